@@ -11,6 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import errors, types
+from numba.core.imputils import lower_constant
 from numba.core.typing import signature
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
@@ -23,7 +24,6 @@ from numba.extending import (
     type_callable,
     typeof_impl,
 )
-from numba.core.imputils import lower_constant
 
 from wastedcores.jit.structs import KERNEL, Field, Null, StructClass, fields
 from wastedcores.jit.table import TableType, table_type
@@ -159,7 +159,7 @@ def _address(builder: Any, kind: Any, value: Any, column: Any) -> Any:
 
 
 class _Attributes(AttributeTemplate):  # type: ignore[misc]
-    def generic_resolve(self, kind: Any, name: str) -> Any:
+    def generic_resolve(self, kind: Any, name: str) -> Any:  # type: ignore[override]
         """Return the type of a field, or None if the struct has no such field."""
         if name == "row":
             return types.int64
@@ -243,7 +243,8 @@ def _lower_setitem(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return context.get_dummy_value()
 
 
-for _kind in (Reference, ArrayType):
+_indexed: list[Any] = [Reference, ArrayType]
+for _kind in _indexed:
     lower_builtin(operator.getitem, _kind, types.int64)(_lower_getitem)
     lower_builtin(operator.setitem, _kind, types.int64, types.int64)(_lower_setitem)
 

@@ -105,6 +105,7 @@ class Struct(metaclass=StructClass):
                 f"struct {cls.__name__} is declared in {other.__module__} and in {cls.__module__}: give one another name."
             )
         _declared[cls.__name__] = cls
+        _classes.pop(cls.__name__, None)
         for name, field in fields(cls.__name__).items():
             if field.kind != "embedded" and not 0 <= field.column <= TABLE_WIDTH - field.length:
                 raise TypeError(
@@ -263,7 +264,7 @@ class _Rows(dict[int, Any]):
         return found
 
 
-def _fill(found: Any, kernel: Any, row: int, m: np.ndarray) -> None:
+def _fill(found: Any, kernel: Any, row: int, m: Any) -> None:
     """Give a new object what it takes from Python's memory: the objects of the embedded structs and of the arrays."""
     found.row = row
     found._kernel = kernel
@@ -323,7 +324,7 @@ _kernels: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _last: list[Any] = []
 
 
-def kernel_of(m: np.ndarray) -> Any:
+def kernel_of(m: Any) -> Any:
     """Return the kernel of a NumPy table; the one that was asked for last is kept."""
     kernel = _kernels.get(id(m))  # a kernel holds its table, so that no other table has this id
     if kernel is None:

@@ -15,7 +15,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import llvmlite.binding as llvm
 import numba
@@ -35,6 +35,8 @@ VALUE = types.int64
 NOTHING = types.void
 
 _NO_STRUCTS = ("int", "bool", "None", int, bool, None)
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _units: list[Unit] = []
 _lock = threading.RLock()
@@ -148,6 +150,14 @@ def _let_compiled_code_call(unit: Unit) -> None:
         function = cgutils.get_or_insert_function(builder.module, kind, unit.symbol)
         _, result = convention.call_function(builder, function, sig.return_type, sig.args, args)
         return result
+
+
+@overload
+def apart(result: Any) -> Callable[[F], F]: ...
+
+
+@overload
+def apart(result: Any, *, entry: bool) -> Callable[[Callable[..., Any]], Any]: ...
 
 
 def apart(result: Any, *, entry: bool = False) -> Callable[[Callable[..., Any]], Any]:
