@@ -94,7 +94,7 @@ def start_state(m):
 @inner
 def np_mod(value, n):
     """Return ``value % n`` of an unsigned draw as a signed number."""
-    return np.int64(value % np.uint64(n))
+    return int(np.int64(value % np.uint64(n)))
 
 
 @apart(NOTHING, entry=True)

@@ -139,7 +139,7 @@ def spare_imbalance(m, env, st, out):
 @inner
 def load_share(excess, capacity):
     """Return a difference of loads times a capacity as an unsigned long, of which each may wrap around."""
-    return np.uint64(excess) * np.uint64(capacity)
+    return np.uint64(np.int64(excess)) * np.uint64(capacity)
 
 
 @apart(NOTHING)
@@ -166,7 +166,7 @@ def calculate_imbalance(m, env, st, out):
     above = load_share(m[busiest, sgs_v6_12.AVG_LOAD] - average, m[busiest, sgs_v6_12.CAPACITY])
     below = load_share(average - m[local, sgs_v6_12.AVG_LOAD], m[local, sgs_v6_12.CAPACITY])
     m[env, lb_env.MIGRATION] = lb_env.BY_LOAD
-    m[env, lb_env.IMBALANCE] = np.int64(min(above, below) // np.uint64(CAPACITY))
+    m[env, lb_env.IMBALANCE] = int(np.int64(min(above, below) // np.uint64(CAPACITY)))
 
 
 @apart(VALUE)

@@ -218,7 +218,7 @@ def draw_level(m, cpu, sd):
     if rule == newidle.RATE and m[sd, domain_v6_12.NEWIDLE_RATIO] >= 1024:
         return 1
     weight = 1 + m[sd, domain_v6_12.NEWIDLE_RATIO]
-    if np.int64(draw(m, m[0, sim.CPUS] + cpu) % np.uint64(1024)) > weight:
+    if int(np.int64(draw(m, m[0, sim.CPUS] + cpu) % np.uint64(1024))) > weight:
         update_newidle_stats(m, sd, 0)
         return 0
     return (1024 + weight // 2) // weight

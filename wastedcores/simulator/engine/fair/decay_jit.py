@@ -41,14 +41,14 @@ def decay_load(value, n):
         return value
     if n > 2016:
         return value * 0
-    return ((value >> (n >> 5)) * Y_INV[n & 31]) >> 32
+    return ((value >> (n >> 5)) * int(Y_INV[n & 31])) >> 32
 
 
 @inner
 def mul_shift(a, mul, shift):
     """mul_u64_u32_shr(): ``a * mul >> shift`` with a 96-bit product, where a >= 0, mul < 2**32 and shift <= 32."""
     high = a >> 32
-    low = np.int64((np.uint64(a & MAX32) * np.uint64(mul)) >> np.uint64(shift))
+    low = int(np.int64((np.uint64(a & MAX32) * np.uint64(mul)) >> np.uint64(shift)))
     if high != 0:
         low += (high * mul) << (32 - shift)
     return low
@@ -59,20 +59,20 @@ def decay_sum(value, n):
     """decay_load(): ``value * y**n`` for n > 0, with a product of 96 bits."""
     if n > 2016:
         return value * 0
-    return mul_shift(value >> (n >> 5), Y_INV[n & 31], 32)
+    return mul_shift(value >> (n >> 5), int(Y_INV[n & 31]), 32)
 
 
 @inner
 def contrib_of(n):
     """__compute_runnable_contrib(): the sum of ``n`` full periods."""
     if n <= 32:
-        return Y_SUM[n]
+        return int(Y_SUM[n])
     if n >= LOAD_AVG_MAX_N:
-        return Y_SUM[0] + LOAD_AVG_MAX
-    c = Y_SUM[0]
+        return int(Y_SUM[0]) + LOAD_AVG_MAX
+    c = int(Y_SUM[0])
     while True:
-        c = (c >> 1) + Y_SUM[32]
+        c = (c >> 1) + int(Y_SUM[32])
         n -= 32
         if n <= 32:
             break
-    return decay_load(c, n) + Y_SUM[n]
+    return decay_load(c, n) + int(Y_SUM[n])

@@ -48,7 +48,7 @@ def decay_missed(load, missed, i):
     j = 0
     while missed != 0:
         if missed & 1:
-            load = (load * FACTORS[i, j]) >> 7
+            load = (load * int(FACTORS[i, j])) >> 7
         missed >>= 1
         j += 1
     return load

@@ -19,11 +19,17 @@ def mix(z):
 
 
 @inner
+def to_int(z):
+    """Return the bits of a uint64 as a signed integer."""
+    return int(np.int64(z))
+
+
+@inner
 def stream(seed, number):
     """Return the first state of task ``number``'s stream; number -1 is the machine's and -2 - c is CPU c's."""
-    return np.int64(
+    return to_int(
         mix(
-            np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)
+            np.uint64(np.int64(seed)) * np.uint64(0x9E3779B97F4A7C15)
             + np.uint64(np.int64(number + 1)) * np.uint64(0xD1342543DE82EF95)
         )
     )
@@ -32,8 +38,8 @@ def stream(seed, number):
 @inner
 def draw(m, p):
     """Return the next number of the task's stream, uint64."""
-    state = np.uint64(m[p, task.RNG]) + np.uint64(0x9E3779B97F4A7C15)
-    m[p, task.RNG] = np.int64(state)
+    state = np.uint64(np.int64(m[p, task.RNG])) + np.uint64(0x9E3779B97F4A7C15)
+    m[p, task.RNG] = int(np.int64(state))
     return mix(state)
 
 
@@ -42,12 +48,12 @@ def draw_uniform(m, p, low, high):
     """Return an integer of [low, high]; nothing is drawn if they are equal."""
     if low >= high:
         return low
-    return low + np.int64(draw(m, p) % np.uint64(high - low + 1))
+    return low + int(np.int64(draw(m, p) % np.uint64(high - low + 1)))
 
 
 @inner
 def draw_exponential(m, p, mean, cap, floor):
     """Return an exponentially distributed integer, limited to [floor, cap]."""
     u = (float(np.int64(draw(m, p) >> np.uint64(11))) + 0.5) * 2.0**-53
-    value = np.int64(-mean * math.log(u))
+    value = int(-mean * math.log(u))
     return min(max(value, floor), cap)
