@@ -1,6 +1,7 @@
 """The folders of the cache of machine code: what a compiled function depends on, and nothing else, changes its fingerprint."""
 
 from __future__ import annotations
+import __future__
 
 import importlib
 import os
@@ -16,7 +17,7 @@ from support import ROOT
 
 import wastedcores
 from wastedcores.jit import fingerprint as fingerprints
-from wastedcores.jit import units
+from wastedcores.jit import structs, units
 from wastedcores.jit.compile import config
 from wastedcores.jit.fingerprint import fingerprint
 
@@ -50,7 +51,7 @@ def fingerprint_of(monkeypatch):
         monkeypatch.setattr(fingerprints, "_known", {})
         monkeypatch.setattr(units, "_units", [])
         names: dict = {"__name__": fingerprints.__name__}
-        exec(source, names)
+        exec(compile(source, "source", "exec", __future__.annotations.compiler_flag), names)
         return fingerprint(names["caller"])
 
     return compute
@@ -85,6 +86,53 @@ def test_what_is_not_compiled_into_a_caller_does_not_change_its_fingerprint(
 ):
     assert old in SOURCE
     assert fingerprint_of(SOURCE.replace(old, new)) == fingerprint_of(SOURCE)
+
+
+STRUCTS = """
+from wastedcores.jit.structs import Struct, embedded, integer, null, pointer
+
+class Task(Struct):
+    cpu: int = integer(1)
+    queue: Queue = pointer("Queue", 2)
+
+class Queue(Struct):
+    load: Load = embedded("Load")
+
+class Load(Struct):
+    sum: int = integer(3)
+
+class Other(Struct):
+    cpu: int = integer(4)
+
+NO_TASK = null(Task)
+
+def caller(
+"""
+
+NAMING = {
+    "an annotation": "p: Task):\n    return p.queue.load.sum",
+    "a class": "k):\n    return Task(k, 1).queue.load.sum",
+    "a NULL": "p):\n    return p != NO_TASK and p.queue.load.sum",
+}
+
+
+@pytest.mark.parametrize("naming", NAMING)
+@pytest.mark.parametrize(
+    ("old", "new", "changes"),
+    [
+        ("integer(1)", "integer(5)", True),
+        ("integer(3)", "integer(5)", True),  # behind a pointer and in an embedded struct
+        ("integer(4)", "integer(5)", False),
+        ("class Task(Struct):", "class Task(Struct):\n    'Text.'", False),
+    ],
+)
+def test_the_columns_of_the_structs_that_can_be_reached_count(
+    fingerprint_of, monkeypatch, naming, old, new, changes
+):
+    monkeypatch.setattr(structs, "_declared", {})
+    before = fingerprint_of(STRUCTS + NAMING[naming])
+    after = fingerprint_of(STRUCTS.replace(old, new) + NAMING[naming])
+    assert (before != after) == changes
 
 
 def test_a_constant_that_is_read_of_a_module_counts(monkeypatch):

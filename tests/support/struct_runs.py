@@ -14,8 +14,6 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.structs import Array, Struct, array, embedded, integer, null, pointer
 from wastedcores.jit.units import NOTHING, VALUE, apart
 
-ROWS = 12
-
 
 class SchedAvg(Struct):
     load_sum: int = integer(40)
@@ -51,7 +49,6 @@ class Kernel(Struct):
 
 
 NO_TASK = null(TaskStruct)
-POINTERS = (1, 2, 5, 22, 41)
 
 
 @inner

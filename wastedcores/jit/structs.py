@@ -22,7 +22,7 @@ import hashlib
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeVar
 
 import numpy as np
 
@@ -91,6 +91,8 @@ class StructClass(type):
 class Struct(metaclass=StructClass):
     """Base class of declarations; ``TaskStruct(k, row)`` makes a reference to a row."""
 
+    __fields__: ClassVar[dict[str, Field]]
+
     if TYPE_CHECKING:
         row: int
 
@@ -106,7 +108,8 @@ class Struct(metaclass=StructClass):
             )
         _declared[cls.__name__] = cls
         _classes.pop(cls.__name__, None)
-        for name, field in fields(cls.__name__).items():
+        cls.__fields__ = {n: f for n, f in vars(cls).items() if isinstance(f, Field)}
+        for name, field in cls.__fields__.items():
             if field.kind != "embedded" and not 0 <= field.column <= TABLE_WIDTH - field.length:
                 raise TypeError(
                     f"{cls.__name__}.{name}: expected columns from 0 to {TABLE_WIDTH - 1}, got {field.column} "
@@ -137,7 +140,7 @@ def declared(struct: str) -> type[Struct]:
 
 def fields(struct: str) -> dict[str, Field]:
     """Return the fields of a struct by their names."""
-    return {n: f for n, f in vars(declared(struct)).items() if isinstance(f, Field)}
+    return declared(struct).__fields__
 
 
 def structs_named(function: Callable[..., Any]) -> dict[str, str]:
