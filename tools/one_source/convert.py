@@ -456,6 +456,14 @@ class Emitter:
             return {"m": "k", "k": "nth"}.get(node.id, node.id)
         if is_table(node):
             return self.table(node)
+        column = self.scope.column(node)
+        if column:
+            self.used.add(column[0])
+            return f"{column[0]}.{column[1]}"
+        moved = constant_of(node, self.module.columns)
+        if moved:
+            self.used.add(moved[0])
+            return moved[1]
         if isinstance(node, ast.Compare):
             null = self.null(node)
             if null:
@@ -523,8 +531,11 @@ class Emitter:
         first = index
         while isinstance(first.left, ast.BinOp) and isinstance(first.op, (ast.Add, ast.Sub)):
             first = first.left
+        used = set(self.used)
         whole = self.text(index)
-        constant = ast.unparse(first.left)
+        self.used = used
+        constant = self.bare(first.left)
+        self.used = used
         rest = whole[len(constant) :].lstrip()
         rest = rest[1:].lstrip() if rest.startswith("+") else rest
         return f"{out}[{rest}]"
@@ -658,6 +669,16 @@ class Emitter:
             self._statement(child, out)
 
 
+def constant_of(node: ast.AST, columns: dict[str, str]) -> tuple[str, str] | None:
+    """Return the import and the new text of a constant of a column module that is no column."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in columns:
+        key = columns[node.value.id], node.attr
+        to = declare.MOVED_CONSTANTS.get(key)
+        if to:
+            return to, f"{to.split('.')[1]}.{declare.RENAMED_CONSTANTS.get(key, node.attr)}"
+    return None
+
+
 def operand(text: str) -> str:
     """Return a text that an attribute can follow."""
     return text if balanced(text) else f"({text})"
@@ -691,13 +712,60 @@ def rewrite(program: Program, module: Module) -> str:
     out.append(data[at:].decode())
     text = "".join(out)
     structs = {u for u in used if u in STRUCTS or u in declare.NULLS.values()}
-    rows = used - structs - set(dir(builtins))
+    others = sorted(u for u in used if "." in u)
+    rows = used - structs - set(dir(builtins)) - set(others)
     imports = ""
     if structs:
         imports += f"from {PACKAGE}.world.structs import {', '.join(sorted(structs))}\n"
+    for other in others:
+        room, name = other.split(".")
+        imports += f"from {PACKAGE}.{room} import {name}\n"
     if rows:
         imports += f"from {PACKAGE}.world.rows_jit import {', '.join(sorted(rows))}\n"
     return text.replace("from __future__ import annotations\n", f"from __future__ import annotations\n\n{imports}", 1)
+
+
+def OTHERS() -> list[Path]:  # noqa: N802
+    """Return the files outside of the compiled engine that name columns."""
+    roots = [Path("wastedcores/simulator"), Path("tests"), Path("benchmarks")]
+    files = [p for root in roots for p in root.rglob("*.py") if "engine.world" in p.read_text()]
+    return sorted(p for p in files if not (p.is_relative_to(ENGINE) and p.name.endswith("_jit.py")) and p.parent != ENGINE / "world")
+
+
+def users_of_columns(path: Path) -> str:
+    """Return the text of a file with fields of structs instead of columns."""
+    source = path.read_text()
+    tree = ast.parse(source)
+    local: dict[str, str] = {}
+    for s in ast.walk(tree):
+        if isinstance(s, ast.ImportFrom) and s.module == f"{PACKAGE}.world":
+            local |= {a.asname or a.name: a.name for a in s.names if a.name in declare.MODULES}
+    lines = source.splitlines(keepends=True)
+    starts, total = [], 0
+    for line in lines:
+        starts.append(total)
+        total += len(line.encode())
+    data, edits, used = source.encode(), [], set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in local:
+            found = CONSTANTS.get((local[node.value.id], node.attr))
+            moved = constant_of(node, local)
+            if found or moved:
+                start = starts[node.lineno - 1] + node.col_offset
+                text = ".".join(found) if found else moved[1]
+                edits.append((start, starts[node.end_lineno - 1] + node.end_col_offset, text))
+                used.add(found[0] if found else moved[0])
+    for start, end, text in sorted(edits, reverse=True):
+        data = data[:start] + text.encode() + data[end:]
+    out = data.decode()
+    if used:
+        structs = sorted(u for u in used if "." not in u)
+        line = f"from {PACKAGE}.world.structs import {', '.join(structs)}\n" if structs else ""
+        for other in sorted(used - set(structs)):
+            room, name = other.split(".")
+            line += f"from {PACKAGE}.{room} import {name}\n"
+        out = out.replace("from __future__ import annotations\n", f"from __future__ import annotations\n\n{line}", 1)
+    return out
 
 
 def main() -> None:
@@ -710,6 +778,7 @@ def main() -> None:
         report(program)
         return
     texts = {m.path: rewrite(program, m) for m in program.modules.values()}
+    texts |= {path: users_of_columns(path) for path in OTHERS()}
     for path, text in texts.items():
         path.write_text(text)
     (ENGINE / "world/structs.py").write_text(declare.text(STRUCTS))

@@ -87,6 +87,34 @@ RENAMED = {
     ("Kernel", "cpus"): "nr_cpus",
     ("Kernel", "sets"): "design",
 }
+_GROUP_TYPES = "HAS_SPARE FULLY_BUSY MISFIT SMT_BALANCE_TYPE ASYM_PACKING IMBALANCED OVERLOADED"
+#: constants of the column modules that are no columns: module, names, the module that has them now
+CODES = [
+    ("sgs_v6_12", _GROUP_TYPES, "codes.group_type"),
+    ("sgs_v6_12", "LOCAL BUSIEST SPARE", "codes.stats_row"),
+    ("sgs", "OTHER IMBALANCED OVERLOADED", "codes.group_type_v4_1"),
+    ("sgs", "LOCAL BUSIEST SPARE", "codes.stats_row"),
+    ("lb_env", "ALL_PINNED NEED_BREAK DST_PINNED SOME_PINNED ACTIVE_LB", "codes.lbf"),
+    ("lb_env", "BY_LOAD BY_UTIL BY_TASK", "codes.migration_type"),
+    ("rq_v6_12", "BALANCE STATS NEWILB NEXT KICKS", "codes.nohz_kick"),
+    ("sim", "GI_NONE GI_PAPER GI_PATCH", "codes.group_imbalance_fix"),
+    ("v6_12", "REWEIGHT_LAG REWEIGHT_PLACE REWEIGHT_AVERAGE", "codes.reweight"),
+    ("decision", "PER_RECORD WIDTH GROUP_WIDTH MOVES_SHIFT REASON_SHIFT", "world.decision_record"),
+    ("v6_12", "ROW", "world.table"),
+    ("clock", "UNIT", "world.table"),
+]
+MOVED_CONSTANTS = {(module, name): to for module, names, to in CODES for name in names.split()}
+RENAMED_CONSTANTS = {
+    ("v6_12", "ROW"): "MODERN_ROW",
+    ("clock", "UNIT"): "SPEED_UNIT",
+    ("v6_12", "REWEIGHT_LAG"): "LAG",
+    ("v6_12", "REWEIGHT_PLACE"): "PLACE",
+    ("v6_12", "REWEIGHT_AVERAGE"): "AVERAGE",
+    ("sim", "GI_NONE"): "NONE",
+    ("sim", "GI_PAPER"): "PAPER",
+    ("sim", "GI_PATCH"): "PATCH",
+    ("sgs_v6_12", "SMT_BALANCE_TYPE"): "SMT_BALANCE",
+}
 #: the NULL of each struct that pointers point to
 NULLS = {
     "TaskStruct": "NO_TASK",
@@ -140,6 +168,12 @@ def declarations() -> tuple[dict[str, list[Field]], dict[tuple[str, str], tuple[
             _add(structs, constants, module, "SchedEntity", "VPROT", values, "the vruntime up to which it is protected (v6.17)")
         if module == "clock":
             _add(structs, constants, module, "ClockConstants", "STATE0", values, "pairs of residency and exit latency")
+        if module == "decision":
+            constants[module, "H_NR_QUEUED"] = ("DecisionGroup", "min_load")
+            constants[module, "RUNNABLE"] = ("DecisionGroup", "load_per_task")
+        if module == "sgs_v6_12":
+            constants[module, "FIRST"] = ("SgLbStats", "group")
+            constants[module, "END"] = ("SgLbStats", "end")
     structs["Op"] = [Field("code", 0, "workload/ops.py")] + [
         Field(f"arg{i}", i, "") for i in range(1, 5)
     ]
@@ -154,7 +188,7 @@ def _comment(lines: list[str], name: ast.Name) -> str:
 
 
 def _add(structs, constants, module, struct, name, values, comment):  # type: ignore[no-untyped-def]
-    if name.startswith("_") or name == "END":
+    if name.startswith("_"):
         return
     length = 0
     field = name.lower()

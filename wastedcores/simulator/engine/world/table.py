@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from wastedcores.jit import TABLE_WIDTH as WIDTH
+from wastedcores.topology import clocks
 
 #: the machine booted this long before the replay begins
 EPOCH_NS = 4_000_000_000
@@ -27,6 +28,10 @@ INFINITE = 1 << 62
 LIST = 128
 SHIFT = 7
 LOW = 127
+#: the row of the globals of modern kernels, counted from the first row of scratch
+MODERN_ROW = 6
+#: speeds are counted in parts of the speed at the nominal frequency
+SPEED_UNIT = clocks.UNIT
 
 
 def new_table(rows: int) -> Any:

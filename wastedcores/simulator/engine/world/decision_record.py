@@ -1,0 +1,9 @@
+"""How the rows of a decision are logged: as whole records of ``PER_RECORD`` values behind a time and a kind."""
+
+from __future__ import annotations
+
+PER_RECORD = 6
+#: values of the call of load_balance(), and of each group
+WIDTH, GROUP_WIDTH = 18, 12
+#: v6.12: from these bits of Decision.prefer_sibling on lie what is to move (LbEnv.moves) and why nothing is (codes/balanced.py)
+MOVES_SHIFT, REASON_SHIFT = 1, 3
