@@ -98,7 +98,7 @@ def integers(k: Kernel, a: int, b: int) -> int:
     q.se.weight -= p.se.avg.load_sum
     p.timer = a > b
     q.wait_object += 7
-    p.se.avg.load_sum = int(np.uint64(np.int64(q.cpu)) * np.uint64(3))
+    p.se.avg.load_sum = int(np.uint64(np.int64(q.cpu)) >> np.uint64(0))
     k.now = k[a, 21] ^ p[40]
     k[b, 50] = q.timer
     q[51] = p.row * 100 + q.se.row

@@ -11,7 +11,8 @@ module. The struct named ``Kernel`` is row 0, and it stands for the whole table:
 
 Compiled code takes a reference as the table's address and a row (:mod:`wastedcores.jit.struct_types`). In plain Python a
 reference is an object that ctypes lays over the memory of the row, so what it reads and writes is the NumPy table. One row of
-one struct is always the same object, and ``==`` compares identity. A stored value must be a Python integer or bool, not one of
+one struct is always the same object, and ``==`` compares identity. A row or column outside of the table and a field of NULL are
+errors there, which compiled code does not notice. A stored value must be a Python integer or bool, not one of
 NumPy's; it wraps as int64 does.
 """
 
@@ -207,7 +208,7 @@ class _Reference(ctypes.Union):
     row: int
 
     def __getitem__(self, column: int) -> int:
-        return self._kernel._memory[self.row, column]  # type: ignore[no-any-return]
+        return self._kernel[self.row, column]  # type: ignore[no-any-return]
 
     def __setitem__(self, column: int, value: int) -> None:
         self._kernel[self.row, column] = value
@@ -270,9 +271,13 @@ class _Rows(dict[int, Any]):
 def _fill(found: Any, kernel: Any, row: int, m: Any) -> None:
     """Give a new object what it takes from Python's memory: the objects of the embedded structs and of the arrays."""
     found.row = row
+        if place[0] < 0 or place[1] < 0:
+            raise IndexError(f"expected a row and a column of the table, got {place}.")
     found._kernel = kernel
     for name, field in fields(type(found).__name__).items():
         if field.kind == "embedded":
+        if place[0] < 0 or place[1] < 0:
+            raise IndexError(f"expected a row and a column of the table, got {place}.")
             setattr(found, name, kernel._tables[field.target][row])
         elif field.kind == "array":
             kind = ctypes.c_int64 * field.length
