@@ -10,7 +10,8 @@ from support.random_runs import Case, cases
 from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import simulate
-from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, sim
+from wastedcores.simulator.engine.world.structs import CfsRq, SchedAvg, SchedEntity
+from wastedcores.simulator.engine.world.structs import Kernel as Globals
 from wastedcores.simulator.reference import Kernel, Simulation
 from wastedcores.simulator.simulate import with_steps
 from wastedcores.topology.domains import domain_events
@@ -82,13 +83,13 @@ def state_difference(case: Case) -> str:
         sim_.run(case.until_ns)
     except WorkloadError:  # both refuse; the events are compared elsewhere
         return ""
-    first = int(raw.masks[0, sim.CFS_RQ0])
+    first = int(raw.masks[0, Globals.cfs_rq0])
     for tg, group in enumerate(k.groups):
         for cpu, q in enumerate(group.cfs_rq):
             row = raw.masks[first + tg * case.machine.cpus + cpu]
             mine = [
                 *_averages(row),
-                *row[[eevdf.AVG_VRUNTIME, eevdf.AVG_LOAD, eevdf.ZERO_VRUNTIME, cfs_rq.LOAD_WEIGHT]],
+                *row[[CfsRq.avg_vruntime, CfsRq.avg_load, CfsRq.zero_vruntime, CfsRq.load_weight]],
             ]
             other = [*_of(q.avg), q.avg_vruntime, q.avg_load, q.zero_vruntime, q.weight]
             if list(map(int, mine)) != other:
@@ -96,7 +97,7 @@ def state_difference(case: Case) -> str:
     for p, row in zip(sim_.tasks, raw.tasks, strict=False):
         mine = [
             *_averages(row),
-            *row[[entity.VRUNTIME, eevdf.DEADLINE, eevdf.VLAG, eevdf.UTIL_EST]],
+            *row[[SchedEntity.vruntime, SchedEntity.deadline, SchedEntity.vlag, SchedAvg.util_est]],
         ]
         other = [*_of(p.se.avg), p.se.vruntime, p.se.deadline, p.se.vlag, p.se.avg.util_est]
         if list(map(int, mine)) != other:
@@ -106,12 +107,12 @@ def state_difference(case: Case) -> str:
 
 def _averages(row) -> list[int]:
     columns = [
-        eevdf.LOAD_AVG,
-        eevdf.RUNNABLE_AVG,
-        eevdf.UTIL_AVG,
-        eevdf.LOAD_SUM,
-        eevdf.RUNNABLE_SUM,
-        eevdf.UTIL_SUM,
+        SchedAvg.load_avg,
+        SchedAvg.runnable_avg,
+        SchedAvg.util_avg,
+        SchedAvg.load_sum,
+        SchedAvg.runnable_sum,
+        SchedAvg.util_sum,
     ]
     return [int(row[c]) for c in columns]
 

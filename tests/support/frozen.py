@@ -21,7 +21,15 @@ from hypothesis.internal.conjecture import providers
 
 from support.balancing_runs import balancing_cases
 from support.eevdf_runs import eevdf_cases, without_policies
-from support.random_runs import Case, by_engine, cases, clocked_machines, designs, kernels, later_kernels
+from support.random_runs import (
+    Case,
+    by_engine,
+    cases,
+    clocked_machines,
+    designs,
+    kernels,
+    later_kernels,
+)
 from support.rt_runs import contended
 from wastedcores.kernels import KernelModel
 

@@ -10,7 +10,7 @@ import pytest
 from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import log_kind, replay, simulate
-from wastedcores.simulator.engine.world import task
+from wastedcores.simulator.engine.world.structs import TaskStruct
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import Costs, Script, Workload
 from wastedcores.workload.background import add_hogs, add_kworkers, add_transients
@@ -43,7 +43,7 @@ def cpu_time(w: Workload, machine: Machine, **how) -> dict[str, list[int]]:
         since[pid] = ts
     out = defaultdict(list)
     for pid, comm, row in zip(raw.pids.tolist(), raw.comms(program), raw.tasks, strict=True):
-        if row[task.EXITED] >= 0:
+        if row[TaskStruct.exited] >= 0:
             out[comm].append(ran[pid])
     return out
 

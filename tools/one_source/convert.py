@@ -701,6 +701,14 @@ def rewrite(program: Program, module: Module) -> str:
         e = Emitter(program, module, f)
         edits += e.edits()
         used |= e.used
+    inside = {id(n) for f in program.of_module[module.name] for n in ast.walk(f.node)}
+    outer = Emitter(program, module, program.of_module[module.name][0]) if program.of_module[module.name] else None
+    for node in ast.walk(module.tree):
+        if outer and id(node) not in inside and isinstance(node, ast.Attribute):
+            text = outer.bare(node) if outer.scope.column(node) or constant_of(node, module.columns) else ""
+            if text:
+                edits.append((*outer.span(node), text))
+    used |= outer.used if outer else set()
     data = module.source.encode()
     at, out = 0, []
     for start, end, text in sorted(edits, key=lambda x: (x[0], x[1])):

@@ -171,6 +171,8 @@ def declarations() -> tuple[dict[str, list[Field]], dict[tuple[str, str], tuple[
         if module == "decision":
             constants[module, "H_NR_QUEUED"] = ("DecisionGroup", "min_load")
             constants[module, "RUNNABLE"] = ("DecisionGroup", "load_per_task")
+        if module == "sim":
+            constants[module, "FIRST"] = ("Kernel", "load_v4_4")
         if module == "sgs_v6_12":
             constants[module, "FIRST"] = ("SgLbStats", "group")
             constants[module, "END"] = ("SgLbStats", "end")
@@ -207,19 +209,20 @@ def _add(structs, constants, module, struct, name, values, comment):  # type: ig
 def text(structs: dict[str, list[Field]]) -> str:
     """Return the module that declares the structs."""
     out = ['"""The structs of the scheduler, each of which is a row of the world\'s table."""\n\nfrom __future__ import annotations\n\n']
-    out.append("from wastedcores.jit.structs import Array, Struct, array, embedded, integer, null, pointer\n")
+    out.append("from typing import TYPE_CHECKING\n\nfrom wastedcores.jit.structs import Struct, array, embedded, integer, null, pointer\n")
+    out.append("\nif TYPE_CHECKING:\n    from wastedcores.jit.structs import Embedded, Pointer\n")
     for struct, fields in structs.items():
         out.append(f'\n\nclass {struct}(Struct):\n    """{struct}."""\n\n')
         for name, target in EMBEDDED.get(struct, []):
-            out.append(f'    {name}: {target} = embedded("{target}")\n')
+            out.append(f'    {name}: Embedded[{target}] = embedded("{target}")\n')
         for f in fields:
             tail = f"  # {f.comment}" if f.comment else ""
             if f.length:
-                out.append(f"    {f.name}: Array = array({f.column}, {f.length}){tail}\n")
+                out.append(f"    {f.name} = array({f.column}, {f.length}){tail}\n")
             elif f.target:
-                out.append(f'    {f.name}: {f.target} = pointer("{f.target}", {f.column}){tail}\n')
+                out.append(f'    {f.name}: Pointer[{f.target}] = pointer("{f.target}", {f.column}){tail}\n')
             else:
-                out.append(f"    {f.name}: int = integer({f.column}){tail}\n")
+                out.append(f"    {f.name} = integer({f.column}){tail}\n")
     out.append("\n\n")
     for struct, name in NULLS.items():
         if struct in structs:

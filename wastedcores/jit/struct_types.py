@@ -164,7 +164,24 @@ class _Attributes(AttributeTemplate):  # type: ignore[misc]
         if name == "row":
             return types.int64
         field = fields(kind.struct).get(name)
-        return field and _type_of(field)
+        return None if field is None else _type_of(field)
+
+
+class _Columns(AttributeTemplate):  # type: ignore[misc]
+    key = Maker
+
+    def generic_resolve(self, kind: Any, name: str) -> Any:  # type: ignore[override]
+        """Type ``TaskStruct.cpu``, the number of a column."""
+        field = fields(kind.struct).get(name)
+        return None if field is None or field.kind == "embedded" else types.int64
+
+
+infer_getattr(_Columns)
+
+
+@lower_getattr_generic(Maker)
+def _load_column(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
+    return _INT(fields(kind.struct)[name].column)
 
 
 def _type_of(field: Field) -> Any:

@@ -22,8 +22,7 @@ import ctypes
 import hashlib
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar, overload
 
 import numpy as np
 
@@ -33,26 +32,73 @@ KERNEL = "Kernel"
 _declared: dict[str, type[Struct]] = {}
 
 
-@dataclass(frozen=True)
-class Field:
-    """One field of a struct; as an index of the NumPy table it is its column."""
+class Field(int):
+    """One field of a struct. It is the number of its column, so that it indexes the NumPy table."""
 
     kind: str
-    column: int = -1
-    target: str = ""
-    length: int = 1
+    target: str
+    length: int
 
-    def __index__(self) -> int:
-        return self.column
+    def __new__(cls, kind: str, column: int = -1, target: str = "", length: int = 1) -> Self:
+        """Make a field."""
+        field = super().__new__(cls, column)
+        field.kind, field.target, field.length = kind, target, length
+        return field
+
+    @property
+    def column(self) -> int:
+        """The number of the column, that of the first one for an array."""
+        return int(self)
+
+    def __repr__(self) -> str:
+        return f"Field({self.kind!r}, {int(self)}, {self.target!r}, {self.length})"
 
     def __get__(self, instance: None, owner: type) -> Any:
         """Return the field itself or, of an embedded struct, the class of that struct."""
         return declared(self.target) if self.kind == "embedded" else self
 
 
-def integer(column: int) -> Any:
+if TYPE_CHECKING:
+    T = TypeVar("T")
+
+    class Integer:
+        """The type of an integer field: an integer of an object, and the number of the column of the class."""
+
+        def __get__(self, instance: Struct | None, owner: type) -> int: ...
+        def __set__(self, instance: Struct, value: int) -> None: ...
+
+    class Pointer(Generic[T]):
+        """The type of a pointer: a reference of an object, and the number of the column of the class."""
+
+        @overload
+        def __get__(self, instance: None, owner: type) -> int: ...
+        @overload
+        def __get__(self, instance: Struct, owner: type) -> T: ...
+        def __get__(self, instance: Struct | None, owner: type) -> Any: ...
+        def __set__(self, instance: Struct, value: T) -> None: ...
+
+    class Embedded(Generic[T]):
+        """The type of an embedded struct: a reference of an object, and the struct of the class."""
+
+        @overload
+        def __get__(self, instance: None, owner: type) -> type[T]: ...
+        @overload
+        def __get__(self, instance: Struct, owner: type) -> T: ...
+        def __get__(self, instance: Struct | None, owner: type) -> Any: ...
+
+    class Integers:
+        """The type of an array: its elements of an object, and the number of the first column of the class."""
+
+        @overload
+        def __get__(self, instance: None, owner: type) -> int: ...
+        @overload
+        def __get__(self, instance: Struct, owner: type) -> Array: ...
+        def __get__(self, instance: Struct | None, owner: type) -> Any: ...
+
+
+def integer(column: int) -> Integer:
     """Declare an integer."""
-    return Field("integer", column)
+    return Field("integer", column)  # type: ignore[return-value]
 
 
 def pointer(struct: str, column: int) -> Any:
@@ -65,9 +111,9 @@ def embedded(struct: str) -> Any:
     return Field("embedded", target=struct)
 
 
-def array(column: int, length: int) -> Any:
+def array(column: int, length: int) -> Integers:
     """Declare an array of integers; ``column`` is that of its first element."""
-    return Field("array", column, length=length)
+    return Field("array", column, length=length)  # type: ignore[return-value]
 
 
 class Array:
@@ -225,9 +271,13 @@ class _Kernel(_Reference):
     _tables: _Tables
 
     def __getitem__(self, place: Any) -> int:
+        if place[0] < 0 or place[1] < 0:
+            raise IndexError(f"expected a row and a column of the table, got {place}.")
         return self._memory[place]  # type: ignore[no-any-return]
 
     def __setitem__(self, place: Any, value: int) -> None:
+        if place[0] < 0 or place[1] < 0:
+            raise IndexError(f"expected a row and a column of the table, got {place}.")
         try:
             self._memory[place] = value
         except (TypeError, ValueError):  # it is a truth value of NumPy, or does not fit
@@ -271,13 +321,9 @@ class _Rows(dict[int, Any]):
 def _fill(found: Any, kernel: Any, row: int, m: Any) -> None:
     """Give a new object what it takes from Python's memory: the objects of the embedded structs and of the arrays."""
     found.row = row
-        if place[0] < 0 or place[1] < 0:
-            raise IndexError(f"expected a row and a column of the table, got {place}.")
     found._kernel = kernel
     for name, field in fields(type(found).__name__).items():
         if field.kind == "embedded":
-        if place[0] < 0 or place[1] < 0:
-            raise IndexError(f"expected a row and a column of the table, got {place}.")
             setattr(found, name, kernel._tables[field.target][row])
         elif field.kind == "array":
             kind = ctypes.c_int64 * field.length

@@ -8,14 +8,14 @@ import numpy as np
 
 from wastedcores.kernels import KernelModel
 from wastedcores.kernels.rules import NEWIDLE, REWEIGHTS
-from wastedcores.simulator.engine.world import (
-    domain,
-    domain_shared,
-    domain_v6_12,
-    rq_v6_12,
-    sched_group,
-    sim,
-    v6_12,
+from wastedcores.simulator.engine.world import table
+from wastedcores.simulator.engine.world.structs import (
+    Kernel,
+    Modern,
+    RqModern,
+    SchedDomain,
+    SchedDomainShared,
+    SchedGroup,
 )
 from wastedcores.topology.domains import Domain, Domains
 from wastedcores.topology.group_flags import group_flags
@@ -23,9 +23,9 @@ from wastedcores.topology.levels import SD_SHARE_PKG_RESOURCES
 
 #: sd_init(): how newidle balancing of a new domain begins, as half of the attempts had succeeded
 _NEWIDLE = {
-    domain_v6_12.NEWIDLE_CALL: 512,
-    domain_v6_12.NEWIDLE_SUCCESS: 256,
-    domain_v6_12.NEWIDLE_RATIO: 512,
+    SchedDomain.newidle_call: 512,
+    SchedDomain.newidle_success: 256,
+    SchedDomain.newidle_ratio: 512,
 }
 
 #: rules whose columns have their names
@@ -48,25 +48,25 @@ def install(m: np.ndarray, first: int, trees: Sequence[Domains], kernel: KernelM
         return
     from wastedcores.simulator.engine.balance import v6_12_seam
 
-    g = m[m[0, sim.SCRATCH] + v6_12.ROW]
-    g[v6_12.ENTRY] = v6_12_seam.entry()
-    g[v6_12.NEWIDLE] = list(NEWIDLE).index(kernel.rules.newidle)
-    g[v6_12.REWEIGHT] = REWEIGHTS.index(kernel.rules.reweight)
-    g[v6_12.DELAY_DEQUEUE] = kernel.rules.delayed_dequeue
-    g[v6_12.SIS_UTIL] = kernel.rules.scan_limited
-    g[v6_12.IDLE_TICKS_BEFORE_STOP] = kernel.rules.idle_ticks_before_stop
+    g = m[m[0, Kernel.scratch] + table.MODERN_ROW]
+    g[Modern.entry] = v6_12_seam.entry()
+    g[Modern.newidle] = list(NEWIDLE).index(kernel.rules.newidle)
+    g[Modern.reweight] = REWEIGHTS.index(kernel.rules.reweight)
+    g[Modern.delay_dequeue] = kernel.rules.delayed_dequeue
+    g[Modern.sis_util] = kernel.rules.scan_limited
+    g[Modern.idle_ticks_before_stop] = kernel.rules.idle_ticks_before_stop
     for rule in _RULES:
-        g[getattr(v6_12, rule.upper())] = getattr(kernel.rules, rule)
-    row = int(m[0, sim.DOMAIN0])
+        g[getattr(Modern, rule)] = getattr(kernel.rules, rule)
+    row = int(m[0, Kernel.domain0])
     for tree in trees:
         shared = _shared(tree)
         for i, weight in enumerate(shared.values(), first):
-            m[i, domain_shared.NR_BUSY_CPUS] = weight
+            m[i, SchedDomainShared.nr_busy_cpus] = weight
         number = dict(zip(shared, range(first, first + len(shared)), strict=True))
         first += len(shared)
         for cpu, d in _domains(tree):
             _write_domain(m, row, tree, cpu, d)
-            m[row, domain_v6_12.SHARED] = number.get(_key(d), -1)
+            m[row, SchedDomain.shared] = number.get(_key(d), -1)
             row += 1
     _write_siblings(m, trees[0].machine.core_of_cpu)
 
@@ -91,12 +91,12 @@ def _shared(tree: Domains) -> dict[tuple[int, int], int]:
 def _write_domain(m: np.ndarray, row: int, tree: Domains, cpu: int, d: Domain) -> None:
     """Write the columns of a domain and of its groups that only v6.12 has."""
     m[row, list(_NEWIDLE)] = list(_NEWIDLE.values())
-    m[row, domain_v6_12.IMB_NUMA_NR] = d.imb_numa_nr
+    m[row, SchedDomain.imb_numa_nr] = d.imb_numa_nr
     core = tree.machine.core_of_cpu
     for place, (group, flags) in enumerate(zip(d.groups, group_flags(tree, cpu, d), strict=True)):
-        at = int(m[row, domain.GROUPS]) + place
-        m[at, sched_group.FLAGS] = flags
-        m[at, sched_group.CORES] = len({int(core[c]) for c in group.cpus})
+        at = int(m[row, SchedDomain.groups]) + place
+        m[at, SchedGroup.flags] = flags
+        m[at, SchedGroup.cores] = len({int(core[c]) for c in group.cpus})
 
 
 def _write_siblings(m: np.ndarray, core_of_cpu: Iterable[int]) -> None:
@@ -106,4 +106,4 @@ def _write_siblings(m: np.ndarray, core_of_cpu: Iterable[int]) -> None:
         cores.setdefault(int(core), []).append(cpu)
     for cpus in cores.values():
         for cpu, following in zip(cpus, cpus[1:] + cpus[:1], strict=True):
-            m[m[0, sim.CPUS] + cpu, rq_v6_12.SIBLING] = following
+            m[m[0, Kernel.nr_cpus] + cpu, RqModern.sibling] = following

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wastedcores.simulator.engine.world import clock, sim
+from wastedcores.simulator.engine.world.structs import Clock, ClockConstants, Kernel
 from wastedcores.topology.clocks import UNIT
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.program import Costs
@@ -21,44 +21,47 @@ def install(m: np.ndarray, first: int, machine: Machine, costs: Costs) -> None:
         return
     from wastedcores.simulator.engine.clocks.seam import entry
 
-    m[0, sim.CLOCK0] = first
+    m[0, Kernel.clock0] = first
     cores: dict[int, int] = {}
     packages: dict[int, int] = {}
     for cpu in range(machine.cpus):
         row = first + cpu
         core = cores.setdefault(int(machine.core_of_cpu[cpu]), row)
         last = core
-        while m[last, clock.SIBLING] > 0:
-            last = int(m[last, clock.SIBLING])
+        while m[last, Clock.sibling] > 0:
+            last = int(m[last, Clock.sibling])
         if last != row:
-            m[last, clock.SIBLING] = row
-        m[row, clock.SIBLING] = -1
-        m[row, clock.CORE] = core
-        m[row, clock.PACKAGE] = packages.setdefault(int(machine.package_of_cpu[cpu]), row)
-        m[row, clock.LAST_TICK] = -1
-        m[row, clock.SPEED] = UNIT
+            m[last, Clock.sibling] = row
+        m[row, Clock.sibling] = -1
+        m[row, Clock.core] = core
+        m[row, Clock.package] = packages.setdefault(int(machine.package_of_cpu[cpu]), row)
+        m[row, Clock.last_tick] = -1
+        m[row, Clock.speed] = UNIT
     _write_constants(m[first + machine.cpus], machine, costs)
-    m[first + machine.cpus, clock.ENTRY] = entry()
+    m[first + machine.cpus, ClockConstants.entry] = entry()
     if machine.frequency is not None:
         lowest = machine.frequency.min_khz
-        m[first : first + machine.cpus, clock.KHZ] = lowest
-        m[first : first + machine.cpus, clock.SPEED] = (
+        m[first : first + machine.cpus, Clock.khz] = lowest
+        m[first : first + machine.cpus, Clock.speed] = (
             lowest * UNIT // machine.frequency.nominal_khz
         )
 
 
 def _write_constants(c: np.ndarray, machine: Machine, costs: Costs) -> None:
-    c[clock.SHARED_SPEED] = round(machine.smt_speed * UNIT)
+    c[ClockConstants.shared_speed] = round(machine.smt_speed * UNIT)
     if (f := machine.frequency) is not None:
-        c[clock.MIN_KHZ], c[clock.NOMINAL_KHZ], c[clock.RAMP_TICKS] = (
+        c[ClockConstants.min_khz], c[ClockConstants.nominal_khz], c[ClockConstants.ramp_ticks] = (
             f.min_khz,
             f.nominal_khz,
             f.ramp_ticks,
         )
-        c[clock.HOLD_NS], c[clock.STEPS] = f.hold_ticks * costs.tick_ns, len(f.turbo)
+        c[ClockConstants.hold_ns], c[ClockConstants.steps] = (
+            f.hold_ticks * costs.tick_ns,
+            len(f.turbo),
+        )
         steps = np.array(f.turbo, dtype=np.int64).ravel()
-        c[clock.STEP0 : clock.STEP0 + len(steps)] = steps
+        c[ClockConstants.step : ClockConstants.step + len(steps)] = steps
     states = [(s.residency_ns, s.exit_ns) for s in machine.idle_states]
-    c[clock.STATES] = len(states)
+    c[ClockConstants.states] = len(states)
     flat = np.array(states, dtype=np.int64).ravel()
-    c[clock.STATE0 : clock.STATE0 + len(flat)] = flat
+    c[ClockConstants.state : ClockConstants.state + len(flat)] = flat

@@ -16,7 +16,12 @@ import pyarrow as pa
 
 from wastedcores.cpulist import format_cpulist
 from wastedcores.simulator.engine.codes import log_kind
-from wastedcores.simulator.engine.world import cpuset, decision, domain, log_column, sim
+from wastedcores.simulator.engine.world import (
+    cpuset,
+    decision_record,
+    log_column,
+)
+from wastedcores.simulator.engine.world.structs import Decision, DecisionGroup, Kernel, SchedDomain
 from wastedcores.simulator.vocabulary import (
     BALANCED,
     DECISION_RESULTS,
@@ -32,42 +37,42 @@ if TYPE_CHECKING:
     from wastedcores.simulator.measure import RawReplay
     from wastedcores.topology.domains import Domains
 
-_CALL_RECORDS = decision.WIDTH // decision.PER_RECORD
-_GROUP_RECORDS = decision.GROUP_WIDTH // decision.PER_RECORD
+_CALL_RECORDS = decision_record.WIDTH // decision_record.PER_RECORD
+_GROUP_RECORDS = decision_record.GROUP_WIDTH // decision_record.PER_RECORD
 #: column of the row of a call -> key in the text
 _OF_A_CALL = {
-    decision.BY_CPU: "by_cpu",
-    decision.IDLE: "idle",
-    decision.DESIGNATED: "designated",
-    decision.DST_CPU: "dst_cpu",
-    decision.BUSIEST: "busiest",
-    decision.IMBALANCE: "imbalance",
-    decision.AVERAGE: "average",
-    decision.IMBALANCE_PCT: "imbalance_pct",
-    decision.TRIES: "tries",
-    decision.FAILED: "nr_balance_failed",
-    decision.INTERVAL: "interval_ms",
-    decision.SRC_NR_RUNNING: "src_nr_running",
-    decision.PREFER_SIBLING: "prefer_sibling",
-    decision.PINNED: "pinned",
-    decision.RUNNING: "running",
-    decision.HOT: "hot",
-    decision.HEAVY: "heavy",
+    Decision.by_cpu: "by_cpu",
+    Decision.idle: "idle",
+    Decision.designated: "designated",
+    Decision.dst_cpu: "dst_cpu",
+    Decision.busiest: "busiest",
+    Decision.imbalance: "imbalance",
+    Decision.average: "average",
+    Decision.imbalance_pct: "imbalance_pct",
+    Decision.tries: "tries",
+    Decision.failed: "nr_balance_failed",
+    Decision.interval: "interval_ms",
+    Decision.src_nr_running: "src_nr_running",
+    Decision.prefer_sibling: "prefer_sibling",
+    Decision.held_back: "pinned",
+    Decision.running: "running",
+    Decision.hot: "hot",
+    Decision.heavy: "heavy",
 }
 #: column of the row of a group -> key in the text, where each key has a list with an entry per group
 _OF_A_GROUP = {
-    decision.SPAN: "cpus",
-    decision.LOCAL: "local",
-    decision.TYPE: "type",
-    decision.LOAD: "load",
-    decision.AVG_LOAD: "avg_load",
-    decision.MIN_LOAD: "min_load",
-    decision.MAX_LOAD: "max_load",
-    decision.NR_RUNNING: "nr_running",
-    decision.IDLE_CPUS: "idle_cpus",
-    decision.CAPACITY: "capacity",
-    decision.USAGE: "usage",
-    decision.LOAD_PER_TASK: "load_per_task",
+    DecisionGroup.span: "cpus",
+    DecisionGroup.local: "local",
+    DecisionGroup.type: "type",
+    DecisionGroup.load: "load",
+    DecisionGroup.avg_load: "avg_load",
+    DecisionGroup.min_load: "min_load",
+    DecisionGroup.max_load: "max_load",
+    DecisionGroup.nr_running: "nr_running",
+    DecisionGroup.idle_cpus: "idle_cpus",
+    DecisionGroup.capacity: "capacity",
+    DecisionGroup.usage: "usage",
+    DecisionGroup.load_per_task: "load_per_task",
 }
 
 
@@ -75,8 +80,8 @@ _OF_A_GROUP = {
 _OF_A_GROUP_V6_12 = {
     c: key
     for c, key in _OF_A_GROUP.items()
-    if c not in (decision.MIN_LOAD, decision.MAX_LOAD, decision.LOAD_PER_TASK)
-} | {decision.H_NR_QUEUED: "h_nr_queued", decision.RUNNABLE: "runnable"}
+    if c not in (DecisionGroup.min_load, DecisionGroup.max_load, DecisionGroup.load_per_task)
+} | {DecisionGroup.min_load: "h_nr_queued", DecisionGroup.load_per_task: "runnable"}
 
 
 def rows_of(trees: Sequence[Domains], wanted: bool) -> int:
@@ -127,21 +132,21 @@ def take_decisions(
     owner = np.cumsum(kind == log_kind.DECISION)[kind == log_kind.DECISION_PART] - 1
     first = np.searchsorted(owner, np.arange(len(heads)))
     rows = first[:, None] + np.arange(_CALL_RECORDS)
-    calls = parts[rows].reshape(len(heads), decision.WIDTH)
+    calls = parts[rows].reshape(len(heads), decision_record.WIDTH)
     of_groups = np.ones(len(parts), bool)
     of_groups[rows.ravel()] = False
-    groups = parts[of_groups].reshape(-1, decision.GROUP_WIDTH)
+    groups = parts[of_groups].reshape(-1, decision_record.GROUP_WIDTH)
     return log[kind != log_kind.DECISION_PART], Decided(calls, groups, _levels(m, trees))
 
 
 def _levels(m: np.ndarray, trees: Sequence[Domains]) -> list[str]:
     """Name the level of each domain row."""
     out: list[str] = []
-    row = int(m[0, sim.DOMAIN0])
+    row = int(m[0, Kernel.domain0])
     for tree in trees:
         names = level_names(tree)
         for _ in range(len(tree.to_arrays().domain_cpu)):
-            out.append(names[int(m[row, domain.INDEX])])
+            out.append(names[int(m[row, SchedDomain.index])])
             row += 1
     return out
 
@@ -167,10 +172,10 @@ def decision_texts(raw: RawReplay, cpus: int) -> pl.Series:
     """Write the values of each decision as JSON."""
     assert raw.decided is not None
     heads = raw.of(log_kind.DECISION)
-    calls, first = raw.decided.calls, int(raw.masks[0, sim.DOMAIN0])
-    modern = bool(raw.masks[0, sim.FAIR_ENTRY])
+    calls, first = raw.decided.calls, int(raw.masks[0, Kernel.domain0])
+    modern = bool(raw.masks[0, Kernel.fair_entry])
     level = np.array(raw.decided.levels)[heads[:, log_column.PID] - first]
-    compares = "min_load" if raw.masks[0, sim.GROUP_IMBALANCE_FIX] else "avg_load"
+    compares = "min_load" if raw.masks[0, Kernel.group_imbalance_fix] else "avg_load"
     frame = pl.DataFrame(
         {
             "level": level,
@@ -182,28 +187,30 @@ def decision_texts(raw: RawReplay, cpus: int) -> pl.Series:
     )
     names = {-1: ""} | {  # replace_strict() refuses a mapping without entries
         int(row): format_cpulist(cpuset.cpus_of(raw.masks[row], cpus))
-        for row in np.unique(raw.decided.groups[:, decision.SPAN])
+        for row in np.unique(raw.decided.groups[:, DecisionGroup.span])
     }
-    groups = _lists(raw.decided.groups, calls[:, decision.NR_GROUPS], names, modern)
+    groups = _lists(raw.decided.groups, calls[:, Decision.nr_groups], names, modern)
     shown = frame.with_columns(
         pl.col("idle").replace_strict(dict(enumerate(IDLE_TYPES)), return_dtype=pl.String),
-        pl.col("prefer_sibling").mod(1 << decision.MOVES_SHIFT).cast(pl.Boolean),
+        pl.col("prefer_sibling").mod(1 << decision_record.MOVES_SHIFT).cast(pl.Boolean),
         pl.col("busiest", "src_nr_running").replace(-1, None),
-        groups=pl.when(pl.Series(calls[:, decision.NR_GROUPS] > 0)).then(groups),
-        **(_more_of_v6_12(calls[:, decision.PREFER_SIBLING]) if modern else {}),
+        groups=pl.when(pl.Series(calls[:, Decision.nr_groups] > 0)).then(groups),
+        **(_more_of_v6_12(calls[:, Decision.prefer_sibling]) if modern else {}),
     )
     return shown.select(pl.struct(pl.all()).struct.json_encode()).to_series()
 
 
 def _more_of_v6_12(packed: np.ndarray) -> dict[str, pl.Series]:
     """Return what was to move, and the comparison that found the domain balanced, of each decision."""
-    moves = (packed >> decision.MOVES_SHIFT) & (
-        (1 << decision.REASON_SHIFT - decision.MOVES_SHIFT) - 1
+    moves = (packed >> decision_record.MOVES_SHIFT) & (
+        (1 << decision_record.REASON_SHIFT - decision_record.MOVES_SHIFT) - 1
     )
     reasons = (None, *BALANCED[1:])
     return {
         "migration": pl.Series([(None, *MIGRATIONS)[i] for i in moves], dtype=pl.String),
-        "reason": pl.Series([reasons[i] for i in packed >> decision.REASON_SHIFT], dtype=pl.String),
+        "reason": pl.Series(
+            [reasons[i] for i in packed >> decision_record.REASON_SHIFT], dtype=pl.String
+        ),
     }
 
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from wastedcores.kernels import MODULES, KernelModel
 from wastedcores.simulator.engine.codes import log_op, suggestion
-from wastedcores.simulator.engine.world import core_row, sim
+from wastedcores.simulator.engine.world.structs import Design, Kernel
 from wastedcores.simulator.engine.world.table import rows_for
 from wastedcores.simulator.layout import write_list
 from wastedcores.simulator.vocabulary import ANSWERS, OPERATIONS, REFUSALS
@@ -60,17 +60,17 @@ def install(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
         return
     from wastedcores.simulator.engine.design.seam import entry
 
-    first = int(m[0, sim.SETS])
+    first = int(m[0, Kernel.design])
     core = m[first]
-    core[core_row.ENTRY] = entry()
-    core[core_row.NODES] = machine.nodes
-    core[core_row.COUNTS] = first + 1
-    core[core_row.BUSY] = core[core_row.COUNTS] + len(MODULES)
-    core[core_row.NEAR] = core[core_row.BUSY] + rows_for(max(machine.cpus, machine.nodes))
-    core[core_row.MODULES] = len(kernel.modules)
+    core[Design.entry] = entry()
+    core[Design.nodes] = machine.nodes
+    core[Design.counts] = first + 1
+    core[Design.busy] = core[Design.counts] + len(MODULES)
+    core[Design.near] = core[Design.busy] + rows_for(max(machine.cpus, machine.nodes))
+    core[Design.modules] = len(kernel.modules)
     for i, name in enumerate(kernel.modules):
-        core[core_row.MODULE0 + i] = list(MODULES).index(name)
-    write_list(m, int(core[core_row.NEAR]), nearness(machine).ravel())
+        core[Design.module + i] = list(MODULES).index(name)
+    write_list(m, int(core[Design.near]), nearness(machine).ravel())
 
 
 def refusal_text(module: int, value: int) -> str:
@@ -88,7 +88,7 @@ def suggestions(world: np.ndarray, kernel: KernelModel) -> pl.DataFrame:
     """Tabulate the fate of each module's suggestions."""
     rows = []
     for name in kernel.modules or ():
-        counts = world[int(world[0, sim.SETS]) + 1 + list(MODULES).index(name)]
+        counts = world[int(world[0, Kernel.design]) + 1 + list(MODULES).index(name)]
         for why in _MOMENTS:
             answers = [int(x) for x in counts[3 * why : 3 * why + 3]]
             if sum(answers):

@@ -7,34 +7,33 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wastedcores.simulator.engine.world import (
-    domain,
-    domain_v6_12,
-    group_capacity,
-    sched_group,
-    sim,
-)
 from wastedcores.simulator.engine.world.cpuset import bits_of
+from wastedcores.simulator.engine.world.structs import (
+    Kernel,
+    SchedDomain,
+    SchedGroup,
+    SchedGroupCapacity,
+)
 
 if TYPE_CHECKING:
     from wastedcores.topology.domains import DomainArrays
 
 #: column -> attribute of DomainArrays
 _COLUMNS = {
-    domain.MIN_INTERVAL: "min_interval",
-    domain.MAX_INTERVAL: "max_interval",
-    domain.BUSY_FACTOR: "busy_factor",
-    domain.IMBALANCE_PCT: "imbalance_pct",
-    domain.CACHE_NICE_TRIES: "cache_nice_tries",
-    domain.BUSY_IDX: "busy_idx",
-    domain.IDLE_IDX: "idle_idx",
-    domain.NEWIDLE_IDX: "newidle_idx",
-    domain.WAKE_IDX: "wake_idx",
-    domain.FORKEXEC_IDX: "forkexec_idx",
-    domain.FLAGS: "domain_flags",
-    domain.SPAN_WEIGHT: "domain_weight",
-    domain.INDEX: "domain_index",
-    domain.LEVEL: "domain_index",
+    SchedDomain.min_interval: "min_interval",
+    SchedDomain.max_interval: "max_interval",
+    SchedDomain.busy_factor: "busy_factor",
+    SchedDomain.imbalance_pct: "imbalance_pct",
+    SchedDomain.cache_nice_tries: "cache_nice_tries",
+    SchedDomain.busy_idx: "busy_idx",
+    SchedDomain.idle_idx: "idle_idx",
+    SchedDomain.newidle_idx: "newidle_idx",
+    SchedDomain.wake_idx: "wake_idx",
+    SchedDomain.forkexec_idx: "forkexec_idx",
+    SchedDomain.flags: "domain_flags",
+    SchedDomain.span_weight: "domain_weight",
+    SchedDomain.index: "domain_index",
+    SchedDomain.level: "domain_index",
 }
 
 
@@ -54,7 +53,7 @@ class CpuSets:
     def write(self, m: np.ndarray) -> None:
         """Write all sets into the world ``m``."""
         for cpus, number in self._numbers.items():
-            m[m[0, sim.CPUSET0] + number] = bits_of(cpus)
+            m[m[0, Kernel.cpuset0] + number] = bits_of(cpus)
 
 
 class Tree:
@@ -86,31 +85,31 @@ class Tree:
         """Write the domains, groups and capacities into the world."""
         a = self.arrays
         capacities = m[capacity0 : capacity0 + self.capacities]
-        capacities[:, group_capacity.CAPACITY] = 1024 * a.group_weight[self._first_of_capacity]
+        capacities[:, SchedGroupCapacity.capacity] = 1024 * a.group_weight[self._first_of_capacity]
         ring = a.ring_group
         start, length, number = self.places[a.group_span[ring]].T
         balance_start, balance_length, _ = self.places[a.group_mask[ring]].T
         groups = m[group0 : group0 + self.groups]
-        groups[:, sched_group.CPUS] = start
-        groups[:, sched_group.GROUP_WEIGHT] = length
-        groups[:, sched_group.SPAN] = m[0, sim.CPUSET0] + number
-        groups[:, sched_group.SGC] = capacity0 + a.group_sgc[ring]
-        groups[:, sched_group.BALANCE_CPU] = a.group_balance_cpu[ring]
-        groups[:, sched_group.BALANCE_CPUS] = balance_start
-        groups[:, sched_group.NR_BALANCE_CPUS] = balance_length
+        groups[:, SchedGroup.cpus] = start
+        groups[:, SchedGroup.group_weight] = length
+        groups[:, SchedGroup.span] = m[0, Kernel.cpuset0] + number
+        groups[:, SchedGroup.sgc] = capacity0 + a.group_sgc[ring]
+        groups[:, SchedGroup.balance_cpu] = a.group_balance_cpu[ring]
+        groups[:, SchedGroup.balance_cpus] = balance_start
+        groups[:, SchedGroup.nr_balance_cpus] = balance_length
         rows = np.arange(self.domains)
         domains = m[sd0 : sd0 + self.domains]
         for column, name in _COLUMNS.items():
             domains[:, column] = getattr(a, name)
-        domains[:, domain.SPAN] = m[0, sim.CPUSET0] + self.places[a.domain_span, 2]
-        domains[:, domain_v6_12.SPAN_CPUS] = self.places[a.domain_span, 0]
-        domains[:, domain.GROUPS] = group0 + a.ring_ptr[a.domain_ring]
-        domains[:, domain.NR_GROUPS] = np.diff(a.ring_ptr)[a.domain_ring]
+        domains[:, SchedDomain.span] = m[0, Kernel.cpuset0] + self.places[a.domain_span, 2]
+        domains[:, SchedDomain.span_cpus] = self.places[a.domain_span, 0]
+        domains[:, SchedDomain.groups] = group0 + a.ring_ptr[a.domain_ring]
+        domains[:, SchedDomain.nr_groups] = np.diff(a.ring_ptr)[a.domain_ring]
         # the domains of a CPU follow each other, the innermost first
         innermost = np.isin(rows, a.cpu_ptr[:-1])
         outermost = np.isin(rows + 1, a.cpu_ptr[1:])
-        domains[:, domain.CHILD] = np.where(innermost, -1, sd0 + rows - 1)
-        domains[:, domain.PARENT] = np.where(outermost, -1, sd0 + rows + 1)
+        domains[:, SchedDomain.child] = np.where(innermost, -1, sd0 + rows - 1)
+        domains[:, SchedDomain.parent] = np.where(outermost, -1, sd0 + rows + 1)
         return self._per_cpu(sd0)
 
     def _per_cpu(self, sd0: int) -> list[int]:

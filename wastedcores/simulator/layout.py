@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from wastedcores.simulator.engine.world import cpuset, log_column, sim
+from wastedcores.simulator.engine.world import cpuset, log_column
+from wastedcores.simulator.engine.world.structs import Kernel
 from wastedcores.simulator.engine.world.table import (
     INFINITE,
     LIST,
@@ -49,63 +50,67 @@ def allocate(sizes: Sizes) -> np.ndarray:
     runs = 1 << (n - 1).bit_length()
     ticks = 4 * runs
     sections = (
-        (sim.CFS_RQ0, n * sizes.task_groups),
-        (sim.ENTITY0, n * sizes.task_groups),
-        (sim.TASK_GROUP0, sizes.task_groups),
-        (sim.DOMAIN0, sizes.domains),
-        (sim.SCHED_GROUP0, sizes.sched_groups),
-        (sim.CAPACITY0, sizes.capacities),
-        (sim.WAIT0, sizes.waits),
-        (sim.TEMPLATE0, sizes.templates),
-        (sim.STEP0, sizes.hotplug_steps),
-        (sim.SCRATCH, _SCRATCH_ROWS + sizes.extra_rows),
-        (sim.CPUSET0, sizes.cpusets),
-        (sim.LIST0, rows_for(sizes.list_items)),
-        (sim.TICKS0, rows_for(4 * ticks)),
-        (sim.RUNS0, rows_for(2 * runs)),
-        (sim.OP0, sizes.ops),
-        (sim.TASK0, sizes.tasks),
+        (Kernel.cfs_rq0, n * sizes.task_groups),
+        (Kernel.entity0, n * sizes.task_groups),
+        (Kernel.task_group0, sizes.task_groups),
+        (Kernel.domain0, sizes.domains),
+        (Kernel.sched_group0, sizes.sched_groups),
+        (Kernel.capacity0, sizes.capacities),
+        (Kernel.wait0, sizes.waits),
+        (Kernel.template0, sizes.templates),
+        (Kernel.step0, sizes.hotplug_steps),
+        (Kernel.scratch, _SCRATCH_ROWS + sizes.extra_rows),
+        (Kernel.cpuset0, sizes.cpusets),
+        (Kernel.list0, rows_for(sizes.list_items)),
+        (Kernel.ticks0, rows_for(4 * ticks)),
+        (Kernel.runs0, rows_for(2 * runs)),
+        (Kernel.op0, sizes.ops),
+        (Kernel.task0, sizes.tasks),
     )
     g = np.zeros(WIDTH, dtype=np.int64)
     row = n
     for column, rows in sections:
         g[column] = row
         row += rows
-    g[sim.CPUS], g[sim.TASK_GROUPS], g[sim.TASK_ROOM] = n, sizes.task_groups, sizes.tasks
-    g[sim.TICKS_LOW], g[sim.RUNS] = ticks - 1, runs
-    g[sim.SETS] = g[sim.SCRATCH] + _SCRATCH_ROWS - 1
-    g[sim.CPUSET_WORDS] = (n >> cpuset.WORD_SHIFT) + 1
+    g[Kernel.nr_cpus], g[Kernel.task_groups], g[Kernel.task_room] = (
+        n,
+        sizes.task_groups,
+        sizes.tasks,
+    )
+    g[Kernel.ticks_low], g[Kernel.runs] = ticks - 1, runs
+    g[Kernel.design] = g[Kernel.scratch] + _SCRATCH_ROWS - 1
+    g[Kernel.cpuset_words] = (n >> cpuset.WORD_SHIFT) + 1
     m = _with_heap_and_log(new_table(row), g, sizes.hotplug_steps, sizes.log_records)
     # no event is pending, and the place before the first of the ring is in the past
-    m[g[sim.TICKS0] : g[sim.RUNS0], :LIST:4] = INFINITE
+    m[g[Kernel.ticks0] : g[Kernel.runs0], :LIST:4] = INFINITE
     last = 4 * (ticks - 1)
-    m[g[sim.TICKS0] + (last >> SHIFT), last & LOW] = 0
-    nodes = m[g[sim.RUNS0] : g[sim.OP0], :LIST]
+    m[g[Kernel.ticks0] + (last >> SHIFT), last & LOW] = 0
+    nodes = m[g[Kernel.runs0] : g[Kernel.op0], :LIST]
     nodes[:] = INFINITE + (np.arange(nodes.size).reshape(nodes.shape) << 12)
     return m
 
 
 def _with_heap_and_log(head: np.ndarray, g: np.ndarray, steps: int, records: int) -> np.ndarray:
     """Return the table ``head``, whose last section is the tasks, with the heap and the log behind it."""
-    room = 2 * (8 * int(g[sim.CPUS]) + steps + int(g[sim.TASK_ROOM])) + 64
+    room = 2 * (8 * int(g[Kernel.nr_cpus]) + steps + int(g[Kernel.task_room])) + 64
     heap = rows_for(4 * (room + 3))
-    g[sim.HEAP0], g[sim.HEAP_ROOM] = len(head), room
-    g[sim.LOG0], g[sim.LOG_ROOM] = len(head) + heap, records
+    g[Kernel.heap0], g[Kernel.heap_room] = len(head), room
+    g[Kernel.log0], g[Kernel.log_room] = len(head) + heap, records
     m = new_table(len(head) + heap + rows_for(records * log_column.WIDTH))
     m[: len(head)] = head
     m[len(head) : len(head) + heap, :LIST:4] = INFINITE
-    m[0, sim.FIRST :] = g[sim.FIRST :]
+    m[0, Kernel.load_v4_4 :] = g[Kernel.load_v4_4 :]
     return m
 
 
 def grown(m: np.ndarray, tasks: int, steps: int) -> np.ndarray:
     """Return a copy of the world with room for more tasks; its log must be empty."""
     g = m[0].copy()
-    heap, log = int(g[sim.HEAP0]), int(g[sim.LOG0])
-    head = np.concatenate([m[:heap], new_table(tasks - int(g[sim.TASK_ROOM]))])
-    g[sim.TASK_ROOM] = tasks
-    out = _with_heap_and_log(head, g, steps, int(g[sim.LOG_ROOM]))
-    start = int(out[0, sim.HEAP0])
+    heap, log = int(g[Kernel.heap0]), int(g[Kernel.log0])
+    head = np.concatenate([m[:heap], new_table(tasks - int(g[Kernel.task_room]))])
+    g[Kernel.task_room] = tasks
+    out = _with_heap_and_log(head, g, steps, int(g[Kernel.log_room]))
+    start = int(out[0, Kernel.heap0])
     out[start : start + log - heap] = m[heap:log]
     return out
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wastedcores.simulator.engine.codes import log_kind
-from wastedcores.simulator.engine.world import log_column, task
+from wastedcores.simulator.engine.world import log_column
+from wastedcores.simulator.engine.world.structs import TaskStruct
 
 if TYPE_CHECKING:
     from wastedcores.simulator.decisions import Decided
@@ -62,7 +63,7 @@ class RawReplay:
     def comms(self, program: Program) -> list[str]:
         """Return the name of each task of the program that was replayed."""
         specs = (*program.templates, *program.tasks)
-        return [specs[t].comm for t in self.tasks[:, task.TEMPLATE]]
+        return [specs[t].comm for t in self.tasks[:, TaskStruct.template]]
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,7 @@ def _result(raw: RawReplay, program: Program, measure: Measure, seconds: float) 
     if measure.name == "share_of_first":
         return share_of_first(raw, program, measure)
     mine = [comm.startswith(measure.of) for comm in raw.comms(program)]
-    units = raw.tasks[mine][:, task.UNITS0]
+    units = raw.tasks[mine][:, TaskStruct.units]
     if not units.any():
         return None
     if measure.name.endswith("_per_s"):

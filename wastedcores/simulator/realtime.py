@@ -6,7 +6,7 @@ import numpy as np
 
 from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator.engine.world import rt_rq, sim
+from wastedcores.simulator.engine.world.structs import Kernel, RtRq, RtShared
 from wastedcores.workload import ops
 from wastedcores.workload.program import Costs, Program
 
@@ -45,10 +45,10 @@ def install(m: np.ndarray, first: int, program: Program, costs: Costs) -> None:
         return
     from wastedcores.simulator.engine.realtime.seam import entry
 
-    cpus = int(m[0, sim.CPUS])
-    m[0, sim.RT0] = first
-    m[first : first + cpus, [rt_rq.HEAD, rt_rq.TAIL]] = -1
+    cpus = int(m[0, Kernel.nr_cpus])
+    m[0, Kernel.rt0] = first
+    m[first : first + cpus, [RtRq.head, RtRq.tail]] = -1
     last = m[first + cpus]
-    last[rt_rq.PERIOD_CPU] = -1
-    last[rt_rq.TIME_SLICE] = max(RR_TIMESLICE_NS // costs.tick_ns, 1)
-    last[rt_rq.ENTRY] = entry()
+    last[RtShared.period_cpu] = -1
+    last[RtShared.time_slice] = max(RR_TIMESLICE_NS // costs.tick_ns, 1)
+    last[RtShared.entry] = entry()

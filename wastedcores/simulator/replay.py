@@ -15,7 +15,8 @@ from wastedcores.kernels import KernelModel
 from wastedcores.shown import Shown
 from wastedcores.simulator.booted import as_booted
 from wastedcores.simulator.design import suggestions
-from wastedcores.simulator.engine.world import table, task
+from wastedcores.simulator.engine.world import table
+from wastedcores.simulator.engine.world.structs import TaskStruct
 from wastedcores.simulator.generations import check_generation
 from wastedcores.simulator.measure import RawReplay, Summary, summarize
 from wastedcores.simulator.simulate import simulate
@@ -230,13 +231,13 @@ def check_kernel(kernel: KernelModel | str) -> KernelModel:
 
 
 def _task_table(raw: RawReplay, program: Program) -> pl.DataFrame:
-    done = raw.tasks[:, task.EXITED]
+    done = raw.tasks[:, TaskStruct.exited]
     return pl.DataFrame(
         {
             "pid": raw.pids,
             "comm": raw.comms(program),
             "completed_ns": [int(d) - table.EPOCH_NS if d >= 0 else None for d in done],
-            "units": raw.tasks[:, task.UNITS0],
+            "units": raw.tasks[:, TaskStruct.units],
         },
         schema={"pid": pl.Int64, "comm": pl.String, "completed_ns": pl.Int64, "units": pl.Int64},
     )

@@ -14,7 +14,8 @@ from wastedcores.jit.units import prepare
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.decisions import take_decisions
 from wastedcores.simulator.engine.codes import status, task_state, waits_for
-from wastedcores.simulator.engine.world import cpuset, domain, log_column, sim, table, task
+from wastedcores.simulator.engine.world import cpuset, log_column, table
+from wastedcores.simulator.engine.world.structs import Kernel, SchedDomain, TaskStruct
 from wastedcores.simulator.generations import check_generation
 from wastedcores.simulator.limits import (
     MOST_TASKS,
@@ -114,19 +115,19 @@ def simulate(
         decided=decisions,
         log_records=log_records,
     )
-    phase = int(m[0, sim.T_START]) - table.EPOCH_NS
-    m[0, sim.UNTIL] = m[0, sim.T_START] + (PATIENCE_NS if until_ns is None else until_ns)
+    phase = int(m[0, Kernel.t_start]) - table.EPOCH_NS
+    m[0, Kernel.until_ns] = m[0, Kernel.t_start] + (PATIENCE_NS if until_ns is None else until_ns)
     log = Log()
     began = time.perf_counter()
     m, ended = _run(run, m, log, len(program.hotplug))
     wall_s = time.perf_counter() - began
     if ended not in (status.DONE, status.UNTIL) or (ended == status.UNTIL and until_ns is None):
         raise _failure(m, ended, program, machine)
-    if m[0, sim.LOG_LOST]:
+    if m[0, Kernel.log_lost]:
         raise AssertionError(
-            f"the log was too small for one event: {m[0, sim.LOG_LOST]} records lost"
+            f"the log was too small for one event: {m[0, Kernel.log_lost]} records lost"
         )
-    first, n = int(m[0, sim.TASK0]), int(m[0, sim.NR_TASKS])
+    first, n = int(m[0, Kernel.task0]), int(m[0, Kernel.nr_tasks])
     tasks = m[first : first + n].copy()
     records, masks, decided = log.whole(), m[:first], None
     if considered and kernel.is_modern:
@@ -137,10 +138,10 @@ def simulate(
         records,
         masks,
         tasks,
-        tasks[:, task.NUMBER] + 1 + machine.cpus,
+        tasks[:, TaskStruct.number] + 1 + machine.cpus,
         _counts(m),
-        int(m[0, sim.NOW]) - table.EPOCH_NS,
-        int(m[0, sim.EVENTS]),
+        int(m[0, Kernel.now_ns]) - table.EPOCH_NS,
+        int(m[0, Kernel.events]),
         ended == status.DONE,
         wall_s,
         phase,
@@ -159,11 +160,11 @@ def _run(
             ended = int(run(m))
         log.add(*_drain(m))
         if ended == status.TASKS_FULL:
-            if m[0, sim.NR_TASKS] >= MOST_TASKS:
+            if m[0, Kernel.nr_tasks] >= MOST_TASKS:
                 raise WorkloadError(
                     f"more than {MOST_TASKS} tasks after {_now(m)} of simulated time; fork less."
                 )
-            m = grown(m, 2 * int(m[0, sim.TASK_ROOM]) + 64, hotplug_steps)
+            m = grown(m, 2 * int(m[0, Kernel.task_room]) + 64, hotplug_steps)
         elif ended != status.LOG_FULL:
             return m, ended
 
@@ -187,23 +188,23 @@ def with_steps(machine: Machine, program: Program) -> Machine:
 
 def _drain(m: np.ndarray) -> tuple[np.ndarray, int]:
     """Empty the log; return the rows that hold it until the engine goes on, and the number of its records."""
-    first, n = int(m[0, sim.LOG0]), int(m[0, sim.LOG_N])
-    m[0, sim.LOG_N] = 0
+    first, n = int(m[0, Kernel.log0]), int(m[0, Kernel.log_n])
+    m[0, Kernel.log_n] = 0
     return m[first : first + table.rows_for(n * log_column.WIDTH), : table.LIST], n
 
 
 def _counts(m: np.ndarray) -> np.ndarray:
     """Return the numbers of load_balance() calls, int64 (levels, 3, 7)."""
-    rows = m[int(m[0, sim.DOMAIN0]) : int(m[0, sim.SCHED_GROUP0])]
-    levels = int(rows[:, domain.INDEX].max()) + 1 if len(rows) else 0
+    rows = m[int(m[0, Kernel.domain0]) : int(m[0, Kernel.sched_group0])]
+    levels = int(rows[:, SchedDomain.index].max()) + 1 if len(rows) else 0
     out = np.zeros((levels, 3, 7), dtype=np.int64)
-    counts = rows[:, domain.LB_COUNT0 : domain.LB_COUNT0 + 21].reshape(-1, 3, 7)
-    np.add.at(out, rows[:, domain.INDEX], counts)
+    counts = rows[:, SchedDomain.lb_count : SchedDomain.lb_count + 21].reshape(-1, 3, 7)
+    np.add.at(out, rows[:, SchedDomain.index], counts)
     return out
 
 
 def _now(m: np.ndarray) -> str:
-    return f"{(int(m[0, sim.NOW]) - table.EPOCH_NS) / 1e9:.6f} s"
+    return f"{(int(m[0, Kernel.now_ns]) - table.EPOCH_NS) / 1e9:.6f} s"
 
 
 _WAITS = {
@@ -223,15 +224,15 @@ def _failure(m: np.ndarray, ended: int, program: Program, machine: Machine) -> W
     specs = (*program.templates, *program.tasks)
 
     def who(row: int) -> str:
-        comm = specs[m[row, task.TEMPLATE]].comm
-        return f"task {comm!r} (pid {m[row, task.NUMBER] + 1 + machine.cpus})"
+        comm = specs[m[row, TaskStruct.template]].comm
+        return f"task {comm!r} (pid {m[row, TaskStruct.number] + 1 + machine.cpus})"
 
     if ended in (status.DEADLOCK, status.UNTIL):
-        first = int(g[sim.TASK0])
+        first = int(g[Kernel.task0])
         row = next(
             p
-            for p in range(first, first + int(g[sim.NR_TASKS]))
-            if m[p, task.STATE] != task_state.DEAD and not m[p, task.DAEMON]
+            for p in range(first, first + int(g[Kernel.nr_tasks]))
+            if m[p, TaskStruct.state] != task_state.DEAD and not m[p, TaskStruct.daemon]
         )
         waits = _waits_for(m, row, program)
         if ended == status.DEADLOCK:
@@ -243,9 +244,9 @@ def _failure(m: np.ndarray, ended: int, program: Program, machine: Machine) -> W
             f"after {at} of simulated time {who(row)} has not finished (it waits for {waits}); give the "
             "workload an end, or an end of time (until)."
         )
-    row = int(g[sim.CULPRIT])
+    row = int(g[Kernel.culprit])
     if ended == status.NO_CPU:
-        allowed = cpuset.cpus_of(m[m[row, task.CPUS_ALLOWED]], machine.cpus)
+        allowed = cpuset.cpus_of(m[m[row, TaskStruct.cpus_allowed]], machine.cpus)
         return WorkloadError(
             f"{who(row)} may run on no online CPU at {at}: its affinity has {allowed}; keep one of them online."
         )
@@ -260,7 +261,7 @@ def _failure(m: np.ndarray, ended: int, program: Program, machine: Machine) -> W
 
 def _waits_for(m: np.ndarray, row: int, program: Program) -> str:
     """Return what a task waits for, as the program numbers it."""
-    kind = int(m[row, task.WAITS_FOR])
+    kind = int(m[row, TaskStruct.waits_for])
     before = {
         waits_for.BARRIER: 0,
         waits_for.LOCK: len(program.barriers),
@@ -269,4 +270,4 @@ def _waits_for(m: np.ndarray, row: int, program: Program) -> str:
     text = _WAITS.get(kind, "a CPU")
     if kind not in before:
         return text
-    return f"{text} {int(m[row, task.WAIT_OBJECT] - m[0, sim.WAIT0]) - before[kind]}"
+    return f"{text} {int(m[row, TaskStruct.wait_object] - m[0, Kernel.wait0]) - before[kind]}"

@@ -14,20 +14,22 @@ import numpy as np
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import balancing_v6_12, clocks, decisions, design, realtime
 from wastedcores.simulator.domain_rows import CpuSets, Tree
+from wastedcores.simulator.engine.codes import group_imbalance_fix
 from wastedcores.simulator.engine.fair import eevdf_seam
 from wastedcores.simulator.engine.fair.weights import INVERSES, WEIGHTS
 from wastedcores.simulator.engine.world import (
     cpuset,
-    domain,
-    eevdf,
-    hotplug_step,
-    rq,
-    sim,
     table,
-    task,
-    task_group,
-    v6_12,
-    wait,
+)
+from wastedcores.simulator.engine.world.structs import (
+    HotplugStep,
+    Kernel,
+    Modern,
+    Rq,
+    SchedDomain,
+    TaskGroup,
+    TaskStruct,
+    WaitObject,
 )
 from wastedcores.simulator.layout import Sizes, allocate, write_list
 from wastedcores.topology.domains import Domains
@@ -43,7 +45,11 @@ _LOG_RECORDS = 1 << 16
 #: names of the kernel's threads of which each CPU has one (is_per_cpu_kthread(), v6.12.107)
 _PER_CPU_KTHREAD = re.compile(r"(kworker|ksoftirqd|migration|cpuhp|irq_work|idle_inject)/\d+")
 #: group_imbalance of a kernel model -> sim.GROUP_IMBALANCE_FIX
-_GROUP_IMBALANCE = {None: sim.GI_NONE, "paper": sim.GI_PAPER, "patch": sim.GI_PATCH}
+_GROUP_IMBALANCE = {
+    None: group_imbalance_fix.NONE,
+    "paper": group_imbalance_fix.PAPER,
+    "patch": group_imbalance_fix.PATCH,
+}
 
 
 def build_world(
@@ -99,21 +105,21 @@ def build_world(
         )
     )
     g = m[0]
-    g[sim.LOG_MARGIN], g[sim.SEED] = margin, seed
-    g[sim.LOG_CONSIDERED], g[sim.LOG_LOAD] = considered, load
-    g[sim.WEIGHT_LISTS], g[sim.DOMAIN_LISTS] = weight_lists, domain_lists
+    g[Kernel.log_margin], g[Kernel.seed] = margin, seed
+    g[Kernel.log_considered], g[Kernel.log_load] = considered, load
+    g[Kernel.weight_lists], g[Kernel.domain_lists] = weight_lists, domain_lists
     cpusets.write(m)
-    write_list(m, int(g[sim.LIST0]), [*lists, *WEIGHTS, *INVERSES, *_write_trees(m, rows)])
-    m[: machine.cpus, rq.NODE] = machine.node_of_cpu
-    m[g[sim.SETS] + cpuset.ACTIVE] = cpuset.bits_of(trees[0].cpus)
+    write_list(m, int(g[Kernel.list0]), [*lists, *WEIGHTS, *INVERSES, *_write_trees(m, rows)])
+    m[: machine.cpus, Rq.node] = machine.node_of_cpu
+    m[g[Kernel.design] + cpuset.ACTIVE] = cpuset.bits_of(trees[0].cpus)
     _write_machine_constants(g, costs)
-    m[g[sim.SCRATCH] + v6_12.ROW, v6_12.REFILL_NS] = costs.refill_ns
+    m[g[Kernel.scratch] + table.MODERN_ROW, Modern.refill_ns] = costs.refill_ns
     _write_kernel(m, machine, kernel)
-    behind_design = int(g[sim.SETS]) + 1 + design.rows_of(machine, kernel)
+    behind_design = int(g[Kernel.design]) + 1 + design.rows_of(machine, kernel)
     clocks.install(m, behind_design, machine, costs)
     behind_clocks = behind_design + clocks.rows_of(machine)
     if decided:
-        g[sim.DECISIONS] = behind_clocks
+        g[Kernel.decisions] = behind_clocks
     behind_decisions = behind_clocks + decisions.rows_of(trees, decided)
     realtime.install(m, behind_decisions, program, costs)
     behind_realtime = behind_decisions + realtime.rows_of(program, machine.cpus)
@@ -129,18 +135,18 @@ def _write_waits_and_steps(
     m: np.ndarray, waits: Iterable[tuple[int, int]], hotplug: Iterable[tuple[int, int, bool]]
 ) -> None:
     """Write the wait objects and the hotplug steps."""
-    for y, (column, value) in enumerate(waits, int(m[0, sim.WAIT0])):
-        m[y, [wait.HEAD, wait.TAIL, wait.OWNER]] = -1
+    for y, (column, value) in enumerate(waits, int(m[0, Kernel.wait0])):
+        m[y, [WaitObject.head, WaitObject.tail, WaitObject.owner]] = -1
         m[y, column] = value
-    for row, (_, cpu, online) in enumerate(hotplug, int(m[0, sim.STEP0])):
-        m[row, [hotplug_step.CPU, hotplug_step.ONLINE]] = cpu, int(online)
+    for row, (_, cpu, online) in enumerate(hotplug, int(m[0, Kernel.step0])):
+        m[row, [HotplugStep.cpu, HotplugStep.online]] = cpu, int(online)
 
 
 def _waits(program: Program) -> Iterator[tuple[int, int]]:
     """Yield column and value of each wait object: barriers, then locks, then semaphores."""
-    yield from ((wait.PARTIES, parties) for parties in program.barriers)
-    yield from ((wait.PARTIES, 0) for _ in range(program.locks))
-    yield from ((wait.COUNT, value) for value in program.semaphores)
+    yield from ((WaitObject.parties, parties) for parties in program.barriers)
+    yield from ((WaitObject.parties, 0) for _ in range(program.locks))
+    yield from ((WaitObject.count, value) for value in program.semaphores)
 
 
 def _places(specs: Sequence[TaskSpec]) -> dict[tuple[Row, ...], int]:
@@ -156,7 +162,9 @@ def _places(specs: Sequence[TaskSpec]) -> dict[tuple[Row, ...], int]:
 
 def _write_trees(m: np.ndarray, trees: Sequence[Tree]) -> list[int]:
     """Write the domains of all trees; return what the list of the domains of each tree's CPUs has to hold."""
-    sd, group, capacity = (int(m[0, c]) for c in (sim.DOMAIN0, sim.SCHED_GROUP0, sim.CAPACITY0))
+    sd, group, capacity = (
+        int(m[0, c]) for c in (Kernel.domain0, Kernel.sched_group0, Kernel.capacity0)
+    )
     out: list[int] = []
     for tree in trees:
         out += tree.write(m, sd, group, capacity)
@@ -165,26 +173,36 @@ def _write_trees(m: np.ndarray, trees: Sequence[Tree]) -> list[int]:
 
 
 def _write_machine_constants(g: np.ndarray, costs: Costs) -> None:
-    g[sim.TICK_NS], g[sim.HZ] = costs.tick_ns, 1_000_000_000 // costs.tick_ns
-    g[sim.IRQ_NS], g[sim.SKEW_NS], g[sim.IPI_NS] = costs.irq_ns, costs.skew_ns, costs.ipi_ns
-    g[sim.SWITCH_NS], g[sim.WAKE_NS], g[sim.SPIN_NS] = costs.switch_ns, costs.wake_ns, costs.spin_ns
-    g[sim.LB_BASE_NS], g[sim.LB_CPU_NS] = costs.lb_base_ns, costs.lb_cpu_ns
-    g[sim.IDLE_TICKS] = costs.idle_ticks
+    g[Kernel.tick_ns], g[Kernel.hz] = costs.tick_ns, 1_000_000_000 // costs.tick_ns
+    g[Kernel.irq_ns], g[Kernel.skew_ns], g[Kernel.ipi_ns] = (
+        costs.irq_ns,
+        costs.skew_ns,
+        costs.ipi_ns,
+    )
+    g[Kernel.switch_ns], g[Kernel.wake_ns], g[Kernel.spin_ns] = (
+        costs.switch_ns,
+        costs.wake_ns,
+        costs.spin_ns,
+    )
+    g[Kernel.lb_base_ns], g[Kernel.lb_cpu_ns] = costs.lb_base_ns, costs.lb_cpu_ns
+    g[Kernel.idle_ticks] = costs.idle_ticks
 
 
 def _write_kernel(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
-    m[0, sim.ALWAYS_BALANCE] = kernel.every_cpu_balances
-    m[0, sim.GROUP_IMBALANCE_FIX] = _GROUP_IMBALANCE[kernel.group_imbalance]
-    m[0, sim.OVERLOAD_ON_WAKEUP_FIX] = kernel.overload_on_wakeup is not None
-    m[0, sim.FORK_WAIT] = kernel.fork_wait
-    m[0, sim.LOAD_V4_4] = kernel.tracks_load_v4_4
-    domains = m[int(m[0, sim.DOMAIN0]) : int(m[0, sim.SCHED_GROUP0])]
+    m[0, Kernel.always_balance] = kernel.every_cpu_balances
+    m[0, Kernel.group_imbalance_fix] = _GROUP_IMBALANCE[kernel.group_imbalance]
+    m[0, Kernel.overload_on_wakeup_fix] = kernel.overload_on_wakeup is not None
+    m[0, Kernel.fork_wait] = kernel.fork_wait
+    m[0, Kernel.load_v4_4] = kernel.tracks_load_v4_4
+    domains = m[int(m[0, Kernel.domain0]) : int(m[0, Kernel.sched_group0])]
     if kernel.forks_avoid_blocked_load:
-        domains[:, domain.FORK_MARGIN] = 1024 * (domains[:, domain.IMBALANCE_PCT] - 100) // 100
+        domains[:, SchedDomain.fork_margin] = (
+            1024 * (domains[:, SchedDomain.imbalance_pct] - 100) // 100
+        )
     if kernel.forks_stay_on_node:
-        domains[:, domain.STAYS_ON_NODE] = (domains[:, domain.FLAGS] & SD_NUMA) != 0
+        domains[:, SchedDomain.stays_on_node] = (domains[:, SchedDomain.flags] & SD_NUMA) != 0
     if kernel.is_modern:
-        m[0, sim.FAIR_ENTRY] = eevdf_seam.entry(kernel.rules.eevdf)
+        m[0, Kernel.fair_entry] = eevdf_seam.entry(kernel.rules.eevdf)
     design.install(m, machine, kernel)
 
 
@@ -210,7 +228,7 @@ def _write_programs(
     locks: int,
 ) -> None:
     """Write the programs. A loop's target becomes a row, as does a CPU set; wait objects are counted from the first barrier."""
-    op0, cpuset0 = int(m[0, sim.OP0]), int(m[0, sim.CPUSET0])
+    op0, cpuset0 = int(m[0, Kernel.op0]), int(m[0, Kernel.cpuset0])
     out: list[Row] = []
     for rows, start in starts.items():
         for op, target, a, b, c in rows:
@@ -237,15 +255,15 @@ def _write_specs(
     """Write the templates and then the top-level tasks, as rows from which the engine makes tasks."""
     g = m[0]
     for i, spec in enumerate((*program.templates, *program.tasks)):
-        row = g[sim.TEMPLATE0] + i
+        row = g[Kernel.template0] + i
         template = i < len(program.templates)
         inherits = template and spec.allowed is None
-        m[row, task.PC] = g[sim.OP0] + starts[spec.rows]
-        m[row, task.CPUS_ALLOWED] = -1 if inherits else g[sim.CPUSET0] + cpusets[i]
-        m[row, task.NR_CPUS_ALLOWED] = allowed[i]
-        m[row, task.NICE] = -1000 if template else spec.nice  # -1000: the parent's
-        m[row, task.DAEMON] = spec.daemon
-        m[row, eevdf.KTHREAD] = _PER_CPU_KTHREAD.match(spec.comm) is not None
+        m[row, TaskStruct.pc] = g[Kernel.op0] + starts[spec.rows]
+        m[row, TaskStruct.cpus_allowed] = -1 if inherits else g[Kernel.cpuset0] + cpusets[i]
+        m[row, TaskStruct.nr_cpus_allowed] = allowed[i]
+        m[row, TaskStruct.nice] = -1000 if template else spec.nice  # -1000: the parent's
+        m[row, TaskStruct.daemon] = spec.daemon
+        m[row, TaskStruct.kthread] = _PER_CPU_KTHREAD.match(spec.comm) is not None
 
 
 def _start(m: np.ndarray, program: Program, base_slice_ns: int | None) -> None:
@@ -256,11 +274,11 @@ def _start(m: np.ndarray, program: Program, base_slice_ns: int | None) -> None:
     with np.errstate(over="ignore"):  # splitmix64 wraps; only the uncompiled engine notices
         phase = int(start_state(m))
         if base_slice_ns is not None:
-            m[0, sim.BASE_SLICE] = base_slice_ns
+            m[0, Kernel.base_slice] = base_slice_ns
         for group, shares in enumerate(program.shares):
-            m[g[sim.TASK_GROUP0] + group, task_group.SHARES] = shares
+            m[g[Kernel.task_group0] + group, TaskGroup.shares] = shares
         begin = table.EPOCH_NS + (phase if program.random_phase else 0)
-        g[sim.T_START] = begin
+        g[Kernel.t_start] = begin
         for i, spec in enumerate(program.tasks, len(program.templates)):
             add_top(m, i, spec.group, spec.start_cpu, begin + spec.start_ns)
         for step, (time_ns, _, _) in enumerate(program.hotplug):

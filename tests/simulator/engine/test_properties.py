@@ -11,7 +11,7 @@ from support.random_runs import Case, cases
 from wastedcores.errors import WorkloadError
 from wastedcores.simulator import RawReplay, log_column, log_kind, simulate
 from wastedcores.simulator.engine.codes import task_state
-from wastedcores.simulator.engine.world import entity, rq, task
+from wastedcores.simulator.engine.world.structs import Rq, SchedEntity, TaskStruct
 
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -31,10 +31,10 @@ def queued(raw: RawReplay, cpu: int) -> list[int]:
     """Return the numbers of the tasks in rq->cfs_tasks of a CPU at the end of the replay."""
     first = len(raw.masks)
     out = []
-    row = int(raw.masks[cpu, rq.CFS_TASKS])
+    row = int(raw.masks[cpu, Rq.cfs_tasks])
     while row >= 0:
         out.append(row - first)
-        row = int(raw.tasks[row - first, task.CFS_TASKS_NEXT])
+        row = int(raw.tasks[row - first, TaskStruct.cfs_tasks_next])
         assert len(out) <= len(raw.tasks), "the list goes in a circle"
     return out
 
@@ -50,12 +50,12 @@ def test_a_task_is_on_one_runqueue_if_it_can_run_and_on_none_if_not(case):
     lists = [queued(raw, cpu) for cpu in range(case.machine.cpus)]
     places = Counter(number for tasks in lists for number in tasks)
     for number, row in enumerate(raw.tasks):
-        ready = row[task.STATE] == task_state.READY
+        ready = row[TaskStruct.state] == task_state.READY
         assert places[number] == int(ready)
-        assert not ready or number in lists[row[task.CPU]]
+        assert not ready or number in lists[row[TaskStruct.cpu]]
     changes = raw.of(log_kind.NR_RUNNING)
     for cpu, tasks in enumerate(lists):
-        assert raw.masks[cpu, rq.NR_RUNNING] == len(tasks)
+        assert raw.masks[cpu, Rq.nr_running] == len(tasks)
         last = changes[changes[:, log_column.CPU] == cpu, log_column.VALUE]
         assert (int(last[-1]) if len(last) else 0) == len(tasks), "the trace says so too"
 
@@ -88,10 +88,10 @@ def test_time_never_goes_back_and_cpu_time_is_somebodys(case):
     charged = 0
     for pid, row in zip(raw.pids.tolist(), raw.tasks, strict=True):
         mine = ran.get(pid, 0)
-        sum_exec = int(row[entity.SUM_EXEC_RUNTIME])
+        sum_exec = int(row[SchedEntity.sum_exec_runtime])
         charged += mine
         assert sum_exec <= mine
-        if row[task.STATE] in (task_state.DEAD, task_state.SLEEPING):
+        if row[TaskStruct.state] in (task_state.DEAD, task_state.SLEEPING):
             assert sum_exec == mine
     assert charged == busy, "the stopper takes no time"
 

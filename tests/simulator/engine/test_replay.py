@@ -9,7 +9,7 @@ import pytest
 from wastedcores.errors import UnknownKernelError, UsageError, WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import log_column, log_kind, replay, replay_scenario, simulate
-from wastedcores.simulator.engine.world import entity, sim
+from wastedcores.simulator.engine.world.structs import Kernel, SchedEntity
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import grid
 from wastedcores.trace.schema import check_required
@@ -81,8 +81,8 @@ def test_group_contribution_to_a_cpu(tasks, contribution):
         w.task(f"t{i}", Script().compute(2_000 * MS), session=group, allowed=[i], cpu=i)
     m = Machine.preset("bulldozer8x8")
     raw = simulate(w.program(), m, V41, until_ns=1_900 * MS)
-    row = int(raw.masks[0, sim.ENTITY0]) + group * m.cpus
-    assert raw.masks[row, entity.LOAD_AVG_CONTRIB] == contribution
+    row = int(raw.masks[0, Kernel.entity0]) + group * m.cpus
+    assert raw.masks[row, SchedEntity.load_avg_contrib] == contribution
 
 
 def test_same_seed_same_bytes_and_another_seed_differs():

@@ -44,173 +44,170 @@ from wastedcores.simulator.engine.realtime.seam_jit import PERIOD, ask_rt
 from wastedcores.simulator.engine.tasks.program_jit import go_on, run_over
 from wastedcores.simulator.engine.world import (
     cpuset,
-    hotplug_step,
-    rq,
-    sim,
     table,
-    task,
-    v6_12,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import test
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq, modern
+from wastedcores.simulator.engine.world.structs import NO_TASK, HotplugStep, Kernel, Rq, TaskStruct
 
 
 @inner
-def idle_tick(m, cpu):
+def idle_tick(k: Kernel, cpu: int) -> None:
     """tick_sched_timer() on a CPU whose tick is stopped: a timer of the timer wheel causes a whole tick."""
-    m[cpu, rq.TICK_STOPPED] = 0
-    tick(m, cpu)
+    cpu_rq(k, cpu).tick_stopped = 0
+    tick(k, cpu)
 
 
 @apart(NOTHING)
-def timer(m, p):
+def timer(k: Kernel, p: TaskStruct) -> None:
     """Start a top-level task, or end a sleep on the CPU that armed its timer; the balancer may have moved the sleeper."""
-    m[0, sim.TIMERS] -= 1
-    cpu = m[p, task.CPU] if m[p, task.STATE] == task_state.NEW else m[p, task.WAIT_OBJECT]
-    if not test(m, cpuset.ACTIVE, cpu):
-        cpu = fallback_cpu(m, p, m[p, task.CPU])
-    m[0, sim.CPU] = cpu
-    if m[p, task.STATE] == task_state.NEW:
-        fork_task(m, p, cpu, -1)
+    k.timers -= 1
+    cpu = p.cpu if p.state == task_state.NEW else p.wait_object
+    if not test(k, cpuset.ACTIVE, cpu):
+        cpu = fallback_cpu(k, p, p.cpu)
+    k.this_cpu = cpu
+    if p.state == task_state.NEW:
+        fork_task(k, p, cpu, NO_TASK)
     else:
-        if m[p, task.WAITS_FOR] == waits_for.JIFFY and m[cpu, rq.TICK_STOPPED] != 0:
-            idle_tick(m, cpu)
-        m[p, task.WAITS_FOR] = waits_for.NOTHING
-        m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.IN_INTERRUPT] = 1
-        try_to_wake_up(m, p, False)
-        m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.IN_INTERRUPT] = 0
+        if p.waits_for == waits_for.JIFFY and cpu_rq(k, cpu).tick_stopped != 0:
+            idle_tick(k, cpu)
+        p.waits_for = waits_for.NOTHING
+        modern(k).in_interrupt = 1
+        try_to_wake_up(k, p, False)
+        modern(k).in_interrupt = 0
 
 
 @inner
-def ticked(m, cpu):
+def ticked(k: Kernel, cpu: int) -> None:
     """Handle the event TICK."""
-    m[0, sim.CPU] = cpu
-    tick(m, cpu)
-    if m[0, sim.COMPUTING] == 0 and m[0, sim.TIMERS] == 0:
-        m[0, sim.STATUS] = status.DEADLOCK
+    k.this_cpu = cpu
+    tick(k, cpu)
+    if k.computing == 0 and k.timers == 0:
+        k.status = status.DEADLOCK
 
 
 @apart(VALUE)
-def dispatch(m, event):
+def dispatch(k: Kernel, event: int) -> bool:
     """Handle an event of the heap; return whether it was a tick."""
     cpu = event >> table.SHIFT
-    if cpu >= m[0, sim.CPUS]:
-        if cpu >= m[0, sim.TASK0]:
-            timer(m, cpu)
-        elif cpu >= m[0, sim.SCRATCH]:
-            ask_rt(m, PERIOD, 0, 0, 0)
-        elif cpu < 2 * m[0, sim.CPUS]:
-            hrtick(m, cpu - m[0, sim.CPUS])
+    if cpu >= k.nr_cpus:
+        if cpu >= k.task0:
+            timer(k, TaskStruct(k, cpu))
+        elif cpu >= k.scratch:
+            ask_rt(k, PERIOD, 0, 0, 0)
+        elif cpu < 2 * k.nr_cpus:
+            hrtick(k, cpu - k.nr_cpus)
         else:
-            m[0, sim.CPU] = m[cpu, hotplug_step.CPU]
-            hotplug(m, cpu - m[0, sim.STEP0])
+            k.this_cpu = HotplugStep(k, cpu).cpu
+            hotplug(k, cpu - k.step0)
         return False
-    kind = ((event & table.LOW) - rq.EVENTS) >> 1
-    m[0, sim.CPU] = cpu
+    kind = ((event & table.LOW) - Rq.events) >> 1
+    k.this_cpu = cpu
     if kind == cpu_event.TICK:
-        ticked(m, cpu)
+        ticked(k, cpu)
     elif kind == cpu_event.TTWU:
-        ttwu_pending(m, cpu)
+        ttwu_pending(k, cpu)
     elif kind == cpu_event.KICK:
-        kick(m, cpu)
+        kick(k, cpu)
     elif kind == cpu_event.STOP:
-        run_stopper(m, cpu)
+        run_stopper(k, cpu)
     elif kind == cpu_event.SOFTIRQ:
-        if balances_v6_12(m):
-            ask_balancer(m, SOFTIRQ, cpu, 0, 0)
+        if balances_v6_12(k):
+            ask_balancer(k, SOFTIRQ, cpu, 0, 0)
         else:
-            run_rebalance(m, cpu)
+            run_rebalance(k, cpu)
     return kind == cpu_event.TICK
 
 
 @inner
-def handle(m, source):
+def handle(k: Kernel, source: int) -> bool:
     """Handle the next event, which is in queue ``source``; return whether it was a tick."""
     if source == FROM_TICKS:
-        ticked(m, take_tick(m))
+        ticked(k, take_tick(k))
         return True
     if source == FROM_RUNS:
-        cpu = take_run(m)
-        m[0, sim.CPU] = cpu
-        run_over(m, cpu)
+        cpu = take_run(k)
+        k.this_cpu = cpu
+        run_over(k, cpu)
         return False
-    return dispatch(m, take(m)) != 0
+    return dispatch(k, take(k)) != 0
 
 
 @inner
-def must_schedule(m, cpu):
+def must_schedule(k: Kernel, cpu: int) -> bool:
     """Return whether the CPU reschedules now: it was asked to or its task blocked, and it is not in the middle of something."""
-    if m[cpu, rq.ILB_NEXT] != 0:
+    if cpu_rq(k, cpu).ilb_next != 0:
         return False  # the softirq comes first
-    curr = m[cpu, rq.CURR]
-    if curr >= 0:
-        if m[curr, task.STATE] != task_state.READY:
+    curr = cpu_rq(k, cpu).curr
+    if curr != NO_TASK:
+        if curr.state != task_state.READY:
             return True
-        if m[curr, task.WAKE_Q_HEAD] >= 0:
+        if curr.wake_q_head != NO_TASK:
             return False
-    return m[cpu, rq.NEED_RESCHED] != 0
+    return cpu_rq(k, cpu).need_resched != 0
 
 
 @inner
-def after_event(m, was_tick):
+def after_event(k: Kernel, was_tick: int) -> None:
     """Let the CPU of the event continue: with the program of the task that was switched in, or with the next schedule()."""
-    cpu = m[0, sim.CPU]
-    enter_kernel(m, cpu)
-    if was_tick and m[0, sim.IRQ_NS] > 0:
+    cpu = k.this_cpu
+    enter_kernel(k, cpu)
+    if was_tick and k.irq_ns > 0:
         # schedule() runs when the interrupt returns, at a later time
         event = event_of(cpu_event.RESCHED, cpu)
-        if m[cpu, rq.NEED_RESCHED] != 0 and not pending(m, event):
-            queue_jit.push(m, event, m[0, sim.NOW] + m[0, sim.IRQ_NS])
+        if cpu_rq(k, cpu).need_resched != 0 and not pending(k, event):
+            queue_jit.push(k, event, k.now_ns + k.irq_ns)
         return
-    while m[0, sim.STATUS] == status.RUNNING:
-        if m[cpu, rq.SWITCHED_IN] != 0:
-            go_on(m, cpu)
-        elif must_schedule(m, cpu):
-            schedule(m, cpu)
+    while k.status == status.RUNNING:
+        if cpu_rq(k, cpu).switched_in != 0:
+            go_on(k, cpu)
+        elif must_schedule(k, cpu):
+            schedule(k, cpu)
         else:
             break
 
 
 @apart(VALUE, entry=True)
-def run(m):
+def run(k: Kernel) -> int:
     """Simulate until all tasks are done, sim.UNTIL is reached, the log is nearly full or an error occurs; return the status."""
     in_an_event = (
-        m[0, sim.STATUS] == status.TASKS_FULL
+        k.status == status.TASKS_FULL
     )  # a run that stopped for want of room continues in the middle of an event
     was_tick = False
     # A design then hands over threads that need not wait, perhaps to the CPU of the event, which then continues again.
-    turns = 2 if designed(m) else 1
-    m[0, sim.STATUS] = status.RUNNING
-    while m[0, sim.STATUS] == status.RUNNING:
+    turns = 2 if designed(k) else 1
+    k.status = status.RUNNING
+    while k.status == status.RUNNING:
         if not in_an_event:
-            if m[0, sim.LIVE_TASKS] == 0:
-                m[0, sim.STATUS] = status.DONE
+            if k.live_tasks == 0:
+                k.status = status.DONE
                 break
-            if m[0, sim.LOG_N] + m[0, sim.LOG_MARGIN] > m[0, sim.LOG_ROOM]:
-                m[0, sim.STATUS] = status.LOG_FULL
+            if k.log_n + k.log_margin > k.log_room:
+                k.status = status.LOG_FULL
                 break
-            source = first(m)
+            source = first(k)
             if source == FROM_NOWHERE:
-                m[0, sim.STATUS] = status.DEADLOCK
+                k.status = status.DEADLOCK
                 break
-            now = time_of(m, source)
-            if now > m[0, sim.UNTIL]:
-                m[0, sim.NOW] = m[0, sim.UNTIL]
-                m[0, sim.STATUS] = status.UNTIL
+            now = time_of(k, source)
+            if now > k.until_ns:
+                k.now_ns = k.until_ns
+                k.status = status.UNTIL
                 break
-            if now != m[0, sim.NOW]:
-                m[0, sim.NOW] = now
-                m[0, sim.STEPS] = 0
-                if now - m[0, sim.JIFFIES] * m[0, sim.TICK_NS] >= m[0, sim.TICK_NS]:
-                    m[0, sim.JIFFIES] = now // m[0, sim.TICK_NS]
-            m[0, sim.EVENTS] += 1
-            was_tick = handle(m, source)
+            if now != k.now_ns:
+                k.now_ns = now
+                k.steps = 0
+                if now - k.jiffies * k.tick_ns >= k.tick_ns:
+                    k.jiffies = now // k.tick_ns
+            k.events += 1
+            was_tick = handle(k, source)
         in_an_event = False
         turn = turns
         while True:
-            after_event(m, was_tick)
+            after_event(k, was_tick)
             turn -= 1
             if turn == 0:
                 break
-            if m[0, sim.STATUS] == status.RUNNING:
-                ask(m, ASK_SETTLE, 0, 0, 0)
-    return m[0, sim.STATUS]
+            if k.status == status.RUNNING:
+                ask(k, ASK_SETTLE, 0, 0, 0)
+    return k.status

@@ -19,76 +19,81 @@ from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import new_entity
 from wastedcores.simulator.engine.tasks.lifecycle_jit import new_task
 from wastedcores.simulator.engine.world import (
-    cfs_rq,
-    eevdf,
-    entity,
-    hotplug_step,
-    rq,
-    sim,
     table,
-    task,
-    task_group,
 )
 from wastedcores.simulator.engine.world.random_jit import draw, stream
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.structs import (
+    NO_ENTITY,
+    NO_TASK,
+    CfsRq,
+    HotplugStep,
+    Kernel,
+    RandomState,
+    Rq,
+    SchedEntity,
+    TaskGroup,
+    TaskStruct,
+)
 
 
 @apart(VALUE, entry=True)
-def start_state(m):
+def start_state(k: Kernel) -> int:
     """Boot the machine, and return how far into a tick the workload begins, in ns (docs/replay-semantics.md, section 7)."""
-    n = m[0, sim.CPUS]
-    m[0, sim.NOW] = table.EPOCH_NS
-    m[0, sim.JIFFIES] = table.EPOCH_NS // m[0, sim.TICK_NS]
-    rng = m[0, sim.SCRATCH] + 5
-    m[rng, task.RNG] = stream(m[0, sim.SEED], -1)
+    n = k.nr_cpus
+    k.now_ns = table.EPOCH_NS
+    k.jiffies = table.EPOCH_NS // k.tick_ns
+    rng = RandomState(k, k.scratch + 5)
+    rng.state = stream(k.seed, -1)
     for cpu in range(n):
-        m[cpu, rq.CPU_CAPACITY] = 1024
-        m[cpu, rq.CPU_CAPACITY_ORIG] = 1024
-    attach_domains(m, 0, 0)
-    booted_capacity(m)
+        cpu_rq(k, cpu).cpu_capacity = 1024
+        cpu_rq(k, cpu).cpu_capacity_orig = 1024
+    attach_domains(k, 0, 0)
+    booted_capacity(k)
     for cpu in range(n):
-        for column in (rq.CURR, rq.CFS_TASKS, rq.CFS_TASKS_TAIL, rq.WAKE_LIST, rq.PUSH_CPU):
-            m[cpu, column] = -1
-        m[cpu, rq.AVG_IDLE] = 1_000_000
-        m[cpu, rq.MAX_IDLE_BALANCE_COST] = 500_000
-        m[cpu, rq.LAST_LOAD_UPDATE_TICK] = jiffies(m)
-        m[cpu, rq.TICK_STOPPED] = 1
-        m[cpu, rq.IDLE_STAMP] = 1 + np_mod(draw(m, rng), table.EPOCH_NS - 1)
-        enter_nohz(m, cpu)
-    if balances_v6_12(m):
-        ask_balancer(m, BOOTED, 0, 0, 0)
-    for tg in range(m[0, sim.TASK_GROUPS]):
-        m[m[0, sim.TASK_GROUP0] + tg, task_group.SHARES] = 1024
+        for column in (Rq.curr, Rq.cfs_tasks, Rq.cfs_tasks_tail, Rq.wake_list, Rq.push_cpu):
+            k[cpu, column] = -1
+        cpu_rq(k, cpu).avg_idle = 1_000_000
+        cpu_rq(k, cpu).max_idle_balance_cost = 500_000
+        cpu_rq(k, cpu).last_load_update_tick = jiffies(k)
+        cpu_rq(k, cpu).tick_stopped = 1
+        cpu_rq(k, cpu).idle_stamp = 1 + np_mod(draw(k, rng), table.EPOCH_NS - 1)
+        enter_nohz(k, cpu)
+    if balances_v6_12(k):
+        ask_balancer(k, BOOTED, 0, 0, 0)
+    for tg in range(k.task_groups):
+        TaskGroup(k, k.task_group0 + tg).shares = 1024
         for cpu in range(n):
-            q = m[0, sim.CFS_RQ0] + tg * n + cpu
+            q = CfsRq(k, k.cfs_rq0 + tg * n + cpu)
             for column in (
-                cfs_rq.CURR,
-                cfs_rq.NEXT,
-                cfs_rq.LAST,
-                cfs_rq.SKIP,
-                cfs_rq.LEFTMOST,
-                cfs_rq.RIGHTMOST,
-                cfs_rq.LAST_H_LOAD_UPDATE,
+                CfsRq.curr,
+                CfsRq.next,
+                CfsRq.last,
+                CfsRq.skip,
+                CfsRq.leftmost,
+                CfsRq.rightmost,
+                CfsRq.last_h_load_update,
             ):
-                m[q, column] = -1
-            m[q, cfs_rq.CPU] = cpu
-            m[q, cfs_rq.TASK_GROUP] = m[0, sim.TASK_GROUP0] + tg
-            m[q, cfs_rq.DECAY_COUNTER] = 1
-            m[q, cfs_rq.LAST_DECAY] = table.EPOCH_NS >> 20
-            m[q, cfs_rq.ENTITY] = -1
-            m[q, eevdf.ZERO_VRUNTIME] = -(1 << 20)
+                q[column] = -1
+            q.cpu = cpu
+            q.task_group = TaskGroup(k, k.task_group0 + tg)
+            q.decay_counter = 1
+            q.last_decay = table.EPOCH_NS >> 20
+            q.entity = NO_ENTITY
+            q.zero_vruntime = -(1 << 20)
             if tg > 0:
-                se = m[0, sim.ENTITY0] + tg * n + cpu
-                m[q, cfs_rq.ENTITY] = se
-                m[se, entity.CFS_RQ] = n + cpu
-                m[se, entity.MY_Q] = q
-                m[se, entity.PARENT] = -1
-                m[se, entity.WEIGHT] = 1 << 20 if has_eevdf(m) else 1024
-                m[se, entity.INV_WEIGHT] = 4194304
-                if m[0, sim.LOAD_V4_4] != 0:
-                    new_entity(m, se)
-                if has_eevdf(m):
-                    ask_fair(m, FAIR_ONLINE, se, 0)
-    return np_mod(draw(m, rng), m[0, sim.TICK_NS])
+                se = SchedEntity(k, k.entity0 + tg * n + cpu)
+                q.entity = se
+                se.cfs_rq = cpu_cfs_rq(k, cpu)
+                se.my_q = q
+                se.parent = NO_ENTITY
+                se.weight = 1 << 20 if has_eevdf(k) else 1024
+                se.inv_weight = 4194304
+                if k.load_v4_4 != 0:
+                    new_entity(k, se)
+                if has_eevdf(k):
+                    ask_fair(k, FAIR_ONLINE, se.row, 0)
+    return np_mod(draw(k, rng), k.tick_ns)
 
 
 @inner
@@ -98,16 +103,16 @@ def np_mod(value, n):
 
 
 @apart(NOTHING, entry=True)
-def add_top(m, template, group, cpu, at_ns):
+def add_top(k: Kernel, template: int, group: int, cpu: int, at_ns: int) -> None:
     """Make a top-level task that starts on ``cpu`` at ``at_ns`` (engine time)."""
-    p = new_task(m, template, -1, group)
-    m[p, task.CPU] = cpu
-    m[0, sim.TIMERS] += 1
-    queue_jit.push(m, (p << table.SHIFT) + task.TIMER, at_ns)
+    p = new_task(k, template, NO_TASK, group)
+    p.cpu = cpu
+    k.timers += 1
+    queue_jit.push(k, (p.row << table.SHIFT) + TaskStruct.timer, at_ns)
 
 
 @apart(NOTHING, entry=True)
-def add_step(m, step, at_ns):
+def add_step(k: Kernel, step: int, at_ns: int) -> None:
     """Plan a hotplug step for ``at_ns`` (engine time)."""
-    m[0, sim.TIMERS] += 1
-    queue_jit.push(m, ((m[0, sim.STEP0] + step) << table.SHIFT) + hotplug_step.EVENT, at_ns)
+    k.timers += 1
+    queue_jit.push(k, ((k.step0 + step) << table.SHIFT) + HotplugStep.event, at_ns)

@@ -38,92 +38,92 @@ from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
 )
 from wastedcores.simulator.engine.core.schedule_jit import next_tick, stop_tick
 from wastedcores.simulator.engine.events import queue_jit
-from wastedcores.simulator.engine.world import (
-    domain,
-    domain_shared,
-    domain_v6_12,
-    rq,
-    rq_v6_12,
-    sim,
-    task,
-    v6_12,
-)
 from wastedcores.simulator.engine.world.random_jit import stream
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
+from wastedcores.simulator.engine.world.structs import (
+    NO_SHARED,
+    Kernel,
+    RandomState,
+    SchedDomain,
+    TaskStruct,
+)
 
 
 @apart(NOTHING)
-def booted(m):
+def booted(k: Kernel) -> None:
     """Let the LLCs know what balancing of the idle machine has found out since boot, and seed newidle balancing."""
-    n = m[0, sim.CPUS]
-    smt_active = m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.SMT_ACTIVE]
+    n = k.nr_cpus
+    smt_active = modern(k).smt_active
     for cpu in range(n):
-        m[n + cpu, task.RNG] = stream(m[0, sim.SEED], -2 - cpu)
-        first = m[cpu, rq.SD]
-        for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
-            shared = m[sd, domain_v6_12.SHARED]
-            if shared >= 0:
-                m[shared, domain_shared.NR_IDLE_SCAN] = m[sd, domain.SPAN_WEIGHT]
-                m[shared, domain_shared.HAS_IDLE_CORES] = smt_active
+        RandomState(k, n + cpu).state = stream(k.seed, -2 - cpu)
+        first = cpu_rq(k, cpu).sd.row
+        for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
+            sd = SchedDomain(k, sd_row)
+            shared = sd.shared
+            if shared != NO_SHARED:
+                shared.nr_idle_scan = sd.span_weight
+                shared.has_idle_cores = smt_active
 
 
 @apart(NOTHING)
-def attached(m, now):
+def attached(k: Kernel, now: int) -> None:
     """Let the domains that every CPU got just now begin; ``now`` is the jiffy of their last balancing."""
-    for cpu in range(m[0, sim.CPUS]):
-        first = m[cpu, rq.SD]
-        for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
-            m[sd, domain_v6_12.LAST_DECAY_MAX_LB_COST] = now
-            m[sd, domain_v6_12.NEWIDLE_STAMP] = m[0, sim.NOW]
-    update_sharing(m)
+    for cpu in range(k.nr_cpus):
+        first = cpu_rq(k, cpu).sd.row
+        for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
+            sd = SchedDomain(k, sd_row)
+            sd.last_decay_max_lb_cost = now
+            sd.newidle_stamp = k.now_ns
+    update_sharing(k)
 
 
 @inner
-def enters_idle(m, cpu):
+def enters_idle(k: Kernel, cpu: int) -> None:
     """do_idle() (kernel/sched/idle.c): update averages of idle CPUs, and stop the tick at once or after one more tick."""
-    run_idle_balance(m, cpu)
-    if m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.IDLE_TICKS_BEFORE_STOP] == 0:
-        stop_tick(m, cpu)
-    elif m[cpu, rq.TICK_STOPPED] != 0:
+    run_idle_balance(k, cpu)
+    if modern(k).idle_ticks_before_stop == 0:
+        stop_tick(k, cpu)
+    elif cpu_rq(k, cpu).tick_stopped != 0:
         # tick_nohz_idle_exit(): the CPU left the idle loop to schedule, and found nothing
-        m[cpu, rq.TICK_STOPPED] = 0
-        queue_jit.push_tick(m, cpu, next_tick(m, cpu))
+        cpu_rq(k, cpu).tick_stopped = 0
+        queue_jit.push_tick(k, cpu, next_tick(k, cpu))
 
 
 @inner
-def leaves(m, cpu):
+def leaves(k: Kernel, cpu: int) -> None:
     """Drop the kicks of a CPU that goes offline."""
-    q = m[0, sim.CPUS] + cpu
-    m[q, rq_v6_12.NOHZ_FLAGS] = 0
-    m[q, rq_v6_12.NOHZ_IDLE_BALANCE] = 0
+    q = cpu_cfs_rq(k, cpu)
+    q.rq_modern.nohz_flags = 0
+    q.rq_modern.nohz_idle_balance = 0
 
 
 @apart(VALUE, entry=True)
-def answer(m, question, a, b, c):
+def answer(k: Kernel, question: int, a: int, b: int, c: int) -> int:
     """Do what the scheduler asks for through the seam."""
     if question == PLACE:
-        return select_task_rq_fair(m, a, b, c)
+        return select_task_rq_fair(k, TaskStruct(k, a), b, c)
     if question == PULL:
-        return idle_balance(m, a)
+        return idle_balance(k, a)
     if question == AT_TICK:
-        trigger_load_balance(m, a)
+        trigger_load_balance(k, a)
     elif question == SOFTIRQ:
-        run_rebalance(m, a)
+        run_rebalance(k, a)
     elif question == KICKED:
-        kick_arrives(m, a)
+        kick_arrives(k, a)
     elif question == ACTIVE:
-        active_load_balance(m, a)
+        active_load_balance(k, a)
     elif question == IDLES:
-        enters_idle(m, a)
+        enters_idle(k, a)
     elif question == IDLE_CORE:
-        update_idle_core(m, a)
+        update_idle_core(k, a)
     elif question == ENTERS_NOHZ:
-        nohz_enter(m, a)
+        nohz_enter(k, a)
     elif question == WOKEN:
-        update_wakeup_idle(m, a)
+        update_wakeup_idle(k, a)
     elif question == LEAVES:
-        leaves(m, a)
+        leaves(k, a)
     elif question == ATTACHED:
-        attached(m, a)
+        attached(k, a)
     elif question == BOOTED:
-        booted(m)
+        booted(k)
     return 0

@@ -11,138 +11,136 @@ from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.codes import idle_type, lb_result, log_kind
 from wastedcores.simulator.engine.fair.load_jit import idle_cpu
 from wastedcores.simulator.engine.world import (
-    decision,
-    domain,
-    lb_env,
-    rq,
-    sched_group,
-    sds,
-    sgs,
-    sim,
+    decision_record,
 )
 from wastedcores.simulator.engine.world.log_jit import record
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.structs import (
+    NO_GROUP,
+    Decision,
+    DecisionGroup,
+    Kernel,
+    LbEnv,
+    SchedDomain,
+    SchedGroup,
+    SdLbStats,
+    SgLbStatsV4,
+)
 
 #: the result "hot" of vocabulary.DECISION_RESULTS
 HOT = lb_result.MOVED + 1
 
 
 @apart(NOTHING)
-def begin_decision(m, env):
+def begin_decision(k: Kernel, env: LbEnv) -> None:
     """Write down how a call of load_balance() begins."""
-    at = m[0, sim.DECISIONS]
-    sd = m[env, lb_env.SD]
-    for column in range(decision.WIDTH):
-        m[at, column] = 0
-    for column in range(lb_env.PINNED, lb_env.HEAVY + 1):
-        m[env, column] = 0
-    m[env, lb_env.SRC_CPU] = -1
-    m[at, decision.BY_CPU] = m[0, sim.CPU]
-    m[at, decision.IDLE] = m[env, lb_env.IDLE]
-    m[at, decision.DESIGNATED] = m[env, lb_env.THIS_CPU]
-    m[at, decision.BUSIEST] = -1
-    m[at, decision.IMBALANCE_PCT] = m[sd, domain.IMBALANCE_PCT]
-    m[at, decision.FAILED] = m[sd, domain.NR_BALANCE_FAILED]
-    m[at, decision.INTERVAL] = m[sd, domain.BALANCE_INTERVAL]
-    m[at, decision.SRC_NR_RUNNING] = -1
+    at = Decision(k, k.decisions)
+    sd = env.sd
+    for column in range(decision_record.WIDTH):
+        at[column] = 0
+    for column in range(LbEnv.held_back, LbEnv.heavy + 1):
+        env[column] = 0
+    env.src_cpu = -1
+    at.by_cpu = k.this_cpu
+    at.idle = env.idle
+    at.designated = env.this_cpu
+    at.busiest = -1
+    at.imbalance_pct = sd.imbalance_pct
+    at.failed = sd.nr_balance_failed
+    at.interval = sd.balance_interval
+    at.src_nr_running = -1
 
 
 @inner
-def designate(m, cpu):
+def designate(k: Kernel, cpu: int) -> None:
     """Write down which CPU may balance."""
-    if m[0, sim.DECISIONS] != 0:
-        m[m[0, sim.DECISIONS], decision.DESIGNATED] = cpu
+    if k.decisions != 0:
+        Decision(k, k.decisions).designated = cpu
 
 
 @apart(NOTHING)
-def note_group(m, group, place, is_local, s, dst):
+def note_group(
+    k: Kernel, group: SchedGroup, place: int, is_local: int, s: SgLbStatsV4, dst: int
+) -> None:
     """Write down the statistics of the group at a place in the ring, which are row ``s``."""
-    at = m[0, sim.DECISIONS] + 1 + place
-    m[at, decision.SPAN] = m[group, sched_group.SPAN]
-    m[at, decision.LOCAL] = is_local
-    m[at, decision.TYPE] = m[s, sgs.GROUP_TYPE]
-    m[at, decision.LOAD] = m[s, sgs.GROUP_LOAD]
-    m[at, decision.AVG_LOAD] = m[s, sgs.AVG_LOAD]
-    m[at, decision.MIN_LOAD] = m[s, sgs.MIN_LOAD] if m[s, sgs.MIN_LOAD] < 1 << 62 else -1
-    m[at, decision.MAX_LOAD] = m[s, sgs.MAX_LOAD]
-    m[at, decision.NR_RUNNING] = m[s, sgs.SUM_NR_RUNNING]
-    m[at, decision.IDLE_CPUS] = m[s, sgs.IDLE_CPUS]
-    if (
-        is_local
-        and m[m[0, sim.DECISIONS], decision.IDLE] == idle_type.NEWLY_IDLE
-        and idle_cpu(m, dst)
-    ):
+    at = DecisionGroup(k, k.decisions + 1 + place)
+    at.span = group.span
+    at.local = is_local
+    at.type = s.group_type
+    at.load = s.group_load
+    at.avg_load = s.avg_load
+    at.min_load = s.min_load if s.min_load < 1 << 62 else -1
+    at.max_load = s.max_load
+    at.nr_running = s.sum_nr_running
+    at.idle_cpus = s.idle_cpus
+    if is_local and Decision(k, k.decisions).idle == idle_type.NEWLY_IDLE and idle_cpu(k, dst):
         # a newly idle CPU does not count as idle, as rq->curr is still the previous task. The engine has no task for a stopper
-        m[at, decision.IDLE_CPUS] -= 1
-    m[at, decision.CAPACITY] = m[s, sgs.GROUP_CAPACITY]
-    m[at, decision.USAGE] = m[s, sgs.GROUP_USAGE]
-    m[at, decision.LOAD_PER_TASK] = m[s, sgs.LOAD_PER_TASK]
+        at.idle_cpus -= 1
+    at.capacity = s.group_capacity
+    at.usage = s.group_usage
+    at.load_per_task = s.load_per_task
 
 
 @apart(NOTHING)
-def note_groups(m, sd, out, prefer):
+def note_groups(k: Kernel, sd: SchedDomain, out: SdLbStats, prefer: int) -> None:
     """Write down what the groups of a domain come to, once all of them are known."""
-    at = m[0, sim.DECISIONS]
-    capacity = m[out, sds.TOTAL_CAPACITY]
-    m[at, decision.TRIES] += 1
-    m[at, decision.NR_GROUPS] = m[sd, domain.NR_GROUPS]
-    m[at, decision.PREFER_SIBLING] = prefer
-    m[at, decision.AVERAGE] = 1024 * m[out, sds.TOTAL_LOAD] // capacity if capacity > 0 else 0
-    m[at, decision.IMBALANCE] = 0
-    m[at, decision.BUSIEST] = -1
-    if m[out, sds.BUSIEST] >= 0:
-        m[at, decision.BUSIEST] = m[out, sds.BUSIEST] - m[sd, domain.GROUPS]
+    at = Decision(k, k.decisions)
+    capacity = out.total_capacity
+    at.tries += 1
+    at.nr_groups = sd.nr_groups
+    at.prefer_sibling = prefer
+    at.average = 1024 * out.total_load // capacity if capacity > 0 else 0
+    at.imbalance = 0
+    at.busiest = -1
+    if out.busiest != NO_GROUP:
+        at.busiest = out.busiest.row - sd.groups.row
 
 
 @inner
-def note_source(m, env, src):
+def note_source(k: Kernel, env: LbEnv, src: int) -> None:
     """Write down the imbalance, and the length of the queue that was chosen, before anything is taken from it."""
-    if m[0, sim.DECISIONS] != 0:
-        at = m[0, sim.DECISIONS]
-        m[at, decision.IMBALANCE] = m[env, lb_env.IMBALANCE]
+    if k.decisions != 0:
+        at = Decision(k, k.decisions)
+        at.imbalance = env.imbalance
         if src >= 0:
-            m[at, decision.SRC_NR_RUNNING] = m[src, rq.NR_RUNNING]
+            at.src_nr_running = cpu_rq(k, src).nr_running
 
 
 @inner
-def log_parts(m, at, values):
+def log_parts(k: Kernel, at: Decision, values: int) -> None:
     """Log the first values of a row as records."""
-    for i in range(0, values, decision.PER_RECORD):
+    for i in range(0, values, decision_record.PER_RECORD):
         record(
-            m,
+            k,
             log_kind.DECISION_PART,
-            m[at, i],
-            m[at, i + 1],
-            m[at, i + 2],
-            m[at, i + 3],
-            m[at, i + 4],
-            m[at, i + 5],
+            at[i],
+            at[i + 1],
+            at[i + 2],
+            at[i + 3],
+            at[i + 4],
+            at[i + 5],
         )
 
 
 @apart(NOTHING)
-def log_decision(m, env, result):
+def log_decision(k: Kernel, env: LbEnv, result: int) -> None:
     """Log a finished call of load_balance(): one record, then those of the call and of each group."""
-    at = m[0, sim.DECISIONS]
+    at = Decision(k, k.decisions)
     for i in range(4):
-        m[at, decision.PINNED + i] = m[env, lb_env.PINNED + i]
-    m[at, decision.DST_CPU] = m[env, lb_env.DST_CPU]
-    if (
-        result == lb_result.FAILED
-        and m[at, decision.HOT] > 0
-        and m[at, decision.PINNED] == 0
-        and m[at, decision.HEAVY] == 0
-    ):
+        at.held_back[i] = env.held_back[i]
+    at.dst_cpu = env.dst_cpu
+    if result == lb_result.FAILED and at.hot > 0 and at.held_back[0] == 0 and at.heavy == 0:
         result = HOT
     record(
-        m,
+        k,
         log_kind.DECISION,
-        m[env, lb_env.THIS_CPU],
-        m[env, lb_env.SD],
+        env.this_cpu,
+        env.sd.row,
         result,
-        m[env, lb_env.SRC_CPU],
-        m[env, lb_env.MOVED],
-        m[env, lb_env.WHY],
+        env.src_cpu,
+        env.moved,
+        env.why,
     )
-    log_parts(m, at, decision.WIDTH)
-    for place in range(m[at, decision.NR_GROUPS]):
-        log_parts(m, at + 1 + place, decision.GROUP_WIDTH)
+    log_parts(k, at, decision_record.WIDTH)
+    for place in range(at.nr_groups):
+        log_parts(k, Decision(k, at.row + 1 + place), decision_record.GROUP_WIDTH)

@@ -6,51 +6,56 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.balance.decisions_jit import log_decision
 from wastedcores.simulator.engine.world import (
-    decision,
-    domain,
-    lb_env,
-    sched_group,
-    sds,
-    sgs_v6_12,
-    sim,
+    decision_record,
+)
+from wastedcores.simulator.engine.world.structs import (
+    NO_GROUP,
+    Decision,
+    DecisionGroup,
+    Kernel,
+    LbEnv,
+    SchedDomain,
+    SchedGroup,
+    SdLbStats,
+    SgLbStats,
 )
 
 
 @apart(NOTHING)
-def note_group(m, group, place, is_local, s):
+def note_group(k: Kernel, group: SchedGroup, place: int, is_local: int, s: SgLbStats) -> None:
     """Write down the statistics of the group at a place in the ring, which are row ``s``."""
-    at = m[0, sim.DECISIONS] + 1 + place
-    m[at, decision.SPAN] = m[group, sched_group.SPAN]
-    m[at, decision.LOCAL] = is_local
-    m[at, decision.TYPE] = m[s, sgs_v6_12.TYPE]
-    m[at, decision.LOAD] = m[s, sgs_v6_12.LOAD]
-    m[at, decision.AVG_LOAD] = m[s, sgs_v6_12.AVG_LOAD]
-    m[at, decision.H_NR_QUEUED] = m[s, sgs_v6_12.SUM_H_NR]
-    m[at, decision.RUNNABLE] = m[s, sgs_v6_12.RUNNABLE]
-    m[at, decision.NR_RUNNING] = m[s, sgs_v6_12.SUM_NR]
-    m[at, decision.IDLE_CPUS] = m[s, sgs_v6_12.IDLE_CPUS]
-    m[at, decision.CAPACITY] = m[s, sgs_v6_12.CAPACITY]
-    m[at, decision.USAGE] = m[s, sgs_v6_12.UTIL]
+    at = DecisionGroup(k, k.decisions + 1 + place)
+    at.span = group.span
+    at.local = is_local
+    at.type = s.type
+    at.load = s.load
+    at.avg_load = s.avg_load
+    at.min_load = s.sum_h_nr
+    at.load_per_task = s.runnable
+    at.nr_running = s.sum_nr
+    at.idle_cpus = s.idle_cpus
+    at.capacity = s.capacity
+    at.usage = s.util
 
 
 @apart(NOTHING)
-def note_groups(m, sd, out):
+def note_groups(k: Kernel, sd: SchedDomain, out: SdLbStats) -> None:
     """Write down what the groups of a domain come to, once all of them are known."""
-    at = m[0, sim.DECISIONS]
-    m[at, decision.TRIES] += 1
-    m[at, decision.NR_GROUPS] = m[sd, domain.NR_GROUPS]
-    m[at, decision.PREFER_SIBLING] = m[out, sds.PREFER_SIBLING]
-    m[at, decision.AVERAGE] = m[out, sds.AVG_LOAD]
-    m[at, decision.IMBALANCE] = 0
-    m[at, decision.BUSIEST] = -1
-    if m[out, sds.BUSIEST] >= 0:
-        m[at, decision.BUSIEST] = m[out, sds.BUSIEST] - m[sd, domain.GROUPS]
+    at = Decision(k, k.decisions)
+    at.tries += 1
+    at.nr_groups = sd.nr_groups
+    at.prefer_sibling = out.prefer_sibling
+    at.average = out.avg_load
+    at.imbalance = 0
+    at.busiest = -1
+    if out.busiest != NO_GROUP:
+        at.busiest = out.busiest.row - sd.groups.row
 
 
 @inner
-def log_decision_v6_12(m, env, result):
+def log_decision_v6_12(k: Kernel, env: LbEnv, result: int) -> None:
     """Log a finished call of load_balance() with what was to move and the comparison that found the domain balanced."""
-    row = m[0, sim.DECISIONS]
-    m[row, decision.PREFER_SIBLING] |= m[env, lb_env.MOVES] << decision.MOVES_SHIFT
-    m[row, decision.PREFER_SIBLING] |= m[env, lb_env.REASON] << decision.REASON_SHIFT
-    log_decision(m, env, result)
+    row = Decision(k, k.decisions)
+    row.prefer_sibling |= env.moves << decision_record.MOVES_SHIFT
+    row.prefer_sibling |= env.reason << decision_record.REASON_SHIFT
+    log_decision(k, env, result)

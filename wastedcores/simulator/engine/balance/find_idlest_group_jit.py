@@ -9,98 +9,96 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import VALUE, apart
 from wastedcores.simulator.engine.codes import log_op
 from wastedcores.simulator.engine.fair.load_jit import source_load, target_load
-from wastedcores.simulator.engine.world import (
-    cfs_rq,
-    domain,
-    group_capacity,
-    sched_group,
-    sim,
-    task,
-)
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq
+from wastedcores.simulator.engine.world.structs import (
+    NO_GROUP,
+    Kernel,
+    SchedDomain,
+    SchedGroup,
+    TaskStruct,
+)
 
 #: larger than every load, also a hundred times as large
 HUGE = 1 << 55
 
 
 @inner
-def group_allowed(m, group, mask):
+def group_allowed(k: Kernel, group: SchedGroup, mask: int) -> bool:
     """Return whether a group has a CPU of the mask."""
-    first = m[group, sched_group.CPUS]
-    for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):  # noqa: SIM110 (numba has no generators here)
-        if test(m, mask, item(m, i)):
+    first = group.cpus
+    for i in range(first, first + group.group_weight):  # noqa: SIM110 (numba has no generators here)
+        if test(k, mask, item(k, i)):
             return True
     return False
 
 
 @apart(VALUE)
-def find_idlest_group(m, sd, p, this_cpu):
+def find_idlest_group(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int) -> SchedGroup:
     """find_idlest_group(): return -1 if the task should stay in the local group."""
-    idlest = -1
+    idlest = NO_GROUP
     min_load = HUGE
     this_load = 0
-    index = m[sd, domain.FORKEXEC_IDX]
-    ring = m[sd, domain.GROUPS]
-    for group in range(ring, ring + m[sd, domain.NR_GROUPS]):
-        if not group_allowed(m, group, m[p, task.CPUS_ALLOWED]):
+    index = sd.forkexec_idx
+    ring = sd.groups.row
+    for group_row in range(ring, ring + sd.nr_groups):
+        group = SchedGroup(k, group_row)
+        if not group_allowed(k, group, p.cpus_allowed):
             continue
-        local = test(m, m[group, sched_group.SPAN], this_cpu)
+        local = test(k, group.span, this_cpu)
         load = 0
-        first = m[group, sched_group.CPUS]
-        for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
-            cpu = item(m, i)
-            load += source_load(m, cpu, index) if local else target_load(m, cpu, index)
-        log_considered(
-            m, this_cpu, m[group, sched_group.SPAN], log_op.FIND_IDLEST_GROUP, m[sd, domain.LEVEL]
-        )
-        load = load * 1024 // m[m[group, sched_group.SGC], group_capacity.CAPACITY]
+        first = group.cpus
+        for i in range(first, first + group.group_weight):
+            cpu = item(k, i)
+            load += source_load(k, cpu, index) if local else target_load(k, cpu, index)
+        log_considered(k, this_cpu, group.span, log_op.FIND_IDLEST_GROUP, sd.level)
+        load = load * 1024 // group.sgc.capacity
         if local:
             this_load = load
         elif load < min_load:
             min_load = load
             idlest = group
-    if idlest < 0:
-        return -1
-    if 100 * this_load < (100 + (m[sd, domain.IMBALANCE_PCT] - 100) // 2) * min_load:
-        return -1
+    if idlest == NO_GROUP:
+        return NO_GROUP
+    if 100 * this_load < (100 + (sd.imbalance_pct - 100) // 2) * min_load:
+        return NO_GROUP
     return idlest
 
 
 @inner
-def cfs_rq_load_avg(m, cpu):
+def cfs_rq_load_avg(k: Kernel, cpu: int) -> int:
     """cfs_rq_load_avg(): the load of the queued and of the sleeping entities."""
-    q = cpu + m[0, sim.CPUS]
-    return m[q, cfs_rq.RUNNABLE_LOAD_AVG] + m[q, cfs_rq.BLOCKED_LOAD_AVG]
+    q = cpu_cfs_rq(k, cpu)
+    return q.runnable_load_avg + q.blocked_load_avg
 
 
 @apart(VALUE)
-def find_idlest_group_v4_10(m, sd, p, this_cpu):
+def find_idlest_group_v4_10(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int) -> SchedGroup:
     """find_idlest_group() of v4.10 to v5.4, without its test of spare capacity; -1 if the task should stay in the local group."""
-    idlest = -1
+    idlest = NO_GROUP
     min_runnable = HUGE
     min_avg = HUGE
     this_runnable = HUGE
     this_avg = HUGE
-    margin = m[sd, domain.FORK_MARGIN]
-    scale = 100 + (m[sd, domain.IMBALANCE_PCT] - 100) // 2
-    index = m[sd, domain.FORKEXEC_IDX]
-    ring = m[sd, domain.GROUPS]
-    for group in range(ring, ring + m[sd, domain.NR_GROUPS]):
-        if not group_allowed(m, group, m[p, task.CPUS_ALLOWED]):
+    margin = sd.fork_margin
+    scale = 100 + (sd.imbalance_pct - 100) // 2
+    index = sd.forkexec_idx
+    ring = sd.groups.row
+    for group_row in range(ring, ring + sd.nr_groups):
+        group = SchedGroup(k, group_row)
+        if not group_allowed(k, group, p.cpus_allowed):
             continue
-        local = test(m, m[group, sched_group.SPAN], this_cpu)
+        local = test(k, group.span, this_cpu)
         runnable = 0
         avg = 0
-        first = m[group, sched_group.CPUS]
-        for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
-            cpu = item(m, i)
-            runnable += source_load(m, cpu, index) if local else target_load(m, cpu, index)
-            avg += cfs_rq_load_avg(m, cpu)
-        log_considered(
-            m, this_cpu, m[group, sched_group.SPAN], log_op.FIND_IDLEST_GROUP, m[sd, domain.LEVEL]
-        )
-        capacity = m[m[group, sched_group.SGC], group_capacity.CAPACITY]
+        first = group.cpus
+        for i in range(first, first + group.group_weight):
+            cpu = item(k, i)
+            runnable += source_load(k, cpu, index) if local else target_load(k, cpu, index)
+            avg += cfs_rq_load_avg(k, cpu)
+        log_considered(k, this_cpu, group.span, log_op.FIND_IDLEST_GROUP, sd.level)
+        capacity = group.sgc.capacity
         runnable = runnable * 1024 // capacity
         avg = avg * 1024 // capacity
         if local:
@@ -113,12 +111,12 @@ def find_idlest_group_v4_10(m, sd, p, this_cpu):
         elif runnable < min_runnable + margin and 100 * min_avg > scale * avg:
             min_avg = avg
             idlest = group
-    if idlest < 0:
-        return -1
-    if m[sd, domain.STAYS_ON_NODE] != 0 and min_runnable + margin >= this_runnable:
-        return -1
+    if idlest == NO_GROUP:
+        return NO_GROUP
+    if sd.stays_on_node != 0 and min_runnable + margin >= this_runnable:
+        return NO_GROUP
     if min_runnable > this_runnable + margin:
-        return -1
+        return NO_GROUP
     if this_runnable < min_runnable + margin and 100 * this_avg < scale * min_avg:
-        return -1
+        return NO_GROUP
     return idlest

@@ -10,7 +10,14 @@ from __future__ import annotations
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.decisions_jit import note_group, note_groups
-from wastedcores.simulator.engine.codes import idle_type, log_op, sd_flag
+from wastedcores.simulator.engine.codes import (
+    group_imbalance_fix,
+    group_type_v4_1,
+    idle_type,
+    log_op,
+    sd_flag,
+    stats_row,
+)
 from wastedcores.simulator.engine.fair.load_jit import (
     avg_load_per_task,
     get_cpu_usage,
@@ -21,67 +28,70 @@ from wastedcores.simulator.engine.fair.load_jit import (
     weighted_cpuload,
 )
 from wastedcores.simulator.engine.world import (
-    cfs_rq,
     cpuset,
-    domain,
-    group_capacity,
-    rq,
-    sched_group,
-    sds,
-    sgs,
-    sim,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.structs import (
+    NO_DOMAIN,
+    NO_GROUP,
+    Kernel,
+    SchedDomain,
+    SchedGroup,
+    SchedGroupCapacity,
+    SdLbStats,
+    SgLbStatsV4,
+)
 
 
 @inner
-def ms_to_jiffies(m, ms):
+def ms_to_jiffies(k: Kernel, ms: int) -> int:
     """msecs_to_jiffies(): the result is rounded up."""
-    return (ms * 1_000_000 + m[0, sim.TICK_NS] - 1) // m[0, sim.TICK_NS]
+    return (ms * 1_000_000 + k.tick_ns - 1) // k.tick_ns
 
 
 @apart(NOTHING)
-def update_group_capacity(m, sd, cpu):
+def update_group_capacity(k: Kernel, sd: SchedDomain, cpu: int) -> None:
     """update_group_capacity(), update_cpu_capacity(): no RT or interrupt time is subtracted."""
-    group = m[sd, domain.GROUPS]
-    sgc = m[group, sched_group.SGC]
-    interval = ms_to_jiffies(m, m[sd, domain.BALANCE_INTERVAL])
+    group = sd.groups
+    sgc = group.sgc
+    interval = ms_to_jiffies(k, sd.balance_interval)
     interval = max(interval, 1)
-    interval = min(interval, m[0, sim.MAX_LB_INTERVAL])
-    m[sgc, group_capacity.NEXT_UPDATE] = jiffies(m) + interval
-    child = m[sd, domain.CHILD]
+    interval = min(interval, k.max_lb_interval)
+    sgc.next_update = jiffies(k) + interval
+    child = sd.child
     capacity = 0
-    if child < 0:
-        m[cpu, rq.CPU_CAPACITY] = m[cpu, rq.CPU_CAPACITY_ORIG]
-        capacity = m[cpu, rq.CPU_CAPACITY]
-    elif m[child, domain.FLAGS] & sd_flag.OVERLAP:
-        first = m[group, sched_group.CPUS]
-        for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
-            other = item(m, i)
-            if m[other, rq.SD] < 0:
-                capacity += m[other, rq.CPU_CAPACITY]
+    if child == NO_DOMAIN:
+        cpu_rq(k, cpu).cpu_capacity = cpu_rq(k, cpu).cpu_capacity_orig
+        capacity = cpu_rq(k, cpu).cpu_capacity
+    elif child.flags & sd_flag.OVERLAP:
+        first = group.cpus
+        for i in range(first, first + group.group_weight):
+            other = item(k, i)
+            if cpu_rq(k, other).sd == NO_DOMAIN:
+                capacity += cpu_rq(k, other).cpu_capacity
             else:
-                capacity += m[
-                    m[m[m[other, rq.SD], domain.GROUPS], sched_group.SGC], group_capacity.CAPACITY
-                ]
+                capacity += cpu_rq(k, other).sd.groups.sgc.capacity
     else:
-        ring = m[child, domain.GROUPS]
-        for i in range(m[child, domain.NR_GROUPS]):
-            capacity += m[m[ring + i, sched_group.SGC], group_capacity.CAPACITY]
-    m[sgc, group_capacity.CAPACITY] = capacity
+        ring = child.groups.row
+        for i in range(child.nr_groups):
+            capacity += SchedGroup(k, ring + i).sgc.capacity
+    sgc.capacity = capacity
 
 
 @inner
-def has_capacity(m, s, pct):
+def has_capacity(k: Kernel, s: SgLbStatsV4, pct: int) -> bool:
     """group_has_capacity() of the group whose statistics are row ``s``."""
-    if m[s, sgs.SUM_NR_RUNNING] < m[s, sgs.GROUP_WEIGHT]:
+    if s.sum_nr_running < s.group_weight:
         return True
-    return m[s, sgs.GROUP_CAPACITY] * 100 > m[s, sgs.GROUP_USAGE] * pct
+    return s.group_capacity * 100 > s.group_usage * pct
 
 
 @inner
-def update_sg_lb_stats(m, sd, group, local, index, s, dst):
+def update_sg_lb_stats(
+    k: Kernel, sd: SchedDomain, group: SchedGroup, local: int, index: int, s: SgLbStatsV4, dst: int
+) -> int:
     """update_sg_lb_stats() into row ``s``; return whether a CPU of the group has more than one task."""
     total = 0
     usage = 0
@@ -91,154 +101,153 @@ def update_sg_lb_stats(m, sd, group, local, index, s, dst):
     least = 1 << 62
     most = 0
     overload = False
-    n = m[0, sim.CPUS]
-    first = m[group, sched_group.CPUS]
-    for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
-        cpu = item(m, i)
-        if not test(m, cpuset.LB, cpu):
+    first = group.cpus
+    for i in range(first, first + group.group_weight):
+        cpu = item(k, i)
+        if not test(k, cpuset.LB, cpu):
             continue
-        load = target_load(m, cpu, index) if local else source_load(m, cpu, index)
+        load = target_load(k, cpu, index) if local else source_load(k, cpu, index)
         total += load
         least = min(least, load)
         most = max(most, load)
-        usage += get_cpu_usage(m, cpu)
-        running += m[n + cpu, cfs_rq.H_NR_RUNNING]
-        if m[cpu, rq.NR_RUNNING] > 1:
+        usage += get_cpu_usage(k, cpu)
+        running += cpu_cfs_rq(k, cpu).h_nr_running
+        if cpu_rq(k, cpu).nr_running > 1:
             overload = True
-        weighted += weighted_cpuload(m, cpu)
-        if idle_cpu(m, cpu):
+        weighted += weighted_cpuload(k, cpu)
+        if idle_cpu(k, cpu):
             idle += 1
-    log_considered(
-        m, dst, m[group, sched_group.SPAN], log_op.UPDATE_SG_LB_STATS, m[sd, domain.LEVEL]
-    )
-    sgc = m[group, sched_group.SGC]
-    capacity = m[sgc, group_capacity.CAPACITY]
-    weight = m[group, sched_group.GROUP_WEIGHT]
-    m[s, sgs.GROUP_LOAD] = total
-    m[s, sgs.GROUP_USAGE] = usage
-    m[s, sgs.SUM_NR_RUNNING] = running
-    m[s, sgs.SUM_WEIGHTED_LOAD] = weighted
-    m[s, sgs.IDLE_CPUS] = idle
-    m[s, sgs.GROUP_CAPACITY] = capacity
-    m[s, sgs.AVG_LOAD] = total * 1024 // capacity
-    m[s, sgs.LOAD_PER_TASK] = weighted // running if running > 0 else 0
-    m[s, sgs.GROUP_WEIGHT] = weight
+    log_considered(k, dst, group.span, log_op.UPDATE_SG_LB_STATS, sd.level)
+    sgc = group.sgc
+    capacity = sgc.capacity
+    weight = group.group_weight
+    s.group_load = total
+    s.group_usage = usage
+    s.sum_nr_running = running
+    s.sum_weighted_load = weighted
+    s.idle_cpus = idle
+    s.group_capacity = capacity
+    s.avg_load = total * 1024 // capacity
+    s.load_per_task = weighted // running if running > 0 else 0
+    s.group_weight = weight
     # group_is_overloaded()
-    beyond = capacity * 100 < usage * m[sd, domain.IMBALANCE_PCT]
-    m[s, sgs.GROUP_NO_CAPACITY] = running > weight and beyond
-    m[s, sgs.MIN_LOAD] = least
-    m[s, sgs.MAX_LOAD] = most
-    classify(m, s, sgc)
+    beyond = capacity * 100 < usage * sd.imbalance_pct
+    s.group_no_capacity = running > weight and beyond
+    s.min_load = least
+    s.max_load = most
+    classify(k, s, sgc)
     return overload
 
 
 @inner
-def classify(m, s, sgc):
+def classify(k: Kernel, s: SgLbStatsV4, sgc: SchedGroupCapacity) -> None:
     """group_classify(): set the type of a group."""
-    if m[s, sgs.GROUP_NO_CAPACITY] != 0:
-        m[s, sgs.GROUP_TYPE] = sgs.OVERLOADED
-    elif m[sgc, group_capacity.IMBALANCE] != 0:
-        m[s, sgs.GROUP_TYPE] = sgs.IMBALANCED
+    if s.group_no_capacity != 0:
+        s.group_type = group_type_v4_1.OVERLOADED
+    elif sgc.imbalance != 0:
+        s.group_type = group_type_v4_1.IMBALANCED
     else:
-        m[s, sgs.GROUP_TYPE] = sgs.OTHER
+        s.group_type = group_type_v4_1.OTHER
 
 
 @inner
-def pick_busiest(m, spare, busiest):
+def pick_busiest(k: Kernel, spare: SgLbStatsV4, busiest: SgLbStatsV4) -> bool:
     """update_sd_pick_busiest(), with the group imbalance fix as described or as published (paper, section 3.1)."""
-    if m[0, sim.GROUP_IMBALANCE_FIX] == sim.GI_PATCH:
+    if k.group_imbalance_fix == group_imbalance_fix.PATCH:
         # as published, every non-local group passes, so the last group of the ring becomes "the busiest"
         return True
-    if m[spare, sgs.GROUP_TYPE] != m[busiest, sgs.GROUP_TYPE]:
-        return m[spare, sgs.GROUP_TYPE] > m[busiest, sgs.GROUP_TYPE]
-    if m[0, sim.GROUP_IMBALANCE_FIX] != sim.GI_NONE:
-        return m[spare, sgs.MIN_LOAD] > m[busiest, sgs.MIN_LOAD]
-    return m[spare, sgs.AVG_LOAD] > m[busiest, sgs.AVG_LOAD]
+    if spare.group_type != busiest.group_type:
+        return spare.group_type > busiest.group_type
+    if k.group_imbalance_fix != group_imbalance_fix.NONE:
+        return spare.min_load > busiest.min_load
+    return spare.avg_load > busiest.avg_load
 
 
 @inner
-def load_index(m, sd, idle):
+def load_index(k: Kernel, sd: SchedDomain, idle: int) -> int:
     """get_sd_load_idx(): return which of the cpu_load averages this domain uses."""
     if idle == idle_type.NOT_IDLE:
-        return m[sd, domain.BUSY_IDX]
+        return sd.busy_idx
     if idle == idle_type.NEWLY_IDLE:
-        return m[sd, domain.NEWIDLE_IDX]
-    return m[sd, domain.IDLE_IDX]
+        return sd.newidle_idx
+    return sd.idle_idx
 
 
 @apart(NOTHING)
-def update_sd_lb_stats(m, sd, dst, idle, st, out):
+def update_sd_lb_stats(
+    k: Kernel, sd: SchedDomain, dst: int, idle: int, st: int, out: SdLbStats
+) -> None:
     """update_sd_lb_stats(): walk the ring of groups and leave the statistics in ``st`` and the totals in ``out``."""
-    local = st + sgs.LOCAL
-    busiest = st + sgs.BUSIEST
-    spare = st + sgs.SPARE
+    local = SgLbStatsV4(k, st + stats_row.LOCAL)
+    busiest = SgLbStatsV4(k, st + stats_row.BUSIEST)
+    spare = SgLbStatsV4(k, st + stats_row.SPARE)
     prefer = False
-    child = m[sd, domain.CHILD]
-    if child >= 0 and m[child, domain.FLAGS] & sd_flag.PREFER_SIBLING:
+    child = sd.child
+    if child != NO_DOMAIN and child.flags & sd_flag.PREFER_SIBLING:
         prefer = True
-    index = load_index(m, sd, idle)
+    index = load_index(k, sd, idle)
     overload = False
     seen_local = False
     for i in range(3):
         for j in range(13):
-            m[st + i, j] = 0
-    m[out, sds.BUSIEST] = -1
-    m[out, sds.TOTAL_LOAD] = 0
-    m[out, sds.TOTAL_CAPACITY] = 0
-    ring = m[sd, domain.GROUPS]
-    for i in range(m[sd, domain.NR_GROUPS]):
-        group = ring + i
-        is_local = test(m, m[group, sched_group.SPAN], dst)
-        sgc = m[group, sched_group.SGC]
+            k[st + i, j] = 0
+    out.busiest = NO_GROUP
+    out.total_load = 0
+    out.total_capacity = 0
+    ring = sd.groups.row
+    for i in range(sd.nr_groups):
+        group = SchedGroup(k, ring + i)
+        is_local = test(k, group.span, dst)
+        sgc = group.sgc
         s = local if is_local else spare
         if is_local:
             seen_local = True
-            if idle != idle_type.NEWLY_IDLE or jiffies(m) >= m[sgc, group_capacity.NEXT_UPDATE]:
-                update_group_capacity(m, sd, dst)
-        if update_sg_lb_stats(m, sd, group, is_local, index, s, dst):
+            if idle != idle_type.NEWLY_IDLE or jiffies(k) >= sgc.next_update:
+                update_group_capacity(k, sd, dst)
+        if update_sg_lb_stats(k, sd, group, is_local, index, s, dst):
             overload = True
         if not is_local:
             if (
                 prefer
                 and seen_local
-                and has_capacity(m, local, m[sd, domain.IMBALANCE_PCT])
-                and m[spare, sgs.SUM_NR_RUNNING] > 1
+                and has_capacity(k, local, sd.imbalance_pct)
+                and spare.sum_nr_running > 1
             ):
-                m[spare, sgs.GROUP_NO_CAPACITY] = 1
-                classify(m, spare, sgc)
-            if pick_busiest(m, spare, busiest):
-                m[out, sds.BUSIEST] = group
+                spare.group_no_capacity = 1
+                classify(k, spare, sgc)
+            if pick_busiest(k, spare, busiest):
+                out.busiest = group
                 for j in range(13):
-                    m[busiest, j] = m[spare, j]
-        if m[0, sim.DECISIONS] != 0:
-            note_group(m, group, i, is_local, s, dst)
-        m[out, sds.TOTAL_LOAD] += m[s, sgs.GROUP_LOAD]
-        m[out, sds.TOTAL_CAPACITY] += m[s, sgs.GROUP_CAPACITY]
-    if m[sd, domain.PARENT] < 0:
-        m[0, sim.OVERLOAD] = 1 if overload else 0
-    if m[0, sim.DECISIONS] != 0:
-        note_groups(m, sd, out, prefer)
+                    busiest[j] = spare[j]
+        if k.decisions != 0:
+            note_group(k, group, i, is_local, s, dst)
+        out.total_load += s.group_load
+        out.total_capacity += s.group_capacity
+    if sd.parent == NO_DOMAIN:
+        k.overload = 1 if overload else 0
+    if k.decisions != 0:
+        note_groups(k, sd, out, prefer)
 
 
 @apart(NOTHING)
-def fix_small_imbalance(m, dst, st, out):
+def fix_small_imbalance(k: Kernel, dst: int, st: int, out: SdLbStats) -> None:
     """fix_small_imbalance(): move one task's load if that increases the throughput."""
-    local = st + sgs.LOCAL
-    busiest = st + sgs.BUSIEST
+    local = SgLbStatsV4(k, st + stats_row.LOCAL)
+    busiest = SgLbStatsV4(k, st + stats_row.BUSIEST)
     imbn = 2
-    lpt = m[busiest, sgs.LOAD_PER_TASK]
-    if m[local, sgs.SUM_NR_RUNNING] == 0:
-        m[local, sgs.LOAD_PER_TASK] = avg_load_per_task(m, dst)
-    elif lpt > m[local, sgs.LOAD_PER_TASK]:
+    lpt = busiest.load_per_task
+    if local.sum_nr_running == 0:
+        local.load_per_task = avg_load_per_task(k, dst)
+    elif lpt > local.load_per_task:
         imbn = 1
-    local_lpt = m[local, sgs.LOAD_PER_TASK]
-    local_avg = m[local, sgs.AVG_LOAD]
-    local_cap = m[local, sgs.GROUP_CAPACITY]
-    avg = m[busiest, sgs.AVG_LOAD]
-    cap = m[busiest, sgs.GROUP_CAPACITY]
+    local_lpt = local.load_per_task
+    local_avg = local.avg_load
+    local_cap = local.group_capacity
+    avg = busiest.avg_load
+    cap = busiest.group_capacity
     scaled = lpt * 1024 // cap
     if avg + scaled >= local_avg + scaled * imbn:
-        m[out, sds.IMBALANCE] = lpt
+        out.imbalance = lpt
         return
     now = (cap * min(lpt, avg) + local_cap * min(local_lpt, local_avg)) // 1024
     move = 0
@@ -250,72 +259,77 @@ def fix_small_imbalance(m, dst, st, out):
         gained = lpt * 1024 // local_cap
     move = (move + local_cap * min(local_lpt, local_avg + gained)) // 1024
     if move > now:
-        m[out, sds.IMBALANCE] = lpt
+        out.imbalance = lpt
 
 
 @apart(NOTHING)
-def calculate_imbalance(m, dst, st, out):
+def calculate_imbalance(k: Kernel, dst: int, st: int, out: SdLbStats) -> None:
     """calculate_imbalance(): compute how much load to move."""
-    local = st + sgs.LOCAL
-    busiest = st + sgs.BUSIEST
-    if m[0, sim.GROUP_IMBALANCE_FIX] != sim.GI_NONE:
+    local = SgLbStatsV4(k, st + stats_row.LOCAL)
+    busiest = SgLbStatsV4(k, st + stats_row.BUSIEST)
+    if k.group_imbalance_fix != group_imbalance_fix.NONE:
         # the fix takes half the distance from the local minimum to the busiest group's maximum
-        distance = m[busiest, sgs.MAX_LOAD] - m[local, sgs.MIN_LOAD]
-        m[out, sds.IMBALANCE] = distance // 2 if distance > 0 else 0
+        distance = busiest.max_load - local.min_load
+        out.imbalance = distance // 2 if distance > 0 else 0
         return
-    avg = m[out, sds.AVG_LOAD]
-    if m[busiest, sgs.GROUP_TYPE] == sgs.IMBALANCED:
-        m[busiest, sgs.LOAD_PER_TASK] = min(m[busiest, sgs.LOAD_PER_TASK], avg)
-    if m[busiest, sgs.AVG_LOAD] <= avg or m[local, sgs.AVG_LOAD] >= avg:
-        m[out, sds.IMBALANCE] = 0
-        fix_small_imbalance(m, dst, st, out)
+    avg = out.avg_load
+    if busiest.group_type == group_type_v4_1.IMBALANCED:
+        busiest.load_per_task = min(busiest.load_per_task, avg)
+    if busiest.avg_load <= avg or local.avg_load >= avg:
+        out.imbalance = 0
+        fix_small_imbalance(k, dst, st, out)
         return
     above = 1 << 62
-    if m[busiest, sgs.GROUP_TYPE] == sgs.OVERLOADED and m[local, sgs.GROUP_TYPE] == sgs.OVERLOADED:
-        tasks = m[busiest, sgs.SUM_NR_RUNNING] * 1024
-        if tasks > m[busiest, sgs.GROUP_CAPACITY]:
-            above = tasks - m[busiest, sgs.GROUP_CAPACITY]
-    give = min(m[busiest, sgs.AVG_LOAD] - avg, above) * m[busiest, sgs.GROUP_CAPACITY]
-    take = (avg - m[local, sgs.AVG_LOAD]) * m[local, sgs.GROUP_CAPACITY]
-    m[out, sds.IMBALANCE] = min(give, take) // 1024
-    if m[out, sds.IMBALANCE] < m[busiest, sgs.LOAD_PER_TASK]:
-        fix_small_imbalance(m, dst, st, out)
+    if (
+        busiest.group_type == group_type_v4_1.OVERLOADED
+        and local.group_type == group_type_v4_1.OVERLOADED
+    ):
+        tasks = busiest.sum_nr_running * 1024
+        if tasks > busiest.group_capacity:
+            above = tasks - busiest.group_capacity
+    give = min(busiest.avg_load - avg, above) * busiest.group_capacity
+    take = (avg - local.avg_load) * local.group_capacity
+    out.imbalance = min(give, take) // 1024
+    if out.imbalance < busiest.load_per_task:
+        fix_small_imbalance(k, dst, st, out)
 
 
 @apart(VALUE)
-def find_busiest_group(m, sd, dst, idle, st, out):
+def find_busiest_group(
+    k: Kernel, sd: SchedDomain, dst: int, idle: int, st: int, out: SdLbStats
+) -> bool:
     """find_busiest_group(): return whether there is one; the group and the imbalance are in row ``out``."""
-    local = st + sgs.LOCAL
-    busiest = st + sgs.BUSIEST
-    update_sd_lb_stats(m, sd, dst, idle, st, out)
-    m[out, sds.IMBALANCE] = 0
-    if m[out, sds.BUSIEST] < 0 or m[busiest, sgs.SUM_NR_RUNNING] == 0:
+    local = SgLbStatsV4(k, st + stats_row.LOCAL)
+    busiest = SgLbStatsV4(k, st + stats_row.BUSIEST)
+    update_sd_lb_stats(k, sd, dst, idle, st, out)
+    out.imbalance = 0
+    if out.busiest == NO_GROUP or busiest.sum_nr_running == 0:
         return False
-    m[out, sds.AVG_LOAD] = 1024 * m[out, sds.TOTAL_LOAD] // m[out, sds.TOTAL_CAPACITY]
-    pct = m[sd, domain.IMBALANCE_PCT]
-    force = m[busiest, sgs.GROUP_TYPE] == sgs.IMBALANCED
+    out.avg_load = 1024 * out.total_load // out.total_capacity
+    pct = sd.imbalance_pct
+    force = busiest.group_type == group_type_v4_1.IMBALANCED
     if (
         idle == idle_type.NEWLY_IDLE
-        and has_capacity(m, local, pct)
-        and m[busiest, sgs.GROUP_NO_CAPACITY] != 0
+        and has_capacity(k, local, pct)
+        and busiest.group_no_capacity != 0
     ):
         force = True
     if not force:
-        local_avg = m[local, sgs.AVG_LOAD]
-        if m[0, sim.GROUP_IMBALANCE_FIX] != sim.GI_NONE:
+        local_avg = local.avg_load
+        if k.group_imbalance_fix != group_imbalance_fix.NONE:
             # the fix compares the least loaded CPUs of the groups instead of the averages (paper, section 3.1)
-            if m[local, sgs.MIN_LOAD] >= m[busiest, sgs.MIN_LOAD]:
+            if local.min_load >= busiest.min_load:
                 return False
         else:
-            if local_avg >= m[busiest, sgs.AVG_LOAD] or local_avg >= m[out, sds.AVG_LOAD]:
+            if local_avg >= busiest.avg_load or local_avg >= out.avg_load:
                 return False
             if idle == idle_type.IDLE:
                 if (
-                    m[busiest, sgs.GROUP_TYPE] != sgs.OVERLOADED
-                    and m[local, sgs.IDLE_CPUS] <= m[busiest, sgs.IDLE_CPUS] + 1
+                    busiest.group_type != group_type_v4_1.OVERLOADED
+                    and local.idle_cpus <= busiest.idle_cpus + 1
                 ):
                     return False
-            elif 100 * m[busiest, sgs.AVG_LOAD] <= pct * local_avg:
+            elif 100 * busiest.avg_load <= pct * local_avg:
                 return False
-    calculate_imbalance(m, dst, st, out)
+    calculate_imbalance(k, dst, st, out)
     return True

@@ -6,68 +6,59 @@ The sums over a group are row ``s``, one of three (world/sgs_v6_12.py).
 from __future__ import annotations
 
 from wastedcores.jit.compile import inner
-from wastedcores.simulator.engine.world import (
-    cfs_rq,
-    eevdf,
-    group_capacity,
-    sched_group,
-    sgs_v6_12,
-    sim,
-    v6_12,
-)
+from wastedcores.simulator.engine.codes import group_type
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq
 from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.structs import NO_GROUP, Kernel, Modern, SgLbStats
 
 NUMA_IMBALANCE_MIN = 2
 
 
 @inner
-def clear(m, s):
+def clear(k: Kernel, s: SgLbStats) -> None:
     """Set all statistics of a row to 0; it has no group."""
-    for column in range(sgs_v6_12.FIRST, sgs_v6_12.END):
-        m[s, column] = 0
-    m[s, sgs_v6_12.GROUP] = -1
+    for column in range(SgLbStats.group, SgLbStats.end):
+        s[column] = 0
+    s.group = NO_GROUP
 
 
 @inner
-def counted(m, cpu):
+def counted(k: Kernel, cpu: int) -> int:
     """Return the fair tasks of a CPU, with sleepers that are still queued (h_nr_queued) or without (h_nr_runnable, v6.18.15)."""
-    q = m[0, sim.CPUS] + cpu
-    nr = m[q, cfs_rq.H_NR_RUNNING]
-    return nr if rule(m, v6_12.SLEEPERS_COUNTED) else nr - m[q, eevdf.H_NR_DELAYED]
+    q = cpu_cfs_rq(k, cpu)
+    nr = q.h_nr_running
+    return nr if rule(k, Modern.sleepers_counted) else nr - q.h_nr_delayed
 
 
 @inner
-def has_capacity(m, s, pct):
+def has_capacity(k: Kernel, s: SgLbStats, pct: int) -> bool:
     """group_has_capacity(): return whether the group has room for another task."""
-    if m[s, sgs_v6_12.SUM_NR] < m[s, sgs_v6_12.WEIGHT]:
+    if s.sum_nr < s.weight:
         return True
-    if m[s, sgs_v6_12.CAPACITY] * pct < m[s, sgs_v6_12.RUNNABLE] * 100:
+    if s.capacity * pct < s.runnable * 100:
         return False
-    return m[s, sgs_v6_12.CAPACITY] * 100 > m[s, sgs_v6_12.UTIL] * pct
+    return s.capacity * 100 > s.util * pct
 
 
 @inner
-def is_overloaded(m, s, pct):
+def is_overloaded(k: Kernel, s: SgLbStats, pct: int) -> bool:
     """group_is_overloaded(): return whether the group has more tasks than it can run."""
-    if m[s, sgs_v6_12.SUM_NR] <= m[s, sgs_v6_12.WEIGHT]:
+    if s.sum_nr <= s.weight:
         return False
-    return (
-        m[s, sgs_v6_12.CAPACITY] * 100 < m[s, sgs_v6_12.UTIL] * pct
-        or m[s, sgs_v6_12.CAPACITY] * pct < m[s, sgs_v6_12.RUNNABLE] * 100
-    )
+    return s.capacity * 100 < s.util * pct or s.capacity * pct < s.runnable * 100
 
 
 @inner
-def classify(m, s, pct):
+def classify(k: Kernel, s: SgLbStats, pct: int) -> int:
     """group_classify(): return the type of a group."""
-    sgc = m[m[s, sgs_v6_12.GROUP], sched_group.SGC]
-    if is_overloaded(m, s, pct):
-        return sgs_v6_12.OVERLOADED
-    if m[sgc, group_capacity.IMBALANCE] != 0:
-        return sgs_v6_12.IMBALANCED
-    if m[s, sgs_v6_12.SMT_BALANCE] != 0:
-        return sgs_v6_12.SMT_BALANCE_TYPE
-    return sgs_v6_12.HAS_SPARE if has_capacity(m, s, pct) else sgs_v6_12.FULLY_BUSY
+    sgc = s.group.sgc
+    if is_overloaded(k, s, pct):
+        return group_type.OVERLOADED
+    if sgc.imbalance != 0:
+        return group_type.IMBALANCED
+    if s.smt_balance != 0:
+        return group_type.SMT_BALANCE
+    return group_type.HAS_SPARE if has_capacity(k, s, pct) else group_type.FULLY_BUSY
 
 
 @inner

@@ -14,7 +14,7 @@ from wastedcores.simulator.engine.balance.decisions_jit import (
     note_source,
 )
 from wastedcores.simulator.engine.balance.group_stats_jit import find_busiest_group
-from wastedcores.simulator.engine.codes import cpu_event, idle_type, lb_result, log_op, sd_flag
+from wastedcores.simulator.engine.codes import cpu_event, idle_type, lb_result, lbf, log_op, sd_flag
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair.cfs_jit import check_preempt
@@ -28,17 +28,7 @@ from wastedcores.simulator.engine.fair.load_jit import idle_cpu, task_h_load, we
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import migrate
 from wastedcores.simulator.engine.tasks.weight_jit import SCHED_IDLE
 from wastedcores.simulator.engine.world import (
-    cfs_rq,
     cpuset,
-    domain,
-    entity,
-    group_capacity,
-    lb_env,
-    rq,
-    sched_group,
-    sds,
-    sim,
-    task,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import (
     exclude,
@@ -48,6 +38,18 @@ from wastedcores.simulator.engine.world.cpusets_jit import (
     test,
 )
 from wastedcores.simulator.engine.world.log_jit import log_balance, log_considered, log_migrate
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.structs import (
+    NO_DOMAIN,
+    NO_GROUP,
+    NO_TASK,
+    Kernel,
+    LbEnv,
+    SchedDomain,
+    SchedGroup,
+    SdLbStats,
+    TaskStruct,
+)
 
 MIGRATION_COST = 500_000  # sysctl_sched_migration_cost, ns
 NR_MIGRATE = 32  # sysctl_sched_nr_migrate
@@ -55,378 +57,367 @@ MAX_PINNED_INTERVAL = 512  # ms
 
 
 @apart(NOTHING)
-def detach_task(m, p, dst, why):
+def detach_task(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
     """detach_task(): take a task off its queue and assign it to ``dst``, as set_task_cpu() does."""
-    src = m[p, task.CPU]
-    dequeue_task(m, p, False)
+    src = p.cpu
+    dequeue_task(k, p, False)
     if src != dst:  # where groups overlap, LBF_DST_PINNED can select the source itself
-        log_migrate(m, p, src, dst, why)
-        migrate(m, p)
-        m[p, entity.EXEC_START] = 0
-    set_task_rq(m, p, dst)
+        log_migrate(k, p, src, dst, why)
+        migrate(k, p)
+        p.se.exec_start = 0
+    set_task_rq(k, p, dst)
 
 
 @apart(NOTHING)
-def attach_task(m, p):
+def attach_task(k: Kernel, p: TaskStruct) -> None:
     """attach_task(): enqueue a task on its new CPU and check for preemption."""
-    enqueue_task(m, p, False, False)
-    check_preempt(m, m[p, task.CPU], p)
+    enqueue_task(k, p, False, False)
+    check_preempt(k, p.cpu, p)
 
 
 @inner
-def task_hot(m, p, env):
+def task_hot(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
     """task_hot(): return whether a task ran within half a millisecond of the last update of the source's clock.
 
     Before Linux 4.11 load_balance() did not update that clock. A task therefore stays as hot as it was at the last update, until
     the next tick of the source if nothing else happens there.
     """
-    if m[p, task.POLICY] == SCHED_IDLE:
+    if p.policy == SCHED_IDLE:
         return False
-    q = m[p, entity.CFS_RQ]
-    if m[m[env, lb_env.DST_CPU], rq.NR_RUNNING] > 0 and (
-        m[q, cfs_rq.NEXT] == p or m[q, cfs_rq.LAST] == p
-    ):
+    q = p.se.cfs_rq
+    if cpu_rq(k, env.dst_cpu).nr_running > 0 and (q.next == p.se or q.last == p.se):
         return True
-    return m[m[env, lb_env.SRC_CPU], rq.CLOCK] - m[p, entity.EXEC_START] < MIGRATION_COST
+    return cpu_rq(k, env.src_cpu).clock - p.se.exec_start < MIGRATION_COST
 
 
 @apart(VALUE)
-def can_migrate_task(m, p, env):
+def can_migrate_task(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
     """can_migrate_task(): check affinity, and that the task neither runs nor is hot."""
-    mask = m[p, task.CPUS_ALLOWED]
-    if not test(m, mask, m[env, lb_env.DST_CPU]):
-        m[env, lb_env.FLAGS] |= lb_env.SOME_PINNED
-        m[env, lb_env.PINNED] += 1
-        if m[env, lb_env.DST_GROUP] < 0 or m[env, lb_env.FLAGS] & lb_env.DST_PINNED:
+    mask = p.cpus_allowed
+    if not test(k, mask, env.dst_cpu):
+        env.flags |= lbf.SOME_PINNED
+        env.held_back[0] += 1
+        if env.dst_group == NO_GROUP or env.flags & lbf.DST_PINNED:
             return False
-        group = m[env, lb_env.DST_GROUP]
-        first = m[group, sched_group.CPUS]
-        for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
-            cpu = item(m, i)
-            if test(m, cpuset.LB, cpu) and test(m, mask, cpu):
-                m[env, lb_env.FLAGS] |= lb_env.DST_PINNED
-                m[env, lb_env.NEW_DST_CPU] = cpu
+        group = env.dst_group
+        first = group.cpus
+        for i in range(first, first + group.group_weight):
+            cpu = item(k, i)
+            if test(k, cpuset.LB, cpu) and test(k, mask, cpu):
+                env.flags |= lbf.DST_PINNED
+                env.new_dst_cpu = cpu
                 break
         return False
-    m[env, lb_env.FLAGS] &= ~lb_env.ALL_PINNED
-    if m[m[env, lb_env.SRC_CPU], rq.CURR] == p:
-        m[env, lb_env.RUNNING] += 1
+    env.flags &= ~lbf.ALL_PINNED
+    if cpu_rq(k, env.src_cpu).curr == p:
+        env.running += 1
         return False
-    if not task_hot(m, p, env):
+    if not task_hot(k, p, env):
         return True
-    sd = m[env, lb_env.SD]
-    if m[sd, domain.NR_BALANCE_FAILED] > m[sd, domain.CACHE_NICE_TRIES]:
+    sd = env.sd
+    if sd.nr_balance_failed > sd.cache_nice_tries:
         return True
-    m[env, lb_env.HOT] += 1
+    env.hot += 1
     return False
 
 
 @apart(VALUE)
-def detach_tasks(m, env):
+def detach_tasks(k: Kernel, env: LbEnv) -> int:
     """detach_tasks(): take tasks off the busiest queue, the newest first; return their number. lb_env.TASKS lists them."""
-    src = m[env, lb_env.SRC_CPU]
-    m[env, lb_env.TASKS] = -1
+    src = env.src_cpu
+    env.tasks = NO_TASK
     detached = 0
-    if m[env, lb_env.IMBALANCE] <= 0:
+    if env.imbalance <= 0:
         return detached
-    while m[src, rq.CFS_TASKS] >= 0:
-        last = m[0, sim.LOAD_V4_4] != 0 and m[src, rq.NR_RUNNING] <= 1
-        if last and m[env, lb_env.IDLE] != idle_type.NOT_IDLE:
+    while cpu_rq(k, src).cfs_tasks != NO_TASK:
+        last = k.load_v4_4 != 0 and cpu_rq(k, src).nr_running <= 1
+        if last and env.idle != idle_type.NOT_IDLE:
             break  # v4.4 never takes the last task of a queue
-        p = m[src, rq.CFS_TASKS]
-        m[env, lb_env.LOOP] += 1
-        if m[env, lb_env.LOOP] > m[env, lb_env.LOOP_MAX]:
+        p = cpu_rq(k, src).cfs_tasks
+        env.loop += 1
+        if env.loop > env.loop_max:
             break
-        if m[env, lb_env.LOOP] > m[env, lb_env.LOOP_BREAK]:
-            m[env, lb_env.LOOP_BREAK] += NR_MIGRATE
-            m[env, lb_env.FLAGS] |= lb_env.NEED_BREAK
+        if env.loop > env.loop_break:
+            env.loop_break += NR_MIGRATE
+            env.flags |= lbf.NEED_BREAK
             break
-        if can_migrate_task(m, p, env):
-            load = task_h_load(m, p)
-            if load // 2 <= m[env, lb_env.IMBALANCE]:
-                detach_task(m, p, m[env, lb_env.DST_CPU], m[env, lb_env.WHY])
-                m[p, task.CFS_TASKS_NEXT] = m[env, lb_env.TASKS]
-                m[env, lb_env.TASKS] = p
+        if can_migrate_task(k, p, env):
+            load = task_h_load(k, p)
+            if load // 2 <= env.imbalance:
+                detach_task(k, p, env.dst_cpu, env.why)
+                p.cfs_tasks_next = env.tasks
+                env.tasks = p
                 detached += 1
-                m[env, lb_env.IMBALANCE] -= load
-                if m[env, lb_env.IMBALANCE] <= 0:
+                env.imbalance -= load
+                if env.imbalance <= 0:
                     break
                 continue
-            m[env, lb_env.HEAVY] += 1
-        list_move_tail(m, src, p)
+            env.heavy += 1
+        list_move_tail(k, src, p)
     return detached
 
 
 @inner
-def attach_tasks(m, env):
+def attach_tasks(k: Kernel, env: LbEnv) -> None:
     """attach_tasks(): enqueue the detached tasks."""
-    p = m[env, lb_env.TASKS]
-    while p >= 0:
-        following = m[p, task.CFS_TASKS_NEXT]
-        attach_task(m, p)
+    p = env.tasks
+    while p != NO_TASK:
+        following = p.cfs_tasks_next
+        attach_task(k, p)
         p = following
 
 
 @inner
-def should_we_balance(m, env):
+def should_we_balance(k: Kernel, env: LbEnv) -> bool:
     """should_we_balance(): only the first idle CPU in the balance mask of the local group balances, else the balance CPU.
 
     With the published group construction patch every CPU balances.
     """
-    if m[env, lb_env.IDLE] == idle_type.NEWLY_IDLE or m[0, sim.ALWAYS_BALANCE] != 0:
+    if env.idle == idle_type.NEWLY_IDLE or k.always_balance != 0:
         return True
-    group = m[m[env, lb_env.SD], domain.GROUPS]
-    first = m[group, sched_group.BALANCE_CPUS]
-    for i in range(first, first + m[group, sched_group.NR_BALANCE_CPUS]):
-        cpu = item(m, i)
-        if test(m, cpuset.LB, cpu) and idle_cpu(m, cpu):
-            designate(m, cpu)
-            return cpu == m[env, lb_env.DST_CPU]
-    designate(m, m[group, sched_group.BALANCE_CPU])
-    return m[group, sched_group.BALANCE_CPU] == m[env, lb_env.DST_CPU]
+    group = env.sd.groups
+    first = group.balance_cpus
+    for i in range(first, first + group.nr_balance_cpus):
+        cpu = item(k, i)
+        if test(k, cpuset.LB, cpu) and idle_cpu(k, cpu):
+            designate(k, cpu)
+            return cpu == env.dst_cpu
+    designate(k, group.balance_cpu)
+    return group.balance_cpu == env.dst_cpu
 
 
 @apart(VALUE)
-def find_busiest_queue(m, env, group):
+def find_busiest_queue(k: Kernel, env: LbEnv, group: SchedGroup) -> int:
     """find_busiest_queue(): return the CPU, or -1 if there is none."""
     busiest = -1
     busiest_load = 0
     busiest_cap = 1
     log_considered(
-        m,
-        m[env, lb_env.DST_CPU],
-        m[group, sched_group.SPAN],
+        k,
+        env.dst_cpu,
+        group.span,
         log_op.FIND_BUSIEST_QUEUE,
-        m[m[env, lb_env.SD], domain.LEVEL],
+        env.sd.level,
     )
-    first = m[group, sched_group.CPUS]
-    for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
-        cpu = item(m, i)
-        if not test(m, cpuset.LB, cpu):
+    first = group.cpus
+    for i in range(first, first + group.group_weight):
+        cpu = item(k, i)
+        if not test(k, cpuset.LB, cpu):
             continue
-        load = weighted_cpuload(m, cpu)
+        load = weighted_cpuload(k, cpu)
         if (
-            m[cpu, rq.NR_RUNNING] == 1
-            and load > m[env, lb_env.IMBALANCE]
-            and not low_capacity(m, cpu, m[env, lb_env.SD])
+            cpu_rq(k, cpu).nr_running == 1
+            and load > env.imbalance
+            and not low_capacity(k, cpu, env.sd)
         ):
             continue
-        if load * busiest_cap > busiest_load * m[cpu, rq.CPU_CAPACITY]:
+        if load * busiest_cap > busiest_load * cpu_rq(k, cpu).cpu_capacity:
             busiest_load = load
-            busiest_cap = m[cpu, rq.CPU_CAPACITY]
+            busiest_cap = cpu_rq(k, cpu).cpu_capacity
             busiest = cpu
     return busiest
 
 
 @inner
-def low_capacity(m, cpu, sd):
+def low_capacity(k: Kernel, cpu: int, sd: SchedDomain) -> bool:
     """check_cpu_capacity(): return whether other classes or interrupts noticeably reduce the CPU's capacity."""
-    return (
-        m[cpu, rq.CPU_CAPACITY] * m[sd, domain.IMBALANCE_PCT] < m[cpu, rq.CPU_CAPACITY_ORIG] * 100
-    )
+    return cpu_rq(k, cpu).cpu_capacity * sd.imbalance_pct < cpu_rq(k, cpu).cpu_capacity_orig * 100
 
 
 @apart(VALUE)
-def need_active_balance(m, env):
+def need_active_balance(k: Kernel, env: LbEnv) -> bool:
     """need_active_balance(): return whether the running task has to be pushed."""
-    sd = m[env, lb_env.SD]
-    src = m[env, lb_env.SRC_CPU]
-    dst = m[env, lb_env.DST_CPU]
-    if (
-        m[env, lb_env.IDLE] == idle_type.NEWLY_IDLE
-        and m[sd, domain.FLAGS] & sd_flag.ASYM_PACKING
-        and src > dst
-    ):
+    sd = env.sd
+    src = env.src_cpu
+    dst = env.dst_cpu
+    if env.idle == idle_type.NEWLY_IDLE and sd.flags & sd_flag.ASYM_PACKING and src > dst:
         return True
     if (
-        m[env, lb_env.IDLE] != idle_type.NOT_IDLE
-        and m[m[0, sim.CPUS] + src, cfs_rq.H_NR_RUNNING] == 1
-        and low_capacity(m, src, sd)
-        and m[src, rq.CPU_CAPACITY] * m[sd, domain.IMBALANCE_PCT] < m[dst, rq.CPU_CAPACITY] * 100
+        env.idle != idle_type.NOT_IDLE
+        and cpu_cfs_rq(k, src).h_nr_running == 1
+        and low_capacity(k, src, sd)
+        and cpu_rq(k, src).cpu_capacity * sd.imbalance_pct < cpu_rq(k, dst).cpu_capacity * 100
     ):
         return True
-    return m[sd, domain.NR_BALANCE_FAILED] > m[sd, domain.CACHE_NICE_TRIES] + 2
+    return sd.nr_balance_failed > sd.cache_nice_tries + 2
 
 
 @apart(VALUE)
-def move_tasks(m, env):
+def move_tasks(k: Kernel, env: LbEnv) -> int:
     """Detach and attach tasks in rounds; return the number moved, -1 to try again without the source, -2 if no CPU is left."""
-    src = m[env, lb_env.SRC_CPU]
+    src = env.src_cpu
     moved = 0
-    m[env, lb_env.FLAGS] |= lb_env.ALL_PINNED
-    m[env, lb_env.LOOP_MAX] = min(NR_MIGRATE, m[src, rq.NR_RUNNING])
+    env.flags |= lbf.ALL_PINNED
+    env.loop_max = min(NR_MIGRATE, cpu_rq(k, src).nr_running)
     while True:
-        now_moved = detach_tasks(m, env)
+        now_moved = detach_tasks(k, env)
         if now_moved > 0:
-            attach_tasks(m, env)
+            attach_tasks(k, env)
             moved += now_moved
-        if m[env, lb_env.FLAGS] & lb_env.NEED_BREAK:
-            m[env, lb_env.FLAGS] &= ~lb_env.NEED_BREAK
+        if env.flags & lbf.NEED_BREAK:
+            env.flags &= ~lbf.NEED_BREAK
             continue
-        if m[env, lb_env.FLAGS] & lb_env.DST_PINNED and m[env, lb_env.IMBALANCE] > 0:
-            exclude(m, cpuset.LB, m[env, lb_env.DST_CPU])
-            m[env, lb_env.DST_CPU] = m[env, lb_env.NEW_DST_CPU]
-            m[env, lb_env.FLAGS] &= ~lb_env.DST_PINNED
-            m[env, lb_env.LOOP] = 0
-            m[env, lb_env.LOOP_BREAK] = NR_MIGRATE
+        if env.flags & lbf.DST_PINNED and env.imbalance > 0:
+            exclude(k, cpuset.LB, env.dst_cpu)
+            env.dst_cpu = env.new_dst_cpu
+            env.flags &= ~lbf.DST_PINNED
+            env.loop = 0
+            env.loop_break = NR_MIGRATE
             continue
         break
-    parent = m[m[env, lb_env.SD], domain.PARENT]
-    if parent >= 0 and m[env, lb_env.FLAGS] & lb_env.SOME_PINNED and m[env, lb_env.IMBALANCE] > 0:
-        m[m[m[parent, domain.GROUPS], sched_group.SGC], group_capacity.IMBALANCE] = 1
-    if m[env, lb_env.FLAGS] & lb_env.ALL_PINNED:
-        exclude(m, cpuset.LB, src)
-        if is_empty(m, cpuset.LB):
+    parent = env.sd.parent
+    if parent != NO_DOMAIN and env.flags & lbf.SOME_PINNED and env.imbalance > 0:
+        parent.groups.sgc.imbalance = 1
+    if env.flags & lbf.ALL_PINNED:
+        exclude(k, cpuset.LB, src)
+        if is_empty(k, cpuset.LB):
             return -2
-        m[env, lb_env.LOOP] = 0
-        m[env, lb_env.LOOP_BREAK] = NR_MIGRATE
+        env.loop = 0
+        env.loop_break = NR_MIGRATE
         return -1
     return moved
 
 
 @apart(VALUE)
-def start_active_balance(m, env, this_cpu):
+def start_active_balance(k: Kernel, env: LbEnv, this_cpu: int) -> int:
     """End a load_balance() that failed: return 1 if it started the stopper, 0 if the stopper is busy, -1 if pinned."""
-    src = m[env, lb_env.SRC_CPU]
-    curr = m[src, rq.CURR]
+    src = env.src_cpu
+    curr = cpu_rq(k, src).curr
     # the idle task may run on its CPU only
-    if curr < 0 or not test(m, m[curr, task.CPUS_ALLOWED], this_cpu):
+    if curr == NO_TASK or not test(k, curr.cpus_allowed, this_cpu):
         return -1
     started = 0
-    if m[src, rq.ACTIVE_BALANCE] == 0:
-        m[src, rq.ACTIVE_BALANCE] = 1
-        m[src, rq.PUSH_CPU] = this_cpu
+    if cpu_rq(k, src).active_balance == 0:
+        cpu_rq(k, src).active_balance = 1
+        cpu_rq(k, src).push_cpu = this_cpu
         started = 1
-        queue_jit.push(m, event_of(cpu_event.STOP, src), m[0, sim.NOW] + m[0, sim.IPI_NS])
-        log_balance(m, this_cpu, src, log_op.ACTIVE, 0)
-    m[m[env, lb_env.SD], domain.NR_BALANCE_FAILED] = (
-        m[m[env, lb_env.SD], domain.CACHE_NICE_TRIES] + 1
-    )
+        queue_jit.push(k, event_of(cpu_event.STOP, src), k.now_ns + k.ipi_ns)
+        log_balance(k, this_cpu, src, log_op.ACTIVE, 0)
+    env.sd.nr_balance_failed = env.sd.cache_nice_tries + 1
     return started
 
 
 @inner
-def count(m, env, sd, result):
+def count(k: Kernel, env: LbEnv, sd: SchedDomain, result: int) -> None:
     """Count this load_balance() call by idle type and result, and log it if decisions are logged."""
-    m[sd, domain.LB_COUNT0 + 7 * m[env, lb_env.IDLE] + result] += 1
-    if m[0, sim.DECISIONS] != 0:
-        log_decision(m, env, result)
+    sd.lb_count[7 * env.idle + result] += 1
+    if k.decisions != 0:
+        log_decision(k, env, result)
 
 
 @inner
-def tune_up(m, env, sd, failed):
+def tune_up(k: Kernel, env: LbEnv, sd: SchedDomain, failed: int) -> None:
     """The labels after out_balanced: there is nothing to do here, so balance less often."""
     if failed:
-        m[sd, domain.NR_BALANCE_FAILED] = 0
+        sd.nr_balance_failed = 0
     if (
-        m[env, lb_env.FLAGS] & lb_env.ALL_PINNED
-        and m[sd, domain.BALANCE_INTERVAL] < MAX_PINNED_INTERVAL
-    ) or m[sd, domain.BALANCE_INTERVAL] < m[sd, domain.MAX_INTERVAL]:
-        m[sd, domain.BALANCE_INTERVAL] *= 2
+        env.flags & lbf.ALL_PINNED and sd.balance_interval < MAX_PINNED_INTERVAL
+    ) or sd.balance_interval < sd.max_interval:
+        sd.balance_interval *= 2
 
 
 @inner
-def out_balanced(m, env, sd, result):
+def out_balanced(k: Kernel, env: LbEnv, sd: SchedDomain, result: int) -> None:
     """The label out_balanced: clear the parent group's imbalance flag."""
-    parent = m[sd, domain.PARENT]
-    if parent >= 0:
-        m[m[m[parent, domain.GROUPS], sched_group.SGC], group_capacity.IMBALANCE] = 0
-    count(m, env, sd, result)
-    tune_up(m, env, sd, True)
+    parent = sd.parent
+    if parent != NO_DOMAIN:
+        parent.groups.sgc.imbalance = 0
+    count(k, env, sd, result)
+    tune_up(k, env, sd, True)
 
 
 @apart(VALUE)
-def load_balance(m, this_cpu, sd, idle, why):
+def load_balance(k: Kernel, this_cpu: int, sd: SchedDomain, idle: int, why: int) -> int:
     """load_balance(): return the tasks moved, or -1 if this CPU is not the one to balance (``continue_balancing = 0``)."""
-    st = m[0, sim.SCRATCH]
-    out = st + 3
-    env = st + 4
-    m[env, lb_env.SD] = sd
-    m[env, lb_env.DST_CPU] = m[env, lb_env.THIS_CPU] = this_cpu
-    m[env, lb_env.MOVED] = 0
-    m[env, lb_env.IDLE] = idle
-    m[env, lb_env.FLAGS] = 0
-    m[env, lb_env.LOOP] = 0
-    m[env, lb_env.LOOP_BREAK] = NR_MIGRATE
-    m[env, lb_env.WHY] = why
-    m[env, lb_env.DST_GROUP] = -1 if idle == idle_type.NEWLY_IDLE else m[sd, domain.GROUPS]
-    start_from_active(m)
-    if m[0, sim.DECISIONS] != 0:
-        begin_decision(m, env)
+    st = k.scratch
+    out = SdLbStats(k, st + 3)
+    env = LbEnv(k, st + 4)
+    env.sd = sd
+    env.dst_cpu = env.this_cpu = this_cpu
+    env.moved = 0
+    env.idle = idle
+    env.flags = 0
+    env.loop = 0
+    env.loop_break = NR_MIGRATE
+    env.why = why
+    env.dst_group = NO_GROUP if idle == idle_type.NEWLY_IDLE else sd.groups
+    start_from_active(k)
+    if k.decisions != 0:
+        begin_decision(k, env)
     while True:
-        if not should_we_balance(m, env):
-            out_balanced(m, env, sd, lb_result.NOT_DESIGNATED)
+        if not should_we_balance(k, env):
+            out_balanced(k, env, sd, lb_result.NOT_DESIGNATED)
             return -1
-        if not find_busiest_group(m, sd, m[env, lb_env.DST_CPU], idle, st, out):
-            out_balanced(m, env, sd, lb_result.BALANCED)
+        if not find_busiest_group(k, sd, env.dst_cpu, idle, st, out):
+            out_balanced(k, env, sd, lb_result.BALANCED)
             return 0
-        m[env, lb_env.IMBALANCE] = m[out, sds.IMBALANCE]
-        src = find_busiest_queue(m, env, m[out, sds.BUSIEST])
+        env.imbalance = out.imbalance
+        src = find_busiest_queue(k, env, out.busiest)
         if src >= 0:
-            m[env, lb_env.SRC_CPU] = src
-        note_source(m, env, src)
+            env.src_cpu = src
+        note_source(k, env, src)
         if src < 0:
-            out_balanced(m, env, sd, lb_result.NO_QUEUE)
+            out_balanced(k, env, sd, lb_result.NO_QUEUE)
             return 0
         moved = 0
-        if m[src, rq.NR_RUNNING] > 1:
-            moved = move_tasks(m, env)
+        if cpu_rq(k, src).nr_running > 1:
+            moved = move_tasks(k, env)
             if moved == -1:
                 continue
             if moved == -2:
-                count(m, env, sd, lb_result.PINNED)
-                tune_up(m, env, sd, True)
+                count(k, env, sd, lb_result.PINNED)
+                tune_up(k, env, sd, True)
                 return 0
         break
     started = 0
     if moved == 0:
         if idle != idle_type.NEWLY_IDLE:
-            m[sd, domain.NR_BALANCE_FAILED] += 1
-        if need_active_balance(m, env):
-            started = start_active_balance(m, env, this_cpu)
+            sd.nr_balance_failed += 1
+        if need_active_balance(k, env):
+            started = start_active_balance(k, env, this_cpu)
             if started < 0:
-                m[env, lb_env.FLAGS] |= lb_env.ALL_PINNED
-                count(m, env, sd, lb_result.PINNED)
-                tune_up(m, env, sd, False)
+                env.flags |= lbf.ALL_PINNED
+                count(k, env, sd, lb_result.PINNED)
+                tune_up(k, env, sd, False)
                 return 0
-        count(m, env, sd, lb_result.ACTIVE if started > 0 else lb_result.FAILED)
+        count(k, env, sd, lb_result.ACTIVE if started > 0 else lb_result.FAILED)
     else:
-        m[sd, domain.NR_BALANCE_FAILED] = 0
-        m[env, lb_env.MOVED] = moved
-        count(m, env, sd, lb_result.MOVED)
-        log_balance(m, this_cpu, m[env, lb_env.SRC_CPU], why, moved)
+        sd.nr_balance_failed = 0
+        env.moved = moved
+        count(k, env, sd, lb_result.MOVED)
+        log_balance(k, this_cpu, env.src_cpu, why, moved)
     if started == 0:
-        m[sd, domain.BALANCE_INTERVAL] = m[sd, domain.MIN_INTERVAL]
-    elif m[sd, domain.BALANCE_INTERVAL] < m[sd, domain.MAX_INTERVAL]:
-        m[sd, domain.BALANCE_INTERVAL] *= 2
+        sd.balance_interval = sd.min_interval
+    elif sd.balance_interval < sd.max_interval:
+        sd.balance_interval *= 2
     return moved
 
 
 @apart(NOTHING)
-def active_balance_step(m, src):
+def active_balance_step(k: Kernel, src: int) -> None:
     """active_load_balance_cpu_stop(), without what concerns the stopper thread itself."""
-    dst = m[src, rq.PUSH_CPU]
-    m[src, rq.ACTIVE_BALANCE] = 0
-    if m[src, rq.NR_RUNNING] <= 1:
+    dst = cpu_rq(k, src).push_cpu
+    cpu_rq(k, src).active_balance = 0
+    if cpu_rq(k, src).nr_running <= 1:
         return
-    sd = m[dst, rq.SD]
-    for _ in range(m[dst, rq.NR_DOMAINS]):
-        if test(m, m[sd, domain.SPAN], src):
+    sd = cpu_rq(k, dst).sd
+    for _ in range(cpu_rq(k, dst).nr_domains):
+        if test(k, sd.span, src):
             break
-        sd = m[sd, domain.PARENT]
-    if sd < 0:
+        sd = sd.parent
+    if sd == NO_DOMAIN:
         return
-    env = m[0, sim.SCRATCH] + 4
-    m[env, lb_env.SD] = sd
-    m[env, lb_env.DST_CPU] = dst
-    m[env, lb_env.IDLE] = idle_type.IDLE
-    m[env, lb_env.SRC_CPU] = src
-    m[env, lb_env.FLAGS] = 0
-    m[env, lb_env.DST_GROUP] = -1
-    p = m[src, rq.CFS_TASKS]
-    while p >= 0:
-        if can_migrate_task(m, p, env):
-            detach_task(m, p, dst, log_op.ACTIVE)
-            attach_task(m, p)
+    env = LbEnv(k, k.scratch + 4)
+    env.sd = sd
+    env.dst_cpu = dst
+    env.idle = idle_type.IDLE
+    env.src_cpu = src
+    env.flags = 0
+    env.dst_group = NO_GROUP
+    p = cpu_rq(k, src).cfs_tasks
+    while p != NO_TASK:
+        if can_migrate_task(k, p, env):
+            detach_task(k, p, dst, log_op.ACTIVE)
+            attach_task(k, p)
             return
-        p = m[p, task.CFS_TASKS_NEXT]
+        p = p.cfs_tasks_next

@@ -11,257 +11,255 @@ from wastedcores.simulator.engine.balance.rebalance_domains_v6_12_jit import (
     update_blocked_averages,
 )
 from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import idle_cpu
-from wastedcores.simulator.engine.codes import cpu_event, idle_type, log_op
+from wastedcores.simulator.engine.codes import cpu_event, idle_type, log_op, nohz_kick
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.world import (
     cpuset,
-    domain_shared,
-    domain_v6_12,
-    rq,
-    rq_v6_12,
-    sim,
-    v6_12,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import include, test
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
+from wastedcores.simulator.engine.world.structs import NO_DOMAIN, Kernel, Modern
 
 #: LOAD_AVG_PERIOD, in ms
 BLOCKED_MS = 32
 
 
 @inner
-def globals_of(m):
+def globals_of(k: Kernel) -> Modern:
     """Return the row of the globals (world/v6_12.py)."""
-    return m[0, sim.SCRATCH] + v6_12.ROW
+    return modern(k)
 
 
 @inner
-def count_busy(m, cpu, change):
+def count_busy(k: Kernel, cpu: int, change: int) -> None:
     """set_cpu_sd_state_idle(), set_cpu_sd_state_busy(): count a CPU as idle (-1) or busy (1) in its LLC, once."""
-    sd = m[cpu, rq.SD_LLC]
-    if sd >= 0 and m[sd, domain_v6_12.NOHZ_IDLE] == (1 if change > 0 else 0):
-        m[sd, domain_v6_12.NOHZ_IDLE] = 0 if change > 0 else 1
-        m[m[sd, domain_v6_12.SHARED], domain_shared.NR_BUSY_CPUS] += change
+    sd = cpu_rq(k, cpu).sd_llc
+    if sd != NO_DOMAIN and sd.nohz_idle == (1 if change > 0 else 0):
+        sd.nohz_idle = 0 if change > 0 else 1
+        sd.shared.nr_busy_cpus += change
 
 
 @apart(NOTHING)
-def nohz_enter(m, cpu):
+def nohz_enter(k: Kernel, cpu: int) -> None:
     """nohz_balance_enter_idle(): add a CPU whose tick stopped to the tickless idle CPUs."""
-    if not test(m, cpuset.ACTIVE, cpu):
+    if not test(k, cpuset.ACTIVE, cpu):
         return
-    g = globals_of(m)
-    m[m[0, sim.CPUS] + cpu, rq_v6_12.HAS_BLOCKED_LOAD] = 1
-    if m[cpu, rq.IN_NOHZ_MASK] == 0:
-        if m[cpu, rq.NR_DOMAINS] == 0:
+    g = globals_of(k)
+    cpu_cfs_rq(k, cpu).rq_modern.has_blocked_load = 1
+    if cpu_rq(k, cpu).in_nohz_mask == 0:
+        if cpu_rq(k, cpu).nr_domains == 0:
             return
-        m[cpu, rq.IN_NOHZ_MASK] = 1
-        include(m, cpuset.NOHZ, cpu)
-        m[0, sim.NOHZ_NR_CPUS] += 1
-        count_busy(m, cpu, -1)
-        m[g, v6_12.NOHZ_NEEDS_UPDATE] = 1
-    m[g, v6_12.NOHZ_HAS_BLOCKED] = 1
+        cpu_rq(k, cpu).in_nohz_mask = 1
+        include(k, cpuset.NOHZ, cpu)
+        k.nohz_nr_cpus += 1
+        count_busy(k, cpu, -1)
+        g.nohz_needs_update = 1
+    g.nohz_has_blocked = 1
 
 
 @inner
-def busy_again(m, cpu):
+def busy_again(k: Kernel, cpu: int) -> None:
     """nohz_balance_exit_idle(): take a CPU off the tickless idle CPUs at its first busy tick."""
-    if m[cpu, rq.IN_NOHZ_MASK] != 0:
-        nohz_exit(m, cpu)
-        count_busy(m, cpu, 1)
+    if cpu_rq(k, cpu).in_nohz_mask != 0:
+        nohz_exit(k, cpu)
+        count_busy(k, cpu, 1)
 
 
 # --- tick and kick ----------------------------------------------------------------------------------------------------
 
 
 @apart(NOTHING)
-def trigger_load_balance(m, cpu):
+def trigger_load_balance(k: Kernel, cpu: int) -> None:
     """sched_balance_trigger(): start the SCHED softirq and the NOHZ balancer if they are due at this tick."""
-    m[cpu, rq.IDLE_BALANCE] = 1 if idle_cpu(m, cpu) else 0
-    if m[cpu, rq.NR_DOMAINS] == 0 or not test(m, cpuset.ACTIVE, cpu):
+    cpu_rq(k, cpu).idle_balance = 1 if idle_cpu(k, cpu) else 0
+    if cpu_rq(k, cpu).nr_domains == 0 or not test(k, cpuset.ACTIVE, cpu):
         return
-    if jiffies(m) >= m[cpu, rq.NEXT_BALANCE]:
+    if jiffies(k) >= cpu_rq(k, cpu).next_balance:
         # all CPUs have had their tick of this jiffy before the first softirq runs
-        queue_jit.push(m, event_of(cpu_event.SOFTIRQ, cpu), m[0, sim.NOW] + m[0, sim.IRQ_NS])
-    nohz_balancer_kick(m, cpu)
+        queue_jit.push(k, event_of(cpu_event.SOFTIRQ, cpu), k.now_ns + k.irq_ns)
+    nohz_balancer_kick(k, cpu)
 
 
 @inner
-def nohz_balancer_kick(m, cpu):
+def nohz_balancer_kick(k: Kernel, cpu: int) -> None:
     """nohz_balancer_kick(): decide at a busy tick whether a tickless CPU should balance for all of them."""
-    if m[cpu, rq.IDLE_BALANCE] != 0:
+    if cpu_rq(k, cpu).idle_balance != 0:
         return
-    busy_again(m, cpu)
-    if m[0, sim.NOHZ_NR_CPUS] == 0:
+    busy_again(k, cpu)
+    if k.nohz_nr_cpus == 0:
         return
-    g = globals_of(m)
-    now = jiffies(m)
+    g = globals_of(k)
+    now = jiffies(k)
     flags = 0
-    if m[g, v6_12.NOHZ_HAS_BLOCKED] != 0 and now > m[g, v6_12.NOHZ_NEXT_BLOCKED]:
-        flags = rq_v6_12.STATS
-    if now >= m[0, sim.NOHZ_NEXT_BALANCE]:
-        sd = m[cpu, rq.SD_LLC]
-        if m[cpu, rq.NR_RUNNING] >= 2 or (
-            sd >= 0 and m[m[sd, domain_v6_12.SHARED], domain_shared.NR_BUSY_CPUS] > 1
-        ):
-            flags = rq_v6_12.STATS | rq_v6_12.BALANCE
-    if m[g, v6_12.NOHZ_NEEDS_UPDATE] != 0:
-        flags |= rq_v6_12.NEXT
+    if g.nohz_has_blocked != 0 and now > g.nohz_next_blocked:
+        flags = nohz_kick.STATS
+    if now >= k.nohz_next_balance:
+        sd = cpu_rq(k, cpu).sd_llc
+        if cpu_rq(k, cpu).nr_running >= 2 or (sd != NO_DOMAIN and sd.shared.nr_busy_cpus > 1):
+            flags = nohz_kick.STATS | nohz_kick.BALANCE
+    if g.nohz_needs_update != 0:
+        flags |= nohz_kick.NEXT
     if flags != 0:
-        kick_ilb(m, cpu, flags)
+        kick_ilb(k, cpu, flags)
 
 
 @apart(NOTHING)
-def kick_ilb(m, cpu, flags):
+def kick_ilb(k: Kernel, cpu: int, flags: int) -> None:
     """kick_ilb(), find_new_ilb(): kick the first tickless CPU that is really idle."""
-    if flags & rq_v6_12.BALANCE:
-        m[0, sim.NOHZ_NEXT_BALANCE] = jiffies(m) + 1
+    if flags & nohz_kick.BALANCE:
+        k.nohz_next_balance = jiffies(k) + 1
     ilb = 0
-    n = m[0, sim.CPUS]
-    while ilb < n and not (test(m, cpuset.NOHZ, ilb) and ilb != cpu and idle_cpu(m, ilb)):
+    n = k.nr_cpus
+    while ilb < n and not (test(k, cpuset.NOHZ, ilb) and ilb != cpu and idle_cpu(k, ilb)):
         ilb += 1
-    if ilb == n or m[n + ilb, rq_v6_12.NOHZ_FLAGS] & flags == flags:
+    if ilb == n or cpu_cfs_rq(k, ilb).rq_modern.nohz_flags & flags == flags:
         return
-    before = m[n + ilb, rq_v6_12.NOHZ_FLAGS]
-    m[n + ilb, rq_v6_12.NOHZ_FLAGS] |= flags
-    if before & rq_v6_12.KICKS == 0 and m[ilb, rq.ILB_NEXT] == 0:
+    before = cpu_cfs_rq(k, ilb).rq_modern.nohz_flags
+    cpu_cfs_rq(k, ilb).rq_modern.nohz_flags |= flags
+    if before & nohz_kick.KICKS == 0 and cpu_rq(k, ilb).ilb_next == 0:
         # its softirq, too, runs after the ticks of this jiffy
-        later = max(m[0, sim.IPI_NS], m[0, sim.IRQ_NS])
-        queue_jit.push(m, event_of(cpu_event.KICK, ilb), m[0, sim.NOW] + later)
+        later = max(k.ipi_ns, k.irq_ns)
+        queue_jit.push(k, event_of(cpu_event.KICK, ilb), k.now_ns + later)
 
 
 # --- the pass of the idle load balancer -------------------------------------------------------------------------------
 
 
 @inner
-def end_pass(m, cpu):
+def end_pass(k: Kernel, cpu: int) -> None:
     """End a pass; another kick may have arrived in the meantime."""
-    q = m[0, sim.CPUS] + cpu
-    if m[q, rq_v6_12.ILB_BLOCKED] != 0:
-        m[globals_of(m), v6_12.NOHZ_HAS_BLOCKED] = 1
-    m[cpu, rq.ILB_NEXT] = 0
-    if m[q, rq_v6_12.NOHZ_FLAGS] & rq_v6_12.KICKS:
-        queue_jit.push(m, event_of(cpu_event.KICK, cpu), m[0, sim.NOW])
+    q = cpu_cfs_rq(k, cpu)
+    if q.rq_modern.ilb_blocked != 0:
+        globals_of(k).nohz_has_blocked = 1
+    cpu_rq(k, cpu).ilb_next = 0
+    if q.rq_modern.nohz_flags & nohz_kick.KICKS:
+        queue_jit.push(k, event_of(cpu_event.KICK, cpu), k.now_ns)
 
 
 @inner
-def update_nohz_stats(m, cpu):
+def update_nohz_stats(k: Kernel, cpu: int) -> bool:
     """update_nohz_stats(): update the averages of a tickless CPU once per jiffy; return whether some are left."""
-    q = m[0, sim.CPUS] + cpu
-    if m[q, rq_v6_12.HAS_BLOCKED_LOAD] == 0 or not test(m, cpuset.NOHZ, cpu):
+    q = cpu_cfs_rq(k, cpu)
+    if q.rq_modern.has_blocked_load == 0 or not test(k, cpuset.NOHZ, cpu):
         return False
-    if jiffies(m) > m[q, rq_v6_12.LAST_BLOCKED_TICK]:
-        update_blocked_averages(m, cpu)
-        return m[q, rq_v6_12.HAS_BLOCKED_LOAD] != 0
+    if jiffies(k) > q.rq_modern.last_blocked_tick:
+        update_blocked_averages(k, cpu)
+        return q.rq_modern.has_blocked_load != 0
     return True
 
 
 @apart(VALUE)
-def visit(m, cpu, this_cpu):
+def visit(k: Kernel, cpu: int, this_cpu: int) -> int:
     """Update and balance one tickless CPU on behalf of ``this_cpu``; return the time that it took, in ns."""
-    this = m[0, sim.CPUS] + this_cpu
+    this = cpu_cfs_rq(k, this_cpu).rq_modern
     took = 0
-    if m[this, rq_v6_12.ILB_FLAGS] & rq_v6_12.STATS and update_nohz_stats(m, cpu):
-        m[this, rq_v6_12.ILB_BLOCKED] = 1
-    if jiffies(m) >= m[cpu, rq.NEXT_BALANCE]:
-        m[cpu, rq.CLOCK] = m[0, sim.NOW]
-        if m[this, rq_v6_12.ILB_FLAGS] & rq_v6_12.BALANCE:
-            took = rebalance_domains(m, cpu, idle_type.IDLE, log_op.NOHZ)
-    if m[this, rq_v6_12.ILB_NEXT_BALANCE] > m[cpu, rq.NEXT_BALANCE]:
-        m[this, rq_v6_12.ILB_NEXT_BALANCE] = m[cpu, rq.NEXT_BALANCE]
-        m[this, rq_v6_12.ILB_FOUND] = 1
+    if this.ilb_flags & nohz_kick.STATS and update_nohz_stats(k, cpu):
+        this.ilb_blocked = 1
+    if jiffies(k) >= cpu_rq(k, cpu).next_balance:
+        cpu_rq(k, cpu).clock = k.now_ns
+        if this.ilb_flags & nohz_kick.BALANCE:
+            took = rebalance_domains(k, cpu, idle_type.IDLE, log_op.NOHZ)
+    if this.ilb_next_balance > cpu_rq(k, cpu).next_balance:
+        this.ilb_next_balance = cpu_rq(k, cpu).next_balance
+        this.ilb_found = 1
     return took
 
 
 @apart(NOTHING)
-def continue_pass(m, this_cpu):
+def continue_pass(k: Kernel, this_cpu: int) -> None:
     """_nohz_idle_balance(): visit the tickless idle CPUs, from the one behind this CPU around to this CPU itself.
 
     A CPU that is balanced takes some simulated time, in which an active balance that was started for it finishes.
     """
-    n = m[0, sim.CPUS]
-    this = n + this_cpu
-    g = globals_of(m)
-    flags = m[this, rq_v6_12.ILB_FLAGS]
-    for offset in range(m[this_cpu, rq.ILB_NEXT] - 1, n):
+    n = k.nr_cpus
+    this = cpu_cfs_rq(k, this_cpu).rq_modern
+    g = globals_of(k)
+    flags = this.ilb_flags
+    for offset in range(cpu_rq(k, this_cpu).ilb_next - 1, n):
         cpu = (this_cpu + 1 + offset) % n
-        if not test(m, cpuset.NOHZ, cpu) or not idle_cpu(m, cpu):
+        if not test(k, cpuset.NOHZ, cpu) or not idle_cpu(k, cpu):
             continue
-        if m[this_cpu, rq.NEED_RESCHED] != 0 and not idle_cpu(m, this_cpu):
+        if cpu_rq(k, this_cpu).need_resched != 0 and not idle_cpu(k, this_cpu):
             # the label abort: what is left undone is left to another CPU
-            if flags & rq_v6_12.STATS:
-                m[this, rq_v6_12.ILB_BLOCKED] = 1
-            if flags & rq_v6_12.NEXT:
-                m[g, v6_12.NOHZ_NEEDS_UPDATE] = 1
-            end_pass(m, this_cpu)
+            if flags & nohz_kick.STATS:
+                this.ilb_blocked = 1
+            if flags & nohz_kick.NEXT:
+                g.nohz_needs_update = 1
+            end_pass(k, this_cpu)
             return
-        took = visit(m, cpu, this_cpu)
+        took = visit(k, cpu, this_cpu)
         if took > 0:
-            m[this_cpu, rq.ILB_NEXT] = offset + 2
-            queue_jit.push(m, event_of(cpu_event.KICK, this_cpu), m[0, sim.NOW] + took)
+            cpu_rq(k, this_cpu).ilb_next = offset + 2
+            queue_jit.push(k, event_of(cpu_event.KICK, this_cpu), k.now_ns + took)
             return
-    if m[this, rq_v6_12.ILB_FOUND] != 0:
-        m[0, sim.NOHZ_NEXT_BALANCE] = m[this, rq_v6_12.ILB_NEXT_BALANCE]
-    if flags & rq_v6_12.STATS:
-        later = ms_to_jiffies(m, BLOCKED_MS)
-        m[g, v6_12.NOHZ_NEXT_BLOCKED] = m[this, rq_v6_12.ILB_BEGUN] + later
-    end_pass(m, this_cpu)
+    if this.ilb_found != 0:
+        k.nohz_next_balance = this.ilb_next_balance
+    if flags & nohz_kick.STATS:
+        later = ms_to_jiffies(k, BLOCKED_MS)
+        g.nohz_next_blocked = this.ilb_begun + later
+    end_pass(k, this_cpu)
 
 
 @inner
-def begin_pass(m, cpu, flags):
+def begin_pass(k: Kernel, cpu: int, flags: int) -> None:
     """_nohz_idle_balance(): begin to visit the tickless idle CPUs."""
-    q = m[0, sim.CPUS] + cpu
-    g = globals_of(m)
-    if flags & rq_v6_12.STATS:
-        m[g, v6_12.NOHZ_HAS_BLOCKED] = 0
-    if flags & rq_v6_12.NEXT:
-        m[g, v6_12.NOHZ_NEEDS_UPDATE] = 0
-    m[cpu, rq.ILB_NEXT] = 1
-    m[q, rq_v6_12.ILB_FLAGS] = flags
-    m[q, rq_v6_12.ILB_BEGUN] = jiffies(m)
-    m[q, rq_v6_12.ILB_NEXT_BALANCE] = jiffies(m) + 60 * m[0, sim.HZ]
-    m[q, rq_v6_12.ILB_FOUND] = 0
-    m[q, rq_v6_12.ILB_BLOCKED] = 0
-    continue_pass(m, cpu)
+    q = cpu_cfs_rq(k, cpu)
+    g = globals_of(k)
+    if flags & nohz_kick.STATS:
+        g.nohz_has_blocked = 0
+    if flags & nohz_kick.NEXT:
+        g.nohz_needs_update = 0
+    cpu_rq(k, cpu).ilb_next = 1
+    q.rq_modern.ilb_flags = flags
+    q.rq_modern.ilb_begun = jiffies(k)
+    q.rq_modern.ilb_next_balance = jiffies(k) + 60 * k.hz
+    q.rq_modern.ilb_found = 0
+    q.rq_modern.ilb_blocked = 0
+    continue_pass(k, cpu)
 
 
 @apart(NOTHING)
-def run_rebalance(m, cpu):
+def run_rebalance(k: Kernel, cpu: int) -> None:
     """sched_balance_softirq(), nohz_idle_balance(): balance for all tickless CPUs if this one was kicked, else its own levels."""
-    if m[cpu, rq.ILB_NEXT] != 0:
+    if cpu_rq(k, cpu).ilb_next != 0:
         return  # the pass that is under way continues by itself
-    q = m[0, sim.CPUS] + cpu
-    flags = m[q, rq_v6_12.NOHZ_IDLE_BALANCE]
-    m[q, rq_v6_12.NOHZ_IDLE_BALANCE] = 0
-    if flags != 0 and m[cpu, rq.IDLE_BALANCE] != 0:
-        begin_pass(m, cpu, flags)
+    q = cpu_cfs_rq(k, cpu)
+    flags = q.rq_modern.nohz_idle_balance
+    q.rq_modern.nohz_idle_balance = 0
+    if flags != 0 and cpu_rq(k, cpu).idle_balance != 0:
+        begin_pass(k, cpu, flags)
         return
-    update_blocked_averages(m, cpu)
-    idle = idle_type.IDLE if m[cpu, rq.IDLE_BALANCE] != 0 else idle_type.NOT_IDLE
-    rebalance_domains(m, cpu, idle, log_op.PERIODIC)
+    update_blocked_averages(k, cpu)
+    idle = idle_type.IDLE if cpu_rq(k, cpu).idle_balance != 0 else idle_type.NOT_IDLE
+    rebalance_domains(k, cpu, idle, log_op.PERIODIC)
 
 
 @apart(NOTHING)
-def kick_arrives(m, cpu):
+def kick_arrives(k: Kernel, cpu: int) -> None:
     """nohz_csd_func() (core.c): begin the pass that another CPU asked for, or continue the one under way."""
-    if m[cpu, rq.ILB_NEXT] != 0:
-        continue_pass(m, cpu)
+    if cpu_rq(k, cpu).ilb_next != 0:
+        continue_pass(k, cpu)
         return
-    q = m[0, sim.CPUS] + cpu
-    flags = m[q, rq_v6_12.NOHZ_FLAGS]
-    m[q, rq_v6_12.NOHZ_FLAGS] = 0
-    m[cpu, rq.IDLE_BALANCE] = 1 if idle_cpu(m, cpu) else 0
-    if flags & rq_v6_12.KICKS and m[cpu, rq.IDLE_BALANCE] != 0:
-        m[q, rq_v6_12.NOHZ_IDLE_BALANCE] = flags
-        run_rebalance(m, cpu)
+    q = cpu_cfs_rq(k, cpu)
+    flags = q.rq_modern.nohz_flags
+    q.rq_modern.nohz_flags = 0
+    cpu_rq(k, cpu).idle_balance = 1 if idle_cpu(k, cpu) else 0
+    if flags & nohz_kick.KICKS and cpu_rq(k, cpu).idle_balance != 0:
+        q.rq_modern.nohz_idle_balance = flags
+        run_rebalance(k, cpu)
 
 
 @apart(NOTHING)
-def run_idle_balance(m, cpu):
+def run_idle_balance(k: Kernel, cpu: int) -> None:
     """nohz_run_idle_balance(): update the averages of idle CPUs at the entry to the idle loop."""
-    q = m[0, sim.CPUS] + cpu
-    flags = m[q, rq_v6_12.NOHZ_FLAGS]
-    m[q, rq_v6_12.NOHZ_FLAGS] &= ~rq_v6_12.NEWILB
-    if flags == rq_v6_12.NEWILB and m[cpu, rq.NEED_RESCHED] == 0 and m[cpu, rq.ILB_NEXT] == 0:
-        begin_pass(m, cpu, rq_v6_12.STATS)
+    q = cpu_cfs_rq(k, cpu)
+    flags = q.rq_modern.nohz_flags
+    q.rq_modern.nohz_flags &= ~nohz_kick.NEWILB
+    if (
+        flags == nohz_kick.NEWILB
+        and cpu_rq(k, cpu).need_resched == 0
+        and cpu_rq(k, cpu).ilb_next == 0
+    ):
+        begin_pass(k, cpu, nohz_kick.STATS)

@@ -14,105 +14,118 @@ from wastedcores.simulator.engine.balance.slow_path_v6_12_jit import find_dst_cp
 from wastedcores.simulator.engine.codes import sd_flag
 from wastedcores.simulator.engine.fair.load_jit import idle_cpu, jiffies
 from wastedcores.simulator.engine.fair.signals_v6_12_jit import cpu_load, task_h_load
-from wastedcores.simulator.engine.world import domain, eevdf, rq, rq_v6_12, sim, task
 from wastedcores.simulator.engine.world.cpusets_jit import test
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.structs import (
+    NO_DOMAIN,
+    NO_TASK,
+    Kernel,
+    SchedDomain,
+    TaskStruct,
+)
 
 
 @inner
-def record_wakee_of_idle(m, cpu, p):
+def record_wakee_of_idle(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """record_wakee() of a timer on an idle CPU, which counts for that CPU's idle task."""
-    q = m[0, sim.CPUS] + cpu
-    if jiffies(m) > m[q, rq_v6_12.WAKEE_FLIP_DECAY_TS] + m[0, sim.HZ]:
-        m[q, rq_v6_12.WAKEE_FLIPS] >>= 1
-        m[q, rq_v6_12.WAKEE_FLIP_DECAY_TS] = jiffies(m)
-    if m[q, rq_v6_12.LAST_WAKEE] != p:
-        m[q, rq_v6_12.LAST_WAKEE] = p
-        m[q, rq_v6_12.WAKEE_FLIPS] += 1
+    q = cpu_cfs_rq(k, cpu)
+    if jiffies(k) > q.rq_modern.wakee_flip_decay_ts + k.hz:
+        q.rq_modern.wakee_flips >>= 1
+        q.rq_modern.wakee_flip_decay_ts = jiffies(k)
+    if q.rq_modern.last_wakee != p:
+        q.rq_modern.last_wakee = p
+        q.rq_modern.wakee_flips += 1
 
 
 @inner
-def wake_wide(m, p, cpu):
+def wake_wide(k: Kernel, p: TaskStruct, cpu: int) -> bool:
     """wake_wide(): return whether waker and wakee wake so many tasks that they should not share a cache."""
-    waker = m[cpu, rq.CURR]
-    own = m[p, task.WAKEE_FLIPS]
-    if waker >= 0:
-        flips = m[waker, task.WAKEE_FLIPS]
+    waker = cpu_rq(k, cpu).curr
+    own = p.wakee_flips
+    if waker != NO_TASK:
+        flips = waker.wakee_flips
     else:
-        flips = m[m[0, sim.CPUS] + cpu, rq_v6_12.WAKEE_FLIPS]
+        flips = cpu_cfs_rq(k, cpu).rq_modern.wakee_flips
     least = min(own, flips)
-    factor = m[cpu, rq.SD_LLC_SIZE]
+    factor = cpu_rq(k, cpu).sd_llc_size
     return least >= factor and max(own, flips) >= least * factor
 
 
 @inner
-def wake_affine_idle(m, this_cpu, prev, sync):
+def wake_affine_idle(k: Kernel, this_cpu: int, prev: int, sync: int) -> int:
     """wake_affine_idle(): return one of the two CPUs if it is idle or about to be, or else -1.
 
     Sleepers that are still queued do not count beside a waker that is about to sleep.
     """
-    if idle_cpu(m, this_cpu) and m[this_cpu, rq.SD_LLC_ID] == m[prev, rq.SD_LLC_ID]:
-        return prev if idle_cpu(m, prev) else this_cpu
-    delayed = m[m[0, sim.CPUS] + this_cpu, eevdf.H_NR_DELAYED]
-    if sync and m[this_cpu, rq.NR_RUNNING] - delayed == 1:
+    if idle_cpu(k, this_cpu) and cpu_rq(k, this_cpu).sd_llc_id == cpu_rq(k, prev).sd_llc_id:
+        return prev if idle_cpu(k, prev) else this_cpu
+    delayed = cpu_cfs_rq(k, this_cpu).h_nr_delayed
+    if sync and cpu_rq(k, this_cpu).nr_running - delayed == 1:
         return this_cpu
-    return prev if idle_cpu(m, prev) else -1
+    return prev if idle_cpu(k, prev) else -1
 
 
 @apart(VALUE)
-def wake_affine_weight(m, sd, p, this_cpu, prev, sync):
+def wake_affine_weight(
+    k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int, prev: int, sync: int
+) -> int:
     """wake_affine_weight(): return the waker's CPU if the load there would be lower with ``p``, or else -1."""
-    here = cpu_load(m, this_cpu)
+    here = cpu_load(k, this_cpu)
     if sync:
-        current = task_h_load(m, m[this_cpu, rq.CURR])
+        current = task_h_load(k, cpu_rq(k, this_cpu).curr)
         if current > here:
             return this_cpu
         here -= current
-    load = task_h_load(m, p)
-    here = (here + load) * 100 * m[prev, rq.CPU_CAPACITY]
-    there = (cpu_load(m, prev) - load) * (100 + (m[sd, domain.IMBALANCE_PCT] - 100) // 2)
-    there *= m[this_cpu, rq.CPU_CAPACITY]
+    load = task_h_load(k, p)
+    here = (here + load) * 100 * cpu_rq(k, prev).cpu_capacity
+    there = (cpu_load(k, prev) - load) * (100 + (sd.imbalance_pct - 100) // 2)
+    there *= cpu_rq(k, this_cpu).cpu_capacity
     return this_cpu if here < there + (1 if sync else 0) else -1
 
 
 @inner
-def wake_affine(m, sd, p, this_cpu, prev, sync):
+def wake_affine(
+    k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int, prev: int, sync: int
+) -> int:
     """wake_affine(): choose between the CPU of the waker and the task's last one."""
-    target = wake_affine_idle(m, this_cpu, prev, sync)
+    target = wake_affine_idle(k, this_cpu, prev, sync)
     if target < 0:
-        target = wake_affine_weight(m, sd, p, this_cpu, prev, sync)
+        target = wake_affine_weight(k, sd, p, this_cpu, prev, sync)
     return this_cpu if target == this_cpu else prev
 
 
 @inner
-def select_woken(m, p, prev, cpu, sync):
+def select_woken(k: Kernel, p: TaskStruct, prev: int, cpu: int, sync: int) -> int:
     """select_task_rq_fair() of a wakeup, which never takes the slow path because SD_BALANCE_WAKE is never set."""
-    waker = m[cpu, rq.CURR]
-    if waker >= 0:
-        record_wakee(m, waker, p)
+    waker = cpu_rq(k, cpu).curr
+    if waker != NO_TASK:
+        record_wakee(k, waker, p)
     else:
-        record_wakee_of_idle(m, cpu, p)
+        record_wakee_of_idle(k, cpu, p)
     target = prev
-    if cpu != prev and not wake_wide(m, p, cpu) and test(m, m[p, task.CPUS_ALLOWED], cpu):
-        first = m[cpu, rq.SD]
-        for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
-            affine = m[sd, domain.FLAGS] & sd_flag.WAKE_AFFINE
-            if affine and test(m, m[sd, domain.SPAN], prev):
-                target = wake_affine(m, sd, p, cpu, prev, sync)
+    if cpu != prev and not wake_wide(k, p, cpu) and test(k, p.cpus_allowed, cpu):
+        first = cpu_rq(k, cpu).sd.row
+        for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
+            sd = SchedDomain(k, sd_row)
+            affine = sd.flags & sd_flag.WAKE_AFFINE
+            if affine and test(k, sd.span, prev):
+                target = wake_affine(k, sd, p, cpu, prev, sync)
                 break
-    return select_idle_sibling(m, p, prev, target)
+    return select_idle_sibling(k, p, prev, target)
 
 
 @apart(VALUE)
-def select_task_rq_fair(m, p, flag, sync):
+def select_task_rq_fair(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
     """select_task_rq_fair(): ``flag`` is an SD_BALANCE_* flag; the code runs on the CPU of the event."""
-    cpu = m[0, sim.CPU]
-    prev = m[p, task.CPU]
+    cpu = k.this_cpu
+    prev = p.cpu
     if flag == sd_flag.BALANCE_WAKE:
-        return select_woken(m, p, prev, cpu, sync)
-    top = -1
-    first = m[cpu, rq.SD]
-    for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
-        if m[sd, domain.FLAGS] & flag == 0:
+        return select_woken(k, p, prev, cpu, sync)
+    top = NO_DOMAIN
+    first = cpu_rq(k, cpu).sd.row
+    for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
+        sd = SchedDomain(k, sd_row)
+        if sd.flags & flag == 0:
             break
         top = sd
-    return prev if top < 0 else find_dst_cpu(m, top, p, cpu, prev, flag)
+    return prev if top == NO_DOMAIN else find_dst_cpu(k, top, p, cpu, prev, flag)

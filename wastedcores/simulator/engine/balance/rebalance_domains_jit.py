@@ -20,212 +20,215 @@ from wastedcores.simulator.engine.fair.load_jit import (
     weighted_cpuload,
 )
 from wastedcores.simulator.engine.world import (
-    cfs_rq,
     cpuset,
-    domain,
-    group_capacity,
-    rq,
-    sched_group,
-    sim,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, test
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.structs import NO_DOMAIN, Kernel, SchedDomain
 
 
 @inner
-def interval_of(m, sd, busy):
+def interval_of(k: Kernel, sd: SchedDomain, busy: int) -> int:
     """get_sd_balance_interval(), in jiffies."""
-    ms = m[sd, domain.BALANCE_INTERVAL]
+    ms = sd.balance_interval
     if busy:
-        ms *= m[sd, domain.BUSY_FACTOR]
-    return min(max(ms_to_jiffies(m, ms), 1), m[0, sim.MAX_LB_INTERVAL])
+        ms *= sd.busy_factor
+    return min(max(ms_to_jiffies(k, ms), 1), k.max_lb_interval)
 
 
 @inner
-def lb_cost(m, sd):
+def lb_cost(k: Kernel, sd: SchedDomain) -> int:
     """Return how long one load_balance() of this level takes on this machine, in ns."""
-    return m[0, sim.LB_BASE_NS] + m[sd, domain.SPAN_WEIGHT] * m[0, sim.LB_CPU_NS]
+    return k.lb_base_ns + sd.span_weight * k.lb_cpu_ns
 
 
 @apart(VALUE)
-def rebalance_domains(m, cpu, idle, why):
+def rebalance_domains(k: Kernel, cpu: int, idle: int, why: int) -> int:
     """rebalance_domains(): return the time that it took, in ns."""
     took = 0
-    now = jiffies(m)
-    next_balance = now + 60 * m[0, sim.HZ]
+    now = jiffies(k)
+    next_balance = now + 60 * k.hz
     update = False
     need_decay = False
     max_cost = 0
     going = True
-    update_blocked_averages(m, cpu)
-    first = m[cpu, rq.SD]
-    for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
-        if now > m[sd, domain.NEXT_DECAY_MAX_LB_COST]:
-            m[sd, domain.MAX_NEWIDLE_LB_COST] = m[sd, domain.MAX_NEWIDLE_LB_COST] * 253 // 256
-            m[sd, domain.NEXT_DECAY_MAX_LB_COST] = now + m[0, sim.HZ]
+    update_blocked_averages(k, cpu)
+    first = cpu_rq(k, cpu).sd.row
+    for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
+        sd = SchedDomain(k, sd_row)
+        if now > sd.next_decay_max_lb_cost:
+            sd.max_newidle_lb_cost = sd.max_newidle_lb_cost * 253 // 256
+            sd.next_decay_max_lb_cost = now + k.hz
             need_decay = True
-        max_cost += m[sd, domain.MAX_NEWIDLE_LB_COST]
-        if m[sd, domain.FLAGS] & sd_flag.LOAD_BALANCE == 0:
+        max_cost += sd.max_newidle_lb_cost
+        if sd.flags & sd_flag.LOAD_BALANCE == 0:
             continue
         if not going:
             if need_decay:
                 continue
             break
-        interval = interval_of(m, sd, idle != idle_type.IDLE)
+        interval = interval_of(k, sd, idle != idle_type.IDLE)
         # the try-lock of SERIALIZE levels never fails here, because a pass takes no simulated time
-        if now >= m[sd, domain.LAST_BALANCE] + interval:
-            moved = load_balance(m, cpu, sd, idle, why)
+        if now >= sd.last_balance + interval:
+            moved = load_balance(k, cpu, sd, idle, why)
             if moved < 0:
                 going = False
             else:
-                took += lb_cost(m, sd)
+                took += lb_cost(k, sd)
             if moved > 0:
-                idle = idle_type.IDLE if idle_cpu(m, cpu) else idle_type.NOT_IDLE
-            m[sd, domain.LAST_BALANCE] = now
-            interval = interval_of(m, sd, idle != idle_type.IDLE)
-        if next_balance > m[sd, domain.LAST_BALANCE] + interval:
-            next_balance = m[sd, domain.LAST_BALANCE] + interval
+                idle = idle_type.IDLE if idle_cpu(k, cpu) else idle_type.NOT_IDLE
+            sd.last_balance = now
+            interval = interval_of(k, sd, idle != idle_type.IDLE)
+        if next_balance > sd.last_balance + interval:
+            next_balance = sd.last_balance + interval
             update = True
     if need_decay:
-        m[cpu, rq.MAX_IDLE_BALANCE_COST] = max(MIGRATION_COST, max_cost)
+        cpu_rq(k, cpu).max_idle_balance_cost = max(MIGRATION_COST, max_cost)
     if update:
-        m[cpu, rq.NEXT_BALANCE] = next_balance
+        cpu_rq(k, cpu).next_balance = next_balance
     return took
 
 
 @apart(NOTHING)
-def nohz_idle_balance(m, cpu):
+def nohz_idle_balance(k: Kernel, cpu: int) -> None:
     """nohz_idle_balance(): continue balancing on behalf of the other idle CPUs, and at the end for ``cpu`` itself.
 
     Balancing for a CPU takes time. In that time an active balance that the previous CPU's turn started takes effect.
     """
-    for other in range(m[cpu, rq.ILB_NEXT] - 1, m[0, sim.CPUS]):
-        if not test(m, cpuset.NOHZ, other) or other == cpu or not idle_cpu(m, other):
+    for other in range(cpu_rq(k, cpu).ilb_next - 1, k.nr_cpus):
+        if not test(k, cpuset.NOHZ, other) or other == cpu or not idle_cpu(k, other):
             continue
-        if m[cpu, rq.NEED_RESCHED] != 0:
+        if cpu_rq(k, cpu).need_resched != 0:
             break
         took = 0
-        if jiffies(m) >= m[other, rq.NEXT_BALANCE]:
-            if weighted_cpuload(m, other) == 0:  # update_idle_cpu_load()
-                catch_up_idle(m, other)
-            took = rebalance_domains(m, other, idle_type.IDLE, log_op.NOHZ)
-        m[cpu, rq.NEXT_BALANCE] = min(m[cpu, rq.NEXT_BALANCE], m[other, rq.NEXT_BALANCE])
+        if jiffies(k) >= cpu_rq(k, other).next_balance:
+            if weighted_cpuload(k, other) == 0:  # update_idle_cpu_load()
+                catch_up_idle(k, other)
+            took = rebalance_domains(k, other, idle_type.IDLE, log_op.NOHZ)
+        cpu_rq(k, cpu).next_balance = min(
+            cpu_rq(k, cpu).next_balance, cpu_rq(k, other).next_balance
+        )
         if took > 0:
-            m[cpu, rq.ILB_NEXT] = other + 2
-            queue_jit.push(m, event_of(cpu_event.KICK, cpu), m[0, sim.NOW] + took)
+            cpu_rq(k, cpu).ilb_next = other + 2
+            queue_jit.push(k, event_of(cpu_event.KICK, cpu), k.now_ns + took)
             return
-    m[0, sim.NOHZ_NEXT_BALANCE] = m[cpu, rq.NEXT_BALANCE]
-    m[cpu, rq.ILB_NEXT] = 0
-    m[cpu, rq.NOHZ_KICK] = 0
-    rebalance_domains(m, cpu, idle_type.IDLE, log_op.PERIODIC)
+    k.nohz_next_balance = cpu_rq(k, cpu).next_balance
+    cpu_rq(k, cpu).ilb_next = 0
+    cpu_rq(k, cpu).nohz_kick = 0
+    rebalance_domains(k, cpu, idle_type.IDLE, log_op.PERIODIC)
 
 
 @inner
-def run_rebalance(m, cpu):
+def run_rebalance(k: Kernel, cpu: int) -> None:
     """run_rebalance_domains(), the SCHED softirq; a pass that is under way continues by itself."""
-    if m[cpu, rq.ILB_NEXT] != 0:
+    if cpu_rq(k, cpu).ilb_next != 0:
         return
-    idle = idle_type.IDLE if m[cpu, rq.IDLE_BALANCE] != 0 else idle_type.NOT_IDLE
-    if m[cpu, rq.NOHZ_KICK] != 0 and idle == idle_type.IDLE:
-        m[cpu, rq.ILB_NEXT] = 1
-        nohz_idle_balance(m, cpu)
+    idle = idle_type.IDLE if cpu_rq(k, cpu).idle_balance != 0 else idle_type.NOT_IDLE
+    if cpu_rq(k, cpu).nohz_kick != 0 and idle == idle_type.IDLE:
+        cpu_rq(k, cpu).ilb_next = 1
+        nohz_idle_balance(k, cpu)
     else:
-        m[cpu, rq.NOHZ_KICK] = 0
-        rebalance_domains(m, cpu, idle, log_op.PERIODIC)
+        cpu_rq(k, cpu).nohz_kick = 0
+        rebalance_domains(k, cpu, idle, log_op.PERIODIC)
 
 
 # --- NOHZ bookkeeping ---------------------------------------------------------------------------------------------------
 
 
 @inner
-def sd_state_busy(m, cpu):
+def sd_state_busy(k: Kernel, cpu: int) -> None:
     """set_cpu_sd_state_busy(): count the CPU as busy in its sd_busy."""
-    sd = m[cpu, rq.SD_BUSY]
-    if sd >= 0 and m[cpu, rq.NOHZ_IDLE] != 0:
-        m[cpu, rq.NOHZ_IDLE] = 0
-        m[m[m[sd, domain.GROUPS], sched_group.SGC], group_capacity.NR_BUSY_CPUS] += 1
+    sd = cpu_rq(k, cpu).sd_busy
+    if sd != NO_DOMAIN and cpu_rq(k, cpu).nohz_idle != 0:
+        cpu_rq(k, cpu).nohz_idle = 0
+        sd.groups.sgc.nr_busy_cpus += 1
 
 
 @inner
-def sd_state_idle(m, cpu):
+def sd_state_idle(k: Kernel, cpu: int) -> None:
     """set_cpu_sd_state_idle(): count the CPU as idle in its sd_busy."""
-    sd = m[cpu, rq.SD_BUSY]
-    if sd >= 0 and m[cpu, rq.NOHZ_IDLE] == 0:
-        m[cpu, rq.NOHZ_IDLE] = 1
-        m[m[m[sd, domain.GROUPS], sched_group.SGC], group_capacity.NR_BUSY_CPUS] -= 1
+    sd = cpu_rq(k, cpu).sd_busy
+    if sd != NO_DOMAIN and cpu_rq(k, cpu).nohz_idle == 0:
+        cpu_rq(k, cpu).nohz_idle = 1
+        sd.groups.sgc.nr_busy_cpus -= 1
 
 
 @inner
-def nohz_enter(m, cpu):
+def nohz_enter(k: Kernel, cpu: int) -> None:
     """nohz_balance_enter_idle(): add the CPU to nohz.idle_cpus_mask."""
-    if m[cpu, rq.IN_NOHZ_MASK] == 0 and test(m, cpuset.ACTIVE, cpu) and m[cpu, rq.NR_DOMAINS] > 0:
-        m[cpu, rq.IN_NOHZ_MASK] = 1
-        include(m, cpuset.NOHZ, cpu)
-        m[0, sim.NOHZ_NR_CPUS] += 1
+    if (
+        cpu_rq(k, cpu).in_nohz_mask == 0
+        and test(k, cpuset.ACTIVE, cpu)
+        and cpu_rq(k, cpu).nr_domains > 0
+    ):
+        cpu_rq(k, cpu).in_nohz_mask = 1
+        include(k, cpuset.NOHZ, cpu)
+        k.nohz_nr_cpus += 1
 
 
 @inner
-def nohz_exit(m, cpu):
+def nohz_exit(k: Kernel, cpu: int) -> None:
     """nohz_balance_exit_idle(): remove the CPU from nohz.idle_cpus_mask."""
-    if m[cpu, rq.IN_NOHZ_MASK] != 0:
-        m[cpu, rq.IN_NOHZ_MASK] = 0
-        exclude(m, cpuset.NOHZ, cpu)
-        m[0, sim.NOHZ_NR_CPUS] -= 1
+    if cpu_rq(k, cpu).in_nohz_mask != 0:
+        cpu_rq(k, cpu).in_nohz_mask = 0
+        exclude(k, cpuset.NOHZ, cpu)
+        k.nohz_nr_cpus -= 1
 
 
 @inner
-def nohz_kick_needed(m, cpu):
+def nohz_kick_needed(k: Kernel, cpu: int) -> bool:
     """nohz_kick_needed(), which a tick calls."""
-    if m[cpu, rq.IDLE_BALANCE] != 0:
+    if cpu_rq(k, cpu).idle_balance != 0:
         return False
-    sd_state_busy(m, cpu)
-    nohz_exit(m, cpu)
-    if m[0, sim.NOHZ_NR_CPUS] == 0 or jiffies(m) < m[0, sim.NOHZ_NEXT_BALANCE]:
+    sd_state_busy(k, cpu)
+    nohz_exit(k, cpu)
+    if k.nohz_nr_cpus == 0 or jiffies(k) < k.nohz_next_balance:
         return False
-    if m[cpu, rq.NR_RUNNING] >= 2:
+    if cpu_rq(k, cpu).nr_running >= 2:
         return True
-    sd = m[cpu, rq.SD_BUSY]
-    if sd >= 0 and m[m[m[sd, domain.GROUPS], sched_group.SGC], group_capacity.NR_BUSY_CPUS] > 1:
+    sd = cpu_rq(k, cpu).sd_busy
+    if sd != NO_DOMAIN and sd.groups.sgc.nr_busy_cpus > 1:
         return True
-    low = m[cpu, rq.SD]
-    if low < 0:
+    low = cpu_rq(k, cpu).sd
+    if low == NO_DOMAIN:
         return False
     if (
-        m[m[0, sim.CPUS] + cpu, cfs_rq.H_NR_RUNNING] >= 1
-        and m[cpu, rq.CPU_CAPACITY] * m[low, domain.IMBALANCE_PCT]
-        < m[cpu, rq.CPU_CAPACITY_ORIG] * 100
+        cpu_cfs_rq(k, cpu).h_nr_running >= 1
+        and cpu_rq(k, cpu).cpu_capacity * low.imbalance_pct < cpu_rq(k, cpu).cpu_capacity_orig * 100
     ):
         return True
-    for level in range(low, low + m[cpu, rq.NR_DOMAINS]):
-        if m[level, domain.FLAGS] & sd_flag.ASYM_PACKING:
+    for level_row in range(low.row, low.row + cpu_rq(k, cpu).nr_domains):
+        level = SchedDomain(k, level_row)
+        if level.flags & sd_flag.ASYM_PACKING:
             for other in range(cpu):
-                if test(m, cpuset.NOHZ, other) and test(m, m[level, domain.SPAN], other):
+                if test(k, cpuset.NOHZ, other) and test(k, level.span, other):
                     return True
     return False
 
 
 @apart(NOTHING)
-def nohz_balancer_kick(m):
+def nohz_balancer_kick(k: Kernel) -> None:
     """nohz_balancer_kick(), find_new_ilb(): kick the first CPU of the mask if it is idle now, and no other CPU."""
-    m[0, sim.NOHZ_NEXT_BALANCE] += 1
-    for cpu in range(m[0, sim.CPUS]):
-        if test(m, cpuset.NOHZ, cpu):
-            if idle_cpu(m, cpu) and m[cpu, rq.NOHZ_KICK] == 0:
-                m[cpu, rq.NOHZ_KICK] = 1
+    k.nohz_next_balance += 1
+    for cpu in range(k.nr_cpus):
+        if test(k, cpuset.NOHZ, cpu):
+            if idle_cpu(k, cpu) and cpu_rq(k, cpu).nohz_kick == 0:
+                cpu_rq(k, cpu).nohz_kick = 1
                 # this softirq, too, runs after the ticks of this jiffy
-                later = max(m[0, sim.IPI_NS], m[0, sim.IRQ_NS])
-                queue_jit.push(m, event_of(cpu_event.KICK, cpu), m[0, sim.NOW] + later)
+                later = max(k.ipi_ns, k.irq_ns)
+                queue_jit.push(k, event_of(cpu_event.KICK, cpu), k.now_ns + later)
             return
 
 
 @inner
-def trigger_load_balance(m, cpu):
+def trigger_load_balance(k: Kernel, cpu: int) -> int:
     """trigger_load_balance(): return whether the softirq is to run."""
-    m[cpu, rq.IDLE_BALANCE] = 1 if idle_cpu(m, cpu) else 0
-    if m[cpu, rq.NR_DOMAINS] == 0:
+    cpu_rq(k, cpu).idle_balance = 1 if idle_cpu(k, cpu) else 0
+    if cpu_rq(k, cpu).nr_domains == 0:
         return False
-    pending = jiffies(m) >= m[cpu, rq.NEXT_BALANCE]
-    if nohz_kick_needed(m, cpu):
-        nohz_balancer_kick(m)
+    pending = jiffies(k) >= cpu_rq(k, cpu).next_balance
+    if nohz_kick_needed(k, cpu):
+        nohz_balancer_kick(k)
     return pending
 
 
@@ -233,41 +236,41 @@ def trigger_load_balance(m, cpu):
 
 
 @apart(VALUE)
-def idle_balance(m, cpu):
+def idle_balance(k: Kernel, cpu: int) -> int:
     """idle_balance(): a CPU that ran out of work looks for some; return whether it found any."""
-    next_balance = jiffies(m) + m[0, sim.HZ]
-    m[cpu, rq.IDLE_STAMP] = m[0, sim.NOW]
-    first = m[cpu, rq.SD]
-    levels = m[cpu, rq.NR_DOMAINS]
+    next_balance = jiffies(k) + k.hz
+    cpu_rq(k, cpu).idle_stamp = k.now_ns
+    first = cpu_rq(k, cpu).sd.row
+    levels = cpu_rq(k, cpu).nr_domains
     pulled = False
-    if m[cpu, rq.AVG_IDLE] < MIGRATION_COST or m[0, sim.OVERLOAD] == 0:
+    if cpu_rq(k, cpu).avg_idle < MIGRATION_COST or k.overload == 0:
         if levels > 0:
             next_balance = min(
-                next_balance, m[first, domain.LAST_BALANCE] + interval_of(m, first, False)
+                next_balance,
+                SchedDomain(k, first).last_balance + interval_of(k, SchedDomain(k, first), False),
             )
     else:
-        update_blocked_averages(m, cpu)
+        update_blocked_averages(k, cpu)
         cost = 0
-        for sd in range(first, first + levels):
-            if m[sd, domain.FLAGS] & sd_flag.LOAD_BALANCE == 0:
+        for sd_row in range(first, first + levels):
+            sd = SchedDomain(k, sd_row)
+            if sd.flags & sd_flag.LOAD_BALANCE == 0:
                 continue
-            if m[cpu, rq.AVG_IDLE] < cost + m[sd, domain.MAX_NEWIDLE_LB_COST]:
-                next_balance = min(
-                    next_balance, m[sd, domain.LAST_BALANCE] + interval_of(m, sd, False)
-                )
+            if cpu_rq(k, cpu).avg_idle < cost + sd.max_newidle_lb_cost:
+                next_balance = min(next_balance, sd.last_balance + interval_of(k, sd, False))
                 break
-            if m[sd, domain.FLAGS] & sd_flag.BALANCE_NEWIDLE:
-                pulled = load_balance(m, cpu, sd, idle_type.NEWLY_IDLE, log_op.NEWIDLE) > 0
-                took = lb_cost(m, sd)
-                m[sd, domain.MAX_NEWIDLE_LB_COST] = max(m[sd, domain.MAX_NEWIDLE_LB_COST], took)
+            if sd.flags & sd_flag.BALANCE_NEWIDLE:
+                pulled = load_balance(k, cpu, sd, idle_type.NEWLY_IDLE, log_op.NEWIDLE) > 0
+                took = lb_cost(k, sd)
+                sd.max_newidle_lb_cost = max(sd.max_newidle_lb_cost, took)
                 cost += took
-            next_balance = min(next_balance, m[sd, domain.LAST_BALANCE] + interval_of(m, sd, False))
-            if pulled or m[cpu, rq.NR_RUNNING] > 0:
+            next_balance = min(next_balance, sd.last_balance + interval_of(k, sd, False))
+            if pulled or cpu_rq(k, cpu).nr_running > 0:
                 break
-        m[cpu, rq.MAX_IDLE_BALANCE_COST] = max(m[cpu, rq.MAX_IDLE_BALANCE_COST], cost)
-    if m[m[0, sim.CPUS] + cpu, cfs_rq.H_NR_RUNNING] > 0:
+        cpu_rq(k, cpu).max_idle_balance_cost = max(cpu_rq(k, cpu).max_idle_balance_cost, cost)
+    if cpu_cfs_rq(k, cpu).h_nr_running > 0:
         pulled = True
-    m[cpu, rq.NEXT_BALANCE] = min(m[cpu, rq.NEXT_BALANCE], next_balance)
+    cpu_rq(k, cpu).next_balance = min(cpu_rq(k, cpu).next_balance, next_balance)
     if pulled:
-        m[cpu, rq.IDLE_STAMP] = 0
+        cpu_rq(k, cpu).idle_stamp = 0
     return pulled

@@ -14,7 +14,7 @@ from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import MIGRATION
 from wastedcores.simulator.engine.balance.load_balance_v6_12_jit import load_balance
 from wastedcores.simulator.engine.balance.rebalance_domains_jit import lb_cost
 from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import idle_cpu
-from wastedcores.simulator.engine.codes import idle_type, log_op, newidle, sd_flag
+from wastedcores.simulator.engine.codes import idle_type, log_op, newidle, nohz_kick, sd_flag
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     UPDATE_TG,
@@ -24,185 +24,187 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     update_tg_load_avg,
 )
 from wastedcores.simulator.engine.world import (
-    cfs_rq,
     cpuset,
-    domain,
-    domain_v6_12,
-    eevdf,
-    rq,
-    rq_v6_12,
-    sim,
-    v6_12,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.random_jit import draw
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
+from wastedcores.simulator.engine.world.structs import (
+    NO_ENTITY,
+    NO_TASK,
+    CfsRq,
+    Kernel,
+    RandomState,
+    SchedDomain,
+)
 
 BUSY_FACTOR = 16
 
 
 @inner
-def interval_of(m, sd, busy):
+def interval_of(k: Kernel, sd: SchedDomain, busy: int) -> int:
     """get_sd_balance_interval(): return the jiffies between two attempts at a level."""
-    ms = m[sd, domain.BALANCE_INTERVAL]
+    ms = sd.balance_interval
     if busy:
         # busy CPUs of nested levels should not all balance in the same jiffy
-        interval = ms_to_jiffies(m, ms * BUSY_FACTOR) - 1
+        interval = ms_to_jiffies(k, ms * BUSY_FACTOR) - 1
     else:
-        interval = ms_to_jiffies(m, ms)
-    return min(max(interval, 1), m[0, sim.MAX_LB_INTERVAL])
+        interval = ms_to_jiffies(k, ms)
+    return min(max(interval, 1), k.max_lb_interval)
 
 
 # --- blocked averages -------------------------------------------------------------------------------------------------
 
 
 @inner
-def is_decayed(m, q, groups_on_list):
+def is_decayed(k: Kernel, q: CfsRq, groups_on_list: int) -> bool:
     """cfs_rq_is_decayed(): return whether nothing is left of the tasks that a queue had."""
     if (
-        m[q, cfs_rq.LOAD_WEIGHT] != 0
-        or m[q, eevdf.LOAD_SUM] != 0
-        or m[q, eevdf.UTIL_SUM] != 0
-        or m[q, eevdf.RUNNABLE_SUM] != 0
-        or m[q, cfs_rq.TG_LOAD_CONTRIB] != 0
+        q.load_weight != 0
+        or q.avg.load_sum != 0
+        or q.avg.util_sum != 0
+        or q.avg.runnable_sum != 0
+        or q.tg_load_contrib != 0
     ):
         return False
-    return m[q, cfs_rq.ENTITY] >= 0 or groups_on_list == 0
+    return q.entity != NO_ENTITY or groups_on_list == 0
 
 
 @inner
-def update_blocked_queue(m, q):
+def update_blocked_queue(k: Kernel, q: CfsRq) -> bool:
     """Update one queue and its group's entity; return whether sleeping tasks left something there."""
-    if update_queue(m, q):
-        update_tg_load_avg(m, q)
-    se = m[q, cfs_rq.ENTITY]
+    if update_queue(k, q):
+        update_tg_load_avg(k, q)
+    se = q.entity
     # skip_blocked_update()
-    if se >= 0 and (
-        m[se, eevdf.LOAD_AVG] != 0 or m[se, eevdf.UTIL_AVG] != 0 or m[q, eevdf.PROPAGATE] != 0
-    ):
-        update_load_avg(m, se, UPDATE_TG)
-    return m[q, eevdf.LOAD_AVG] > 0 or m[q, eevdf.UTIL_AVG] > 0
+    if se != NO_ENTITY and (se.avg.load_avg != 0 or se.avg.util_avg != 0 or q.propagate != 0):
+        update_load_avg(k, se, UPDATE_TG)
+    return q.avg.load_avg > 0 or q.avg.util_avg > 0
 
 
 @apart(NOTHING)
-def update_blocked_averages(m, cpu):
+def update_blocked_averages(k: Kernel, cpu: int) -> None:
     """sched_balance_update_blocked_averages(): let the averages that sleeping tasks left on this CPU decay."""
-    n = m[0, sim.CPUS]
-    m[n + cpu, rq_v6_12.LAST_BLOCKED_TICK] = jiffies(m)
-    m[cpu, rq.CLOCK] = m[0, sim.NOW]
+    n = k.nr_cpus
+    cpu_cfs_rq(k, cpu).rq_modern.last_blocked_tick = jiffies(k)
+    cpu_rq(k, cpu).clock = k.now_ns
     blocked = False
     on_list = 0
-    for tg in range(1, m[0, sim.TASK_GROUPS]):
-        q = n * (1 + tg) + cpu
-        if m[q, cfs_rq.ON_LIST] != 0:
-            if update_blocked_queue(m, q):
+    for tg in range(1, k.task_groups):
+        q = CfsRq(k, n * (1 + tg) + cpu)
+        if q.on_list != 0:
+            if update_blocked_queue(k, q):
                 blocked = True
-            if is_decayed(m, q, 0):
-                m[q, cfs_rq.ON_LIST] = 0
+            if is_decayed(k, q, 0):
+                q.on_list = 0
             else:
                 on_list += 1
-    if m[n + cpu, cfs_rq.ON_LIST] != 0:
-        if update_blocked_queue(m, n + cpu):
+    if cpu_cfs_rq(k, cpu).on_list != 0:
+        if update_blocked_queue(k, cpu_cfs_rq(k, cpu)):
             blocked = True
-        if is_decayed(m, n + cpu, on_list):
-            m[n + cpu, cfs_rq.ON_LIST] = 0
+        if is_decayed(k, cpu_cfs_rq(k, cpu), on_list):
+            cpu_cfs_rq(k, cpu).on_list = 0
     if not blocked:
-        m[n + cpu, rq_v6_12.HAS_BLOCKED_LOAD] = 0
+        cpu_cfs_rq(k, cpu).rq_modern.has_blocked_load = 0
 
 
 # --- the costs of newidle balancing -----------------------------------------------------------------------------------
 
 
 @inner
-def newidle_rule(m):
+def newidle_rule(k: Kernel) -> int:
     """Return when newidle balancing tries a level (v6_12.NEWIDLE)."""
-    return m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.NEWIDLE]
+    return modern(k).newidle
 
 
 @apart(NOTHING)
-def update_newidle_stats(m, sd, success):
+def update_newidle_stats(k: Kernel, sd: SchedDomain, success: int) -> None:
     """update_newidle_stats(): count an attempt of newidle balancing, and its success.
 
     With NI_RATE (v7.2) the ratio grows with the time that 512 attempts take: 2**22 ns count as one success of 1024.
     """
-    m[sd, domain_v6_12.NEWIDLE_CALL] += 1
-    m[sd, domain_v6_12.NEWIDLE_SUCCESS] += success
-    if m[sd, domain_v6_12.NEWIDLE_CALL] >= 1024:
-        ratio = m[sd, domain_v6_12.NEWIDLE_SUCCESS]
-        if newidle_rule(m) == newidle.RATE:
-            ratio = min(1024, ratio + ((m[0, sim.NOW] - m[sd, domain_v6_12.NEWIDLE_STAMP]) >> 22))
-        m[sd, domain_v6_12.NEWIDLE_STAMP] = m[0, sim.NOW]
-        m[sd, domain_v6_12.NEWIDLE_RATIO] = ratio
-        m[sd, domain_v6_12.NEWIDLE_CALL] //= 2
-        m[sd, domain_v6_12.NEWIDLE_SUCCESS] //= 2
+    sd.newidle_call += 1
+    sd.newidle_success += success
+    if sd.newidle_call >= 1024:
+        ratio = sd.newidle_success
+        if newidle_rule(k) == newidle.RATE:
+            ratio = min(1024, ratio + ((k.now_ns - sd.newidle_stamp) >> 22))
+        sd.newidle_stamp = k.now_ns
+        sd.newidle_ratio = ratio
+        sd.newidle_call //= 2
+        sd.newidle_success //= 2
 
 
 @apart(VALUE)
-def update_newidle_cost(m, sd, cost, success):
+def update_newidle_cost(k: Kernel, sd: SchedDomain, cost: int, success: int) -> bool:
     """update_newidle_cost(): note the cost of an attempt, or let the highest cost decay; return whether it did."""
     if cost != 0:
-        update_newidle_stats(m, sd, success)
-    now = jiffies(m)
-    if cost > m[sd, domain.MAX_NEWIDLE_LB_COST]:
-        if newidle_rule(m) == newidle.BUMP:
+        update_newidle_stats(k, sd, success)
+    now = jiffies(k)
+    if cost > sd.max_newidle_lb_cost:
+        if newidle_rule(k) == newidle.BUMP:
             cost = min(cost, MIGRATION_COST + 200)
-        m[sd, domain.MAX_NEWIDLE_LB_COST] = cost
-        m[sd, domain_v6_12.LAST_DECAY_MAX_LB_COST] = now
-    elif now > m[sd, domain_v6_12.LAST_DECAY_MAX_LB_COST] + m[0, sim.HZ]:
-        m[sd, domain.MAX_NEWIDLE_LB_COST] = m[sd, domain.MAX_NEWIDLE_LB_COST] * 253 // 256
-        m[sd, domain_v6_12.LAST_DECAY_MAX_LB_COST] = now
+        sd.max_newidle_lb_cost = cost
+        sd.last_decay_max_lb_cost = now
+    elif now > sd.last_decay_max_lb_cost + k.hz:
+        sd.max_newidle_lb_cost = sd.max_newidle_lb_cost * 253 // 256
+        sd.last_decay_max_lb_cost = now
         return True
     return False
 
 
 @inner
-def update_wakeup_idle(m, cpu):
+def update_wakeup_idle(k: Kernel, cpu: int) -> None:
     """The part of ttwu_do_activate() (core.c) that updates the mean time for which this CPU stays idle."""
-    if m[cpu, rq.IDLE_STAMP] != 0:
+    if cpu_rq(k, cpu).idle_stamp != 0:
         # update_avg() divides, which rounds towards zero
-        delta = m[0, sim.NOW] - m[cpu, rq.IDLE_STAMP] - m[cpu, rq.AVG_IDLE]
-        m[cpu, rq.AVG_IDLE] += quotient(delta, 8)
-        m[cpu, rq.AVG_IDLE] = min(m[cpu, rq.AVG_IDLE], 2 * m[cpu, rq.MAX_IDLE_BALANCE_COST])
-        m[cpu, rq.IDLE_STAMP] = 0
+        delta = k.now_ns - cpu_rq(k, cpu).idle_stamp - cpu_rq(k, cpu).avg_idle
+        cpu_rq(k, cpu).avg_idle += quotient(delta, 8)
+        cpu_rq(k, cpu).avg_idle = min(
+            cpu_rq(k, cpu).avg_idle, 2 * cpu_rq(k, cpu).max_idle_balance_cost
+        )
+        cpu_rq(k, cpu).idle_stamp = 0
 
 
 # --- the levels of a CPU ----------------------------------------------------------------------------------------------
 
 
 @apart(VALUE)
-def rebalance_domains(m, cpu, idle, why):
+def rebalance_domains(k: Kernel, cpu: int, idle: int, why: int) -> int:
     """sched_balance_domains(): balance the levels of a CPU, innermost first; return the time that it took, in ns."""
     took = 0
     max_cost = 0
-    now = jiffies(m)
-    next_balance = now + 60 * m[0, sim.HZ]
+    now = jiffies(k)
+    next_balance = now + 60 * k.hz
     found = False
     need_decay = False
     going = True
-    first = m[cpu, rq.SD]
-    for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
-        need_decay = update_newidle_cost(m, sd, 0, 0) != 0
-        max_cost += m[sd, domain.MAX_NEWIDLE_LB_COST]
+    first = cpu_rq(k, cpu).sd.row
+    for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
+        sd = SchedDomain(k, sd_row)
+        need_decay = update_newidle_cost(k, sd, 0, 0) != 0
+        max_cost += sd.max_newidle_lb_cost
         if not going:
             if need_decay:
                 continue
             break
-        if now >= m[sd, domain.LAST_BALANCE] + interval_of(m, sd, idle != idle_type.IDLE):
-            moved = load_balance(m, cpu, sd, idle, why)
+        if now >= sd.last_balance + interval_of(k, sd, idle != idle_type.IDLE):
+            moved = load_balance(k, cpu, sd, idle, why)
             if moved < 0:
                 going = False
             else:
-                took += lb_cost(m, sd)
+                took += lb_cost(k, sd)
             if moved > 0:
-                idle = idle_type.IDLE if idle_cpu(m, cpu) else idle_type.NOT_IDLE
-            m[sd, domain.LAST_BALANCE] = now
-        due = m[sd, domain.LAST_BALANCE] + interval_of(m, sd, idle != idle_type.IDLE)
+                idle = idle_type.IDLE if idle_cpu(k, cpu) else idle_type.NOT_IDLE
+            sd.last_balance = now
+        due = sd.last_balance + interval_of(k, sd, idle != idle_type.IDLE)
         if next_balance > due:
             next_balance = due
             found = True
     if need_decay:
-        m[cpu, rq.MAX_IDLE_BALANCE_COST] = max(MIGRATION_COST, max_cost)
+        cpu_rq(k, cpu).max_idle_balance_cost = max(MIGRATION_COST, max_cost)
     if found:
-        m[cpu, rq.NEXT_BALANCE] = next_balance
+        cpu_rq(k, cpu).next_balance = next_balance
     return took
 
 
@@ -210,86 +212,89 @@ def rebalance_domains(m, cpu, idle, why):
 
 
 @inner
-def draw_level(m, cpu, sd):
+def draw_level(k: Kernel, cpu: int, sd: SchedDomain) -> int:
     """NI_RANDOM: return by how much a success at this level counts, or 0 if chance leaves the level out."""
-    rule = newidle_rule(m)
+    rule = newidle_rule(k)
     if rule < newidle.RANDOM:
         return 1
-    if rule == newidle.RATE and m[sd, domain_v6_12.NEWIDLE_RATIO] >= 1024:
+    if rule == newidle.RATE and sd.newidle_ratio >= 1024:
         return 1
-    weight = 1 + m[sd, domain_v6_12.NEWIDLE_RATIO]
-    if int(np.int64(draw(m, m[0, sim.CPUS] + cpu) % np.uint64(1024))) > weight:
-        update_newidle_stats(m, sd, 0)
+    weight = 1 + sd.newidle_ratio
+    if int(np.int64(draw(k, RandomState(k, k.nr_cpus + cpu)) % np.uint64(1024))) > weight:
+        update_newidle_stats(k, sd, 0)
         return 0
     return (1024 + weight // 2) // weight
 
 
 @inner
-def due_idle(m, sd):
+def due_idle(k: Kernel, sd: SchedDomain) -> int:
     """update_next_balance(): return the jiffy at which an idle CPU next balances this level."""
-    return m[sd, domain.LAST_BALANCE] + interval_of(m, sd, False)
+    return sd.last_balance + interval_of(k, sd, False)
 
 
 @apart(VALUE)
-def try_levels(m, cpu):
+def try_levels(k: Kernel, cpu: int) -> int:
     """Try the levels, innermost first; return how many tasks came. rq.NEXT_BALANCE becomes earlier if a level is due before."""
     cost = 0
     pulled = 0
-    first = m[cpu, rq.SD]
-    for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
-        m[cpu, rq.NEXT_BALANCE] = min(m[cpu, rq.NEXT_BALANCE], due_idle(m, sd))
-        if m[cpu, rq.AVG_IDLE] < cost + m[sd, domain.MAX_NEWIDLE_LB_COST]:
+    first = cpu_rq(k, cpu).sd.row
+    for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
+        sd = SchedDomain(k, sd_row)
+        cpu_rq(k, cpu).next_balance = min(cpu_rq(k, cpu).next_balance, due_idle(k, sd))
+        if cpu_rq(k, cpu).avg_idle < cost + sd.max_newidle_lb_cost:
             break
-        if m[sd, domain.FLAGS] & sd_flag.BALANCE_NEWIDLE == 0:
+        if sd.flags & sd_flag.BALANCE_NEWIDLE == 0:
             continue
-        weight = draw_level(m, cpu, sd)
+        weight = draw_level(k, cpu, sd)
         if weight == 0:
             continue
-        pulled = load_balance(m, cpu, sd, idle_type.NEWLY_IDLE, log_op.NEWIDLE)
-        level_cost = lb_cost(m, sd)
+        pulled = load_balance(k, cpu, sd, idle_type.NEWLY_IDLE, log_op.NEWIDLE)
+        level_cost = lb_cost(k, sd)
         cost += level_cost
-        if pulled <= 0 and newidle_rule(m) == newidle.BUMP:
-            level_cost = 3 * m[sd, domain.MAX_NEWIDLE_LB_COST] // 2
-        update_newidle_cost(m, sd, level_cost, weight if pulled > 0 else 0)
+        if pulled <= 0 and newidle_rule(k) == newidle.BUMP:
+            level_cost = 3 * sd.max_newidle_lb_cost // 2
+        update_newidle_cost(k, sd, level_cost, weight if pulled > 0 else 0)
         if pulled != 0:
             break
-    m[cpu, rq.MAX_IDLE_BALANCE_COST] = max(m[cpu, rq.MAX_IDLE_BALANCE_COST], cost)
-    m[m[0, sim.CPUS] + cpu, rq_v6_12.NEWIDLE_UNTIL] = m[0, sim.NOW] + cost
+    cpu_rq(k, cpu).max_idle_balance_cost = max(cpu_rq(k, cpu).max_idle_balance_cost, cost)
+    cpu_cfs_rq(k, cpu).rq_modern.newidle_until = k.now_ns + cost
     return max(pulled, 0)
 
 
 @apart(VALUE)
-def idle_balance(m, cpu):
+def idle_balance(k: Kernel, cpu: int) -> bool:
     """sched_balance_newidle(): try to pull a task because none is left; return whether one is there now."""
-    if m[cpu, rq.WAKE_LIST] >= 0:
+    if cpu_rq(k, cpu).wake_list != NO_TASK:
         return False  # ttwu_pending: a task is about to arrive
-    m[cpu, rq.IDLE_STAMP] = m[0, sim.NOW]
-    if not test(m, cpuset.ACTIVE, cpu):
+    cpu_rq(k, cpu).idle_stamp = k.now_ns
+    if not test(k, cpuset.ACTIVE, cpu):
         return False
-    first = m[cpu, rq.SD]
+    first = cpu_rq(k, cpu).sd.row
     pulled = 0
-    m[cpu, rq.NEXT_BALANCE] = min(m[cpu, rq.NEXT_BALANCE], jiffies(m) + m[0, sim.HZ])
-    if m[cpu, rq.NR_DOMAINS] > 0:
-        least = m[first, domain.MAX_NEWIDLE_LB_COST]
-        if newidle_rule(m) == newidle.MIGRATION_COST:
+    cpu_rq(k, cpu).next_balance = min(cpu_rq(k, cpu).next_balance, jiffies(k) + k.hz)
+    if cpu_rq(k, cpu).nr_domains > 0:
+        least = SchedDomain(k, first).max_newidle_lb_cost
+        if newidle_rule(k) == newidle.MIGRATION_COST:
             least = MIGRATION_COST
-        if m[0, sim.OVERLOAD] == 0 or m[cpu, rq.AVG_IDLE] < least:
-            m[cpu, rq.NEXT_BALANCE] = min(m[cpu, rq.NEXT_BALANCE], due_idle(m, first))
+        if k.overload == 0 or cpu_rq(k, cpu).avg_idle < least:
+            cpu_rq(k, cpu).next_balance = min(
+                cpu_rq(k, cpu).next_balance, due_idle(k, SchedDomain(k, first))
+            )
         else:
-            update_blocked_averages(m, cpu)
-            pulled = try_levels(m, cpu)
-    if pulled > 0 or m[m[0, sim.CPUS] + cpu, cfs_rq.H_NR_RUNNING] > 0:
-        m[cpu, rq.IDLE_STAMP] = 0
+            update_blocked_averages(k, cpu)
+            pulled = try_levels(k, cpu)
+    if pulled > 0 or cpu_cfs_rq(k, cpu).h_nr_running > 0:
+        cpu_rq(k, cpu).idle_stamp = 0
         return True
-    nohz_newidle_balance(m, cpu)
+    nohz_newidle_balance(k, cpu)
     return False
 
 
 @inner
-def nohz_newidle_balance(m, cpu):
+def nohz_newidle_balance(k: Kernel, cpu: int) -> None:
     """nohz_newidle_balance(): let this CPU update the averages of idle CPUs before it idles, if that is due."""
-    if m[cpu, rq.AVG_IDLE] < MIGRATION_COST:
+    if cpu_rq(k, cpu).avg_idle < MIGRATION_COST:
         return
-    g = m[0, sim.SCRATCH] + v6_12.ROW
-    if m[g, v6_12.NOHZ_HAS_BLOCKED] != 0 and jiffies(m) >= m[g, v6_12.NOHZ_NEXT_BLOCKED]:
-        m[m[0, sim.CPUS] + cpu, rq_v6_12.NOHZ_FLAGS] |= rq_v6_12.NEWILB
+    g = modern(k)
+    if g.nohz_has_blocked != 0 and jiffies(k) >= g.nohz_next_blocked:
+        cpu_cfs_rq(k, cpu).rq_modern.nohz_flags |= nohz_kick.NEWILB

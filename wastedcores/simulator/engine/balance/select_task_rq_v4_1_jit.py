@@ -23,215 +23,221 @@ from wastedcores.simulator.engine.fair.load_jit import (
 )
 from wastedcores.simulator.engine.world import (
     cpuset,
-    domain,
-    eevdf,
-    entity,
-    rq,
-    sched_group,
-    sim,
-    task,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.structs import (
+    NO_DOMAIN,
+    NO_GROUP,
+    NO_TASK,
+    Kernel,
+    SchedDomain,
+    SchedGroup,
+    TaskStruct,
+)
 
 
 @inner
-def record_wakee(m, waker, p):
+def record_wakee(k: Kernel, waker: TaskStruct, p: TaskStruct) -> None:
     """record_wakee(): count how often a task wakes another task than the last time."""
-    if waker < 0:
+    if waker == NO_TASK:
         return
-    if jiffies(m) > m[waker, task.WAKEE_FLIP_DECAY_TS] + m[0, sim.HZ]:
-        m[waker, task.WAKEE_FLIPS] >>= 1
-        m[waker, task.WAKEE_FLIP_DECAY_TS] = jiffies(m)
-    if m[waker, task.LAST_WAKEE] != p:
-        m[waker, task.LAST_WAKEE] = p
-        m[waker, task.WAKEE_FLIPS] += 1
+    if jiffies(k) > waker.wakee_flip_decay_ts + k.hz:
+        waker.wakee_flips >>= 1
+        waker.wakee_flip_decay_ts = jiffies(k)
+    if waker.last_wakee != p:
+        waker.last_wakee = p
+        waker.wakee_flips += 1
 
 
 @inner
-def wake_wide(m, p, cpu):
+def wake_wide(k: Kernel, p: TaskStruct, cpu: int) -> bool:
     """wake_wide(): return whether a waker has so many wakees that they should spread."""
-    factor = m[cpu, rq.SD_LLC_SIZE]
-    waker = m[cpu, rq.CURR]
-    flips = m[waker, task.WAKEE_FLIPS] if waker >= 0 else 0
-    own = m[p, task.WAKEE_FLIPS]
-    if m[0, sim.LOAD_V4_4] != 0:
+    factor = cpu_rq(k, cpu).sd_llc_size
+    waker = cpu_rq(k, cpu).curr
+    flips = waker.wakee_flips if waker != NO_TASK else 0
+    own = p.wakee_flips
+    if k.load_v4_4 != 0:
         return min(own, flips) >= factor and max(own, flips) >= min(own, flips) * factor
     return own > factor and flips > factor * own
 
 
 @inner
-def weight_for_wakeup(m, p):
+def weight_for_wakeup(k: Kernel, p: TaskStruct) -> int:
     """Return the load with which wake_affine() counts a task: its weight, or under v4.4 its load average."""
-    return m[p, eevdf.LOAD_AVG] if m[0, sim.LOAD_V4_4] != 0 else m[p, entity.WEIGHT]
+    return p.se.avg.load_avg if k.load_v4_4 != 0 else p.se.weight
 
 
 @apart(VALUE)
-def wake_affine(m, sd, p, prev, cpu, sync):
+def wake_affine(k: Kernel, sd: SchedDomain, p: TaskStruct, prev: int, cpu: int, sync: int) -> bool:
     """wake_affine(): return whether the wakee moves to the waker's CPU."""
-    if wake_wide(m, p, cpu):
+    if wake_wide(k, p, cpu):
         return False
-    this_load = target_load(m, cpu, m[sd, domain.WAKE_IDX])
-    load = source_load(m, prev, m[sd, domain.WAKE_IDX])
-    waker = m[cpu, rq.CURR]
-    if sync and waker >= 0:
-        weight = weight_for_wakeup(m, waker)
-        this_load += effective_load(m, m[waker, task.GROUP], cpu, -weight, -weight)
-        load += effective_load(m, m[waker, task.GROUP], prev, 0, -weight)
-    weight = weight_for_wakeup(m, p)
-    here = 100 * m[prev, rq.CPU_CAPACITY]
-    there = (100 + (m[sd, domain.IMBALANCE_PCT] - 100) // 2) * m[cpu, rq.CPU_CAPACITY]
+    this_load = target_load(k, cpu, sd.wake_idx)
+    load = source_load(k, prev, sd.wake_idx)
+    waker = cpu_rq(k, cpu).curr
+    if sync and waker != NO_TASK:
+        weight = weight_for_wakeup(k, waker)
+        this_load += effective_load(k, waker.group, cpu, -weight, -weight)
+        load += effective_load(k, waker.group, prev, 0, -weight)
+    weight = weight_for_wakeup(k, p)
+    here = 100 * cpu_rq(k, prev).cpu_capacity
+    there = (100 + (sd.imbalance_pct - 100) // 2) * cpu_rq(k, cpu).cpu_capacity
     if this_load > 0:
-        here *= this_load + effective_load(m, m[p, task.GROUP], cpu, weight, weight)
-        there *= load + effective_load(m, m[p, task.GROUP], prev, 0, weight)
+        here *= this_load + effective_load(k, p.group, cpu, weight, weight)
+        there *= load + effective_load(k, p.group, prev, 0, weight)
     return here <= there
 
 
 @apart(VALUE)
-def select_idle_sibling(m, p, target):
+def select_idle_sibling(k: Kernel, p: TaskStruct, target: int) -> int:
     """select_idle_sibling(): search the LLC for a completely idle group (the Overload-on-Wakeup bug, paper, section 3.3)."""
-    if idle_cpu(m, target):
+    if idle_cpu(k, target):
         return target
-    last = m[p, task.CPU]
-    if last != target and m[last, rq.SD_LLC_ID] == m[target, rq.SD_LLC_ID] and idle_cpu(m, last):
+    last = p.cpu
+    if (
+        last != target
+        and cpu_rq(k, last).sd_llc_id == cpu_rq(k, target).sd_llc_id
+        and idle_cpu(k, last)
+    ):
         return last
-    sd = m[target, rq.SD_LLC]
-    if sd >= 0:
-        log_considered(m, last, m[sd, domain.SPAN], log_op.SELECT_IDLE_SIBLING, m[sd, domain.LEVEL])
-    allowed = m[p, task.CPUS_ALLOWED]
-    while sd >= 0:
-        ring = m[sd, domain.GROUPS]
-        for group in range(ring, ring + m[sd, domain.NR_GROUPS]):
-            first = m[group, sched_group.CPUS]
+    sd = cpu_rq(k, target).sd_llc
+    if sd != NO_DOMAIN:
+        log_considered(k, last, sd.span, log_op.SELECT_IDLE_SIBLING, sd.level)
+    allowed = p.cpus_allowed
+    while sd != NO_DOMAIN:
+        ring = sd.groups.row
+        for group_row in range(ring, ring + sd.nr_groups):
+            group = SchedGroup(k, group_row)
+            first = group.cpus
             found = -1
             busy = False
-            for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
-                cpu = item(m, i)
-                if cpu == target or not idle_cpu(m, cpu):
+            for i in range(first, first + group.group_weight):
+                cpu = item(k, i)
+                if cpu == target or not idle_cpu(k, cpu):
                     busy = True
                     break
-                if found < 0 and test(m, allowed, cpu):
+                if found < 0 and test(k, allowed, cpu):
                     found = cpu
             if not busy and found >= 0:
                 return found
-        sd = m[sd, domain.CHILD]
+        sd = sd.child
     return target
 
 
 @apart(VALUE)
-def longest_idle_cpu(m, p, prev):
+def longest_idle_cpu(k: Kernel, p: TaskStruct, prev: int) -> int:
     """The overload-on-wakeup fix (paper, section 3.3): the previous CPU if idle, else the one idle for longest, else -1."""
-    if m[prev, rq.NR_RUNNING] == 0:
+    if cpu_rq(k, prev).nr_running == 0:
         return prev
     best = -1
     oldest = 1 << 60
-    for cpu in range(m[0, sim.CPUS]):
+    for cpu in range(k.nr_cpus):
         if (
-            test(m, cpuset.ACTIVE, cpu)
-            and test(m, m[p, task.CPUS_ALLOWED], cpu)
-            and m[cpu, rq.NR_RUNNING] == 0
-            and m[cpu, rq.IDLE_STAMP] < oldest
+            test(k, cpuset.ACTIVE, cpu)
+            and test(k, p.cpus_allowed, cpu)
+            and cpu_rq(k, cpu).nr_running == 0
+            and cpu_rq(k, cpu).idle_stamp < oldest
         ):
-            oldest = m[cpu, rq.IDLE_STAMP]
+            oldest = cpu_rq(k, cpu).idle_stamp
             best = cpu
     return best
 
 
 @inner
-def takes_home(m, p, home):
+def takes_home(k: Kernel, p: TaskStruct, home: int) -> bool:
     """Return whether a strategy of the fork/wait paper (4.2) puts a task on its parent's CPU or on its own last one.
 
     Strategy 1 does so if at most one task is there, which at a fork is the parent; strategy 2 always does.
     """
-    if not test(m, m[p, task.CPUS_ALLOWED], home) or not test(m, cpuset.ACTIVE, home):
+    if not test(k, p.cpus_allowed, home) or not test(k, cpuset.ACTIVE, home):
         return False
-    return m[0, sim.FORK_WAIT] == 2 or m[home, rq.NR_RUNNING] <= 1
+    return k.fork_wait == 2 or cpu_rq(k, home).nr_running <= 1
 
 
 @apart(VALUE)
-def find_idlest_cpu(m, group, p, this_cpu, level):
+def find_idlest_cpu(k: Kernel, group: SchedGroup, p: TaskStruct, this_cpu: int, level: int) -> int:
     """find_idlest_cpu(): return the CPU that became idle last, else the least loaded one."""
     newest = 0
     idle = -1
     min_load = HUGE
     least = this_cpu
-    first = m[group, sched_group.CPUS]
-    for i in range(first, first + m[group, sched_group.GROUP_WEIGHT]):
-        cpu = item(m, i)
-        if not test(m, m[p, task.CPUS_ALLOWED], cpu):
+    first = group.cpus
+    for i in range(first, first + group.group_weight):
+        cpu = item(k, i)
+        if not test(k, p.cpus_allowed, cpu):
             continue
-        if idle_cpu(m, cpu):
-            if m[cpu, rq.IDLE_STAMP] > newest:
-                newest = m[cpu, rq.IDLE_STAMP]
+        if idle_cpu(k, cpu):
+            if cpu_rq(k, cpu).idle_stamp > newest:
+                newest = cpu_rq(k, cpu).idle_stamp
                 idle = cpu
         elif idle < 0:
-            load = weighted_cpuload(m, cpu)
+            load = weighted_cpuload(k, cpu)
             if load < min_load or (load == min_load and cpu == this_cpu):
                 min_load = load
                 least = cpu
-    log_considered(m, this_cpu, m[group, sched_group.SPAN], log_op.FIND_IDLEST_CPU, level)
+    log_considered(k, this_cpu, group.span, log_op.FIND_IDLEST_CPU, level)
     return idle if idle >= 0 else least
 
 
 @apart(VALUE)
-def slow_path(m, p, cpu, sd, flag):
+def slow_path(k: Kernel, p: TaskStruct, cpu: int, sd: SchedDomain, flag: int) -> int:
     """Descend through the domains, for fork and exec."""
     new_cpu = cpu
-    while sd >= 0:
-        if m[sd, domain.FLAGS] & flag == 0:
-            sd = m[sd, domain.CHILD]
+    while sd != NO_DOMAIN:
+        if sd.flags & flag == 0:
+            sd = sd.child
             continue
-        if m[sd, domain.FORK_MARGIN] == 0:
-            group = find_idlest_group(m, sd, p, cpu)
+        if sd.fork_margin == 0:
+            group = find_idlest_group(k, sd, p, cpu)
         else:
-            group = find_idlest_group_v4_10(m, sd, p, cpu)
-        if group < 0:
-            sd = m[sd, domain.CHILD]
+            group = find_idlest_group_v4_10(k, sd, p, cpu)
+        if group == NO_GROUP:
+            sd = sd.child
             continue
-        new_cpu = find_idlest_cpu(m, group, p, cpu, m[sd, domain.LEVEL])
+        new_cpu = find_idlest_cpu(k, group, p, cpu, sd.level)
         if new_cpu == cpu:
-            sd = m[sd, domain.CHILD]
+            sd = sd.child
             continue
         cpu = new_cpu
-        weight = m[sd, domain.SPAN_WEIGHT]
-        sd = -1
-        first = m[cpu, rq.SD]
-        for tmp in range(first, first + m[cpu, rq.NR_DOMAINS]):
-            if m[tmp, domain.SPAN_WEIGHT] >= weight:
+        weight = sd.span_weight
+        sd = NO_DOMAIN
+        first = cpu_rq(k, cpu).sd.row
+        for tmp_row in range(first, first + cpu_rq(k, cpu).nr_domains):
+            tmp = SchedDomain(k, tmp_row)
+            if tmp.span_weight >= weight:
                 break
-            if m[tmp, domain.FLAGS] & flag:
+            if tmp.flags & flag:
                 sd = tmp
     return new_cpu
 
 
 @apart(VALUE)
-def select_task_rq_fair(m, p, prev, flag, cpu, sync):
+def select_task_rq_fair(k: Kernel, p: TaskStruct, prev: int, flag: int, cpu: int, sync: int) -> int:
     """select_task_rq_fair(): ``flag`` is an SD_BALANCE_* flag, ``cpu`` the CPU on which the code runs."""
-    if m[0, sim.FORK_WAIT] != 0 and flag != sd_flag.BALANCE_EXEC:
+    if k.fork_wait != 0 and flag != sd_flag.BALANCE_EXEC:
         home = cpu if flag == sd_flag.BALANCE_FORK else prev
-        if takes_home(m, p, home):
+        if takes_home(k, p, home):
             return home
-    if m[0, sim.OVERLOAD_ON_WAKEUP_FIX] != 0:
-        idle = longest_idle_cpu(m, p, prev)
+    if k.overload_on_wakeup_fix != 0:
+        idle = longest_idle_cpu(k, p, prev)
         if idle >= 0:
             return idle
-    affine = -1
-    top = -1
+    affine = NO_DOMAIN
+    top = NO_DOMAIN
     wake = flag == sd_flag.BALANCE_WAKE
-    want_affine = wake and test(m, m[p, task.CPUS_ALLOWED], cpu)
-    first = m[cpu, rq.SD]
-    for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
-        if (
-            want_affine
-            and m[sd, domain.FLAGS] & sd_flag.WAKE_AFFINE
-            and test(m, m[sd, domain.SPAN], prev)
-        ):
+    want_affine = wake and test(k, p.cpus_allowed, cpu)
+    first = cpu_rq(k, cpu).sd.row
+    for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
+        sd = SchedDomain(k, sd_row)
+        if want_affine and sd.flags & sd_flag.WAKE_AFFINE and test(k, sd.span, prev):
             affine = sd
             break
-        if m[sd, domain.FLAGS] & flag:
+        if sd.flags & flag:
             top = sd
-    if affine >= 0 and cpu != prev and wake_affine(m, affine, p, prev, cpu, sync):
+    if affine != NO_DOMAIN and cpu != prev and wake_affine(k, affine, p, prev, cpu, sync):
         prev = cpu
     if wake:
-        return select_idle_sibling(m, p, prev)
-    return slow_path(m, p, cpu, top, flag)
+        return select_idle_sibling(k, p, prev)
+    return slow_path(k, p, cpu, top, flag)

@@ -4,45 +4,36 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import MIGRATION_COST
-from wastedcores.simulator.engine.codes import sd_flag
+from wastedcores.simulator.engine.codes import migration_type, sd_flag
 from wastedcores.simulator.engine.fair.eevdf_jit import eligible
-from wastedcores.simulator.engine.world import (
-    cfs_rq,
-    domain,
-    eevdf,
-    entity,
-    lb_env,
-    rq,
-    sim,
-    task,
-    v6_12,
-)
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
 from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.structs import CfsRq, Kernel, LbEnv, Modern, TaskStruct
 
 
 @inner
-def held_back(m, p, env):
+def held_back(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
     """can_migrate_task(), task_is_ineligible_on_dst_cpu(): return whether a task is left where it is, whatever its affinity.
 
     A sleeper that is still queued is moved only to move load. A task that had more than its share is moved after an attempt that
     failed, or to a queue that is empty.
     """
-    if m[p, eevdf.SCHED_DELAYED] != 0 and m[env, lb_env.MIGRATION] != lb_env.BY_LOAD:
-        if not rule(m, v6_12.SLEEPERS_PULLED):
+    if p.se.sched_delayed != 0 and env.migration != migration_type.BY_LOAD:
+        if not rule(k, Modern.sleepers_pulled):
             return True
-    if not rule(m, v6_12.INELIGIBLE_WAIT) or m[m[env, lb_env.SD], domain.NR_BALANCE_FAILED] != 0:
+    if not rule(k, Modern.ineligible_wait) or env.sd.nr_balance_failed != 0:
         return False
-    there = m[0, sim.CFS_RQ0] + m[p, task.GROUP] * m[0, sim.CPUS] + m[env, lb_env.DST_CPU]
-    return m[there, cfs_rq.NR_RUNNING] != 0 and eligible(m, m[p, entity.CFS_RQ], p) == 0
+    there = CfsRq(k, k.cfs_rq0 + p.group * k.nr_cpus + env.dst_cpu)
+    return there.nr_running != 0 and eligible(k, p.se.cfs_rq, p.se) == 0
 
 
 @inner
-def task_hot(m, p, env):
+def task_hot(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
     """task_hot(): return whether a task ran so recently that its cache is probably still warm."""
-    if m[m[env, lb_env.SD], domain.FLAGS] & sd_flag.SHARE_CPUCAPACITY:
+    if env.sd.flags & sd_flag.SHARE_CPUCAPACITY:
         return False
-    q = m[p, entity.CFS_RQ]
-    buddy = m[q, cfs_rq.NEXT] == p or m[q, cfs_rq.LAST] == p  # EEVDF has no last buddy
-    if m[m[env, lb_env.DST_CPU], rq.NR_RUNNING] > 0 and buddy:
+    q = p.se.cfs_rq
+    buddy = q.next == p.se or q.last == p.se  # EEVDF has no last buddy
+    if cpu_rq(k, env.dst_cpu).nr_running > 0 and buddy:
         return True
-    return m[0, sim.NOW] - m[p, entity.EXEC_START] < MIGRATION_COST
+    return k.now_ns - p.se.exec_start < MIGRATION_COST

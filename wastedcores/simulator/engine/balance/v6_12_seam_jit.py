@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import config, inner
 from wastedcores.simulator.engine.design.seam_jit import call_at
-from wastedcores.simulator.engine.world import sim, v6_12
+from wastedcores.simulator.engine.world.rows_jit import modern
+from wastedcores.simulator.engine.world.structs import Kernel
 
 # What can be asked, with the arguments: (), (jiffy of the last balancing), (task, flag, sync), and (cpu) for all others.
 (
@@ -28,22 +29,22 @@ from wastedcores.simulator.engine.world import sim, v6_12
 
 
 @inner
-def balances_v6_12(m):
+def balances_v6_12(k: Kernel) -> bool:
     """Return whether v6.12's balancer and placement are at work."""
-    return m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.ENTRY] != 0
+    return modern(k).entry != 0
 
 
 if config.DISABLE_JIT:
 
-    def ask_balancer(m, question, a, b, c):
+    def ask_balancer(k: Kernel, question: int, a: int, b: int, c: int) -> int:
         """Let the balancer of v6.12 do something; return its answer."""
         from wastedcores.simulator.engine.balance.answer_v6_12_jit import answer
 
-        return answer(m, question, a, b, c)
+        return answer(k, question, a, b, c)
 
 else:
 
     @inner
-    def ask_balancer(m, question, a, b, c):
+    def ask_balancer(k: Kernel, question: int, a: int, b: int, c: int) -> int:
         """Let the balancer of v6.12 do something; return its answer."""
-        return call_at(m, m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.ENTRY], question, a, b, c)  # type: ignore[call-arg]
+        return call_at(k, modern(k).entry, question, a, b, c)  # type: ignore[call-arg]

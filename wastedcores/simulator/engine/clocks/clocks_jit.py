@@ -13,123 +13,131 @@ from wastedcores.simulator.engine.codes import log_kind
 from wastedcores.simulator.engine.core.stretch_jit import done, needed_ns
 from wastedcores.simulator.engine.events.queue_jit import push_run
 from wastedcores.simulator.engine.fair.load_jit import jiffies
-from wastedcores.simulator.engine.world import clock, rq, sim, table, task
+from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.log_jit import pid_of, record
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.structs import (
+    NO_CLOCK,
+    NO_TASK,
+    Clock,
+    ClockConstants,
+    Kernel,
+)
 
 
 @inner
-def limit_khz(m, active):
+def limit_khz(k: Kernel, active: int) -> int:
     """Return the highest frequency of a package with this many active cores."""
-    c = constants(m)
-    last = clock.STEP0 + 2 * (m[c, clock.STEPS] - 1)
-    i = clock.STEP0
-    while i < last and active > m[c, i]:
+    c = constants(k)
+    last = ClockConstants.step + 2 * (c.steps - 1)
+    i = ClockConstants.step
+    while i < last and active > c[i]:
         i += 2
-    return m[c, i + 1]
+    return c[i + 1]
 
 
 @inner
-def exit_latency(m, idle_ns):
+def exit_latency(k: Kernel, idle_ns: int) -> int:
     """Return the exit latency of the state that a CPU is in after being idle for some time."""
-    c = constants(m)
+    c = constants(k)
     out = 0
-    for i in range(m[c, clock.STATES]):
-        if m[c, clock.STATE0 + 2 * i] <= idle_ns:
-            out = m[c, clock.STATE0 + 2 * i + 1]
+    for i in range(c.states):
+        if c.state[2 * i] <= idle_ns:
+            out = c.state[2 * i + 1]
     return out
 
 
 @inner
-def set_khz(m, core, cpu, khz):
+def set_khz(k: Kernel, core: Clock, cpu: int, khz: int) -> None:
     """Change the frequency of a core and log it."""
-    if khz != m[core, clock.KHZ]:
-        m[core, clock.KHZ] = khz
-        record(m, log_kind.FREQUENCY, cpu, -1, -1, -1, khz, -1)
+    if khz != core.khz:
+        core.khz = khz
+        record(k, log_kind.FREQUENCY, cpu, -1, -1, -1, khz, -1)
 
 
 @inner
-def rescale(m, cpu, speed, still):
+def rescale(k: Kernel, cpu: int, speed: int, still: int) -> None:
     """Change the speed of a CPU: what its task did so far was done at the old speed. CPU ``still`` has no stretch under way."""
-    p = m[cpu, rq.CURR]
-    running = cpu != still and p >= 0 and m[p, task.LEFT] < table.INFINITE
-    elapsed = m[0, sim.NOW] - m[cpu, rq.STRETCH_START]
+    p = cpu_rq(k, cpu).curr
+    running = cpu != still and p != NO_TASK and p.left < table.INFINITE
+    elapsed = k.now_ns - cpu_rq(k, cpu).stretch_start
     if running and elapsed > 0:
-        m[p, task.LEFT] = max(m[p, task.LEFT] - done(m, cpu, elapsed), 1)
-        m[cpu, rq.STRETCH_START] = m[0, sim.NOW]
-    m[m[0, sim.CLOCK0] + cpu, clock.SPEED] = speed
+        p.left = max(p.left - done(k, cpu, elapsed), 1)
+        cpu_rq(k, cpu).stretch_start = k.now_ns
+    Clock(k, k.clock0 + cpu).speed = speed
     if running:
-        push_run(m, cpu, m[cpu, rq.STRETCH_START] + needed_ns(m, cpu, m[p, task.LEFT]))
+        push_run(k, cpu, cpu_rq(k, cpu).stretch_start + needed_ns(k, cpu, p.left))
 
 
 @apart(NOTHING)
-def update_speeds(m, core, still):
+def update_speeds(k: Kernel, core: Clock, still: int) -> None:
     """Let each CPU of a core continue at the speed that it has now."""
-    c = constants(m)
-    speed = clock.UNIT
-    if m[c, clock.MIN_KHZ] > 0:
-        speed = m[core, clock.KHZ] * clock.UNIT // m[c, clock.NOMINAL_KHZ]
-    if m[core, clock.RUNNING] > 1:
-        speed = max(speed * m[c, clock.SHARED_SPEED] // clock.UNIT, 1)
+    c = constants(k)
+    speed = table.SPEED_UNIT
+    if c.min_khz > 0:
+        speed = core.khz * table.SPEED_UNIT // c.nominal_khz
+    if core.running > 1:
+        speed = max(speed * c.shared_speed // table.SPEED_UNIT, 1)
     row = core
-    while row >= 0:
-        if m[row, clock.SPEED] != speed:
-            rescale(m, row - m[0, sim.CLOCK0], speed, still)
-        row = m[row, clock.SIBLING]
+    while row != NO_CLOCK:
+        if row.speed != speed:
+            rescale(k, row.row - k.clock0, speed, still)
+        row = Clock(k, row.sibling)
 
 
 @inner
-def switched(m, cpu):
+def switched(k: Kernel, cpu: int) -> int:
     """Follow a switch between a task and idle; return the exit latency of the idle state that was left."""
-    row = m[0, sim.CLOCK0] + cpu
-    busy = m[cpu, rq.CURR] >= 0
-    if (m[row, clock.BUSY] != 0) == busy:
+    row = Clock(k, k.clock0 + cpu)
+    busy = cpu_rq(k, cpu).curr != NO_TASK
+    if (row.busy != 0) == busy:
         return 0
-    core = m[row, clock.CORE]
-    package = m[core, clock.PACKAGE]
+    core = row.core
+    package = core.package
     exit_ns = 0
     if busy:
-        m[row, clock.BUSY] = 1
-        exit_ns = exit_latency(m, m[0, sim.NOW] - m[row, clock.IDLE_SINCE])
-        if has_cooled_down(m, core):
-            m[core, clock.BUSY_TICKS] = 0
-            set_khz(m, core, cpu, m[constants(m), clock.MIN_KHZ])
-        if m[core, clock.RUNNING] == 0:
-            m[package, clock.ACTIVE] += 1
-        m[core, clock.RUNNING] += 1
+        row.busy = 1
+        exit_ns = exit_latency(k, k.now_ns - row.idle_since)
+        if has_cooled_down(k, core):
+            core.busy_ticks = 0
+            set_khz(k, core, cpu, constants(k).min_khz)
+        if core.running == 0:
+            package.active += 1
+        core.running += 1
     else:
-        m[row, clock.BUSY] = 0
-        m[row, clock.IDLE_SINCE] = m[0, sim.NOW]
-        m[core, clock.RUNNING] -= 1
-        if m[core, clock.RUNNING] == 0:
-            m[core, clock.CORE_IDLE_SINCE] = m[0, sim.NOW]
-            m[package, clock.ACTIVE] -= 1
-    update_speeds(m, core, cpu)
+        row.busy = 0
+        row.idle_since = k.now_ns
+        core.running -= 1
+        if core.running == 0:
+            core.core_idle_since = k.now_ns
+            package.active -= 1
+    update_speeds(k, core, cpu)
     return exit_ns
 
 
 @inner
-def ticked(m, cpu):
+def ticked(k: Kernel, cpu: int) -> None:
     """Let the core of a busy CPU that ticks choose its frequency, and log the tick."""
-    c = constants(m)
-    lowest = m[c, clock.MIN_KHZ]
+    c = constants(k)
+    lowest = c.min_khz
     if lowest == 0:
         return
-    core = m[m[0, sim.CLOCK0] + cpu, clock.CORE]
-    if m[core, clock.LAST_TICK] != jiffies(m):
-        m[core, clock.LAST_TICK] = jiffies(m)
-        m[core, clock.BUSY_TICKS] += 1
+    core = Clock(k, k.clock0 + cpu).core
+    if core.last_tick != jiffies(k):
+        core.last_tick = jiffies(k)
+        core.busy_ticks += 1
     khz = lowest
-    if m[core, clock.BUSY_TICKS] >= m[c, clock.RAMP_TICKS]:
-        khz = limit_khz(m, m[m[core, clock.PACKAGE], clock.ACTIVE])
-    set_khz(m, core, cpu, khz)
-    update_speeds(m, core, -1)
-    record(m, log_kind.TICK, cpu, pid_of(m, m[cpu, rq.CURR]), -1, -1, m[core, clock.KHZ], -1)
+    if core.busy_ticks >= c.ramp_ticks:
+        khz = limit_khz(k, core.package.active)
+    set_khz(k, core, cpu, khz)
+    update_speeds(k, core, -1)
+    record(k, log_kind.TICK, cpu, pid_of(k, cpu_rq(k, cpu).curr), -1, -1, core.khz, -1)
 
 
 @apart(VALUE, entry=True)
-def follow(m, what, cpu, _b, _c):
+def follow(k: Kernel, what: int, cpu: int, _b: int, _c: int) -> int:
     """Follow what the scheduler's own code tells through the seam."""
     if what == SWITCHED:
-        return switched(m, cpu)
-    ticked(m, cpu)
+        return switched(k, cpu)
+    ticked(k, cpu)
     return 0

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from wastedcores.jit.compile import inner
-from wastedcores.simulator.engine.world import clock, sim
+from wastedcores.simulator.engine.world.structs import Clock, ClockConstants, Kernel
 
 
 @inner
-def constants(m):
+def constants(k: Kernel) -> ClockConstants:
     """Return the row of the machine's constants."""
-    return m[0, sim.CLOCK0] + m[0, sim.CPUS]
+    return ClockConstants(k, k.clock0 + k.nr_cpus)
 
 
 @inner
-def has_cooled_down(m, core):
+def has_cooled_down(k: Kernel, core: Clock) -> bool:
     """Return whether a core has been idle for so long that it has fallen back to its lowest frequency."""
-    c = constants(m)
-    if m[c, clock.MIN_KHZ] == 0 or m[core, clock.RUNNING] > 0:
+    c = constants(k)
+    if c.min_khz == 0 or core.running > 0:
         return False
-    return m[0, sim.NOW] - m[core, clock.CORE_IDLE_SINCE] >= m[c, clock.HOLD_NS]
+    return k.now_ns - core.core_idle_since >= c.hold_ns
 
 
 @inner
-def khz_of(m, cpu):
+def khz_of(k: Kernel, cpu: int) -> int:
     """Return the frequency at which a CPU would begin to run a task now."""
-    core = m[m[0, sim.CLOCK0] + cpu, clock.CORE]
-    if has_cooled_down(m, core):
-        return m[constants(m), clock.MIN_KHZ]
-    return m[core, clock.KHZ]
+    core = Clock(k, k.clock0 + cpu).core
+    if has_cooled_down(k, core):
+        return constants(k).min_khz
+    return core.khz

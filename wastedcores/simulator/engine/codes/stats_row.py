@@ -2,4 +2,6 @@
 
 from __future__ import annotations
 
-LOCAL, BUSIEST, SPARE = range(3)  # the local group, the busiest one so far, and the one that is being looked at
+LOCAL, BUSIEST, SPARE = range(
+    3
+)  # the local group, the busiest one so far, and the one that is being looked at

@@ -46,176 +46,181 @@ from wastedcores.simulator.engine.realtime.seam_jit import (
 )
 from wastedcores.simulator.engine.world import (
     cpuset,
-    domain,
-    group_capacity,
-    hotplug_step,
-    rq,
-    sched_group,
-    sim,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, item, test
 from wastedcores.simulator.engine.world.log_jit import log_migrate
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.structs import (
+    NO_DOMAIN,
+    NO_TASK,
+    HotplugStep,
+    Kernel,
+    SchedDomain,
+    TaskStruct,
+)
 
 
 @apart(NOTHING)
-def shortcuts(m, cpu):
+def shortcuts(k: Kernel, cpu: int) -> None:
     """update_top_cache_domain(): set sd_llc and sd_busy of a CPU."""
-    first = m[cpu, rq.SD]
-    m[cpu, rq.SD_LLC] = -1
-    m[cpu, rq.SD_BUSY] = -1
-    m[cpu, rq.SD_LLC_SIZE] = 1
-    for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
-        if m[sd, domain.FLAGS] & sd_flag.SHARE_PKG_RESOURCES:
-            m[cpu, rq.SD_LLC] = sd
-            m[cpu, rq.SD_LLC_SIZE] = m[sd, domain.SPAN_WEIGHT]
-            m[cpu, rq.SD_BUSY] = m[sd, domain.PARENT]
+    first = cpu_rq(k, cpu).sd.row
+    cpu_rq(k, cpu).sd_llc = NO_DOMAIN
+    cpu_rq(k, cpu).sd_busy = NO_DOMAIN
+    cpu_rq(k, cpu).sd_llc_size = 1
+    for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
+        sd = SchedDomain(k, sd_row)
+        if sd.flags & sd_flag.SHARE_PKG_RESOURCES:
+            cpu_rq(k, cpu).sd_llc = sd
+            cpu_rq(k, cpu).sd_llc_size = sd.span_weight
+            cpu_rq(k, cpu).sd_busy = sd.parent
 
 
 @apart(NOTHING)
-def first_capacity(m, cpu, first, number):
+def first_capacity(k: Kernel, cpu: int, first: int, number: int) -> None:
     """init_sched_groups_capacity() of one CPU's domains, at a time when no CPU has its domains yet."""
-    for sd in range(first, first + number):
-        m[sd, domain.BALANCE_INTERVAL] = m[sd, domain.MIN_INTERVAL]
-        m[sd, domain.NR_BALANCE_FAILED] = 0
-        m[sd, domain.MAX_NEWIDLE_LB_COST] = 0
-        m[sd, domain.NEXT_DECAY_MAX_LB_COST] = 0
-        group = m[sd, domain.GROUPS]
-        if m[group, sched_group.BALANCE_CPU] != cpu:
+    for sd_row in range(first, first + number):
+        sd = SchedDomain(k, sd_row)
+        sd.balance_interval = sd.min_interval
+        sd.nr_balance_failed = 0
+        sd.max_newidle_lb_cost = 0
+        sd.next_decay_max_lb_cost = 0
+        group = sd.groups
+        if group.balance_cpu != cpu:
             continue
-        if m[sd, domain.CHILD] < 0:
-            m[cpu, rq.CPU_CAPACITY_ORIG] = 1024
-            shares = m[sd, domain.FLAGS] & sd_flag.SHARE_CPUCAPACITY
+        if sd.child == NO_DOMAIN:
+            cpu_rq(k, cpu).cpu_capacity_orig = 1024
+            shares = sd.flags & sd_flag.SHARE_CPUCAPACITY
             # smt_gain, until v5.1
-            if shares and m[sd, domain.SPAN_WEIGHT] > 1 and not has_eevdf(m):
-                m[cpu, rq.CPU_CAPACITY_ORIG] = 1178 // m[sd, domain.SPAN_WEIGHT]
-        update_group_capacity(m, sd, cpu)
-        m[m[group, sched_group.SGC], group_capacity.NR_BUSY_CPUS] = m[
-            group, sched_group.GROUP_WEIGHT
-        ]
+            if shares and sd.span_weight > 1 and not has_eevdf(k):
+                cpu_rq(k, cpu).cpu_capacity_orig = 1178 // sd.span_weight
+        update_group_capacity(k, sd, cpu)
+        group.sgc.nr_busy_cpus = group.group_weight
 
 
 @apart(NOTHING)
-def attach_domains(m, epoch, now):
+def attach_domains(k: Kernel, epoch: int, now: int) -> None:
     """build_sched_domains(), cpu_attach_domain(): give every CPU tree number ``epoch``, with fresh balancing state."""
-    n = m[0, sim.CPUS]
-    table = m[0, sim.DOMAIN_LISTS] + epoch * 3 * n
-    tunables(m)
-    m[0, sim.OVERLOAD] = 0
+    n = k.nr_cpus
+    table = k.domain_lists + epoch * 3 * n
+    tunables(k)
+    k.overload = 0
     for cpu in range(n):
-        m[cpu, rq.SD] = -1
-        m[cpu, rq.NR_DOMAINS] = 0
-        m[cpu, rq.NOHZ_IDLE] = 0
-        m[cpu, rq.SD_LLC_ID] = item(m, table + 3 * cpu + 2)
+        cpu_rq(k, cpu).sd = NO_DOMAIN
+        cpu_rq(k, cpu).nr_domains = 0
+        cpu_rq(k, cpu).nohz_idle = 0
+        cpu_rq(k, cpu).sd_llc_id = item(k, table + 3 * cpu + 2)
     for cpu in range(n - 1, -1, -1):
-        first_capacity(m, cpu, item(m, table + 3 * cpu), item(m, table + 3 * cpu + 1))
+        first_capacity(k, cpu, item(k, table + 3 * cpu), item(k, table + 3 * cpu + 1))
     for cpu in range(n):
-        first = item(m, table + 3 * cpu)
-        m[cpu, rq.SD] = first
-        m[cpu, rq.NR_DOMAINS] = item(m, table + 3 * cpu + 1)
-        for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
-            m[sd, domain.LAST_BALANCE] = now
-        shortcuts(m, cpu)
-        sd_state_idle(m, cpu)
-    if balances_v6_12(m):
-        ask_balancer(m, ATTACHED, now, 0, 0)
+        first = item(k, table + 3 * cpu)
+        cpu_rq(k, cpu).sd = SchedDomain(k, first)
+        cpu_rq(k, cpu).nr_domains = item(k, table + 3 * cpu + 1)
+        for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
+            sd = SchedDomain(k, sd_row)
+            sd.last_balance = now
+        shortcuts(k, cpu)
+        sd_state_idle(k, cpu)
+    if balances_v6_12(k):
+        ask_balancer(k, ATTACHED, now, 0, 0)
 
 
 @inner
-def booted_capacity(m):
+def booted_capacity(k: Kernel) -> None:
     """Update all group capacities, because every CPU has balanced since boot. At boot only some capacities were known."""
-    for cpu in range(m[0, sim.CPUS]):
-        first = m[cpu, rq.SD]
-        for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
-            update_group_capacity(m, sd, cpu)
-            m[m[m[sd, domain.GROUPS], sched_group.SGC], group_capacity.NEXT_UPDATE] = 0
+    for cpu in range(k.nr_cpus):
+        first = cpu_rq(k, cpu).sd.row
+        for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
+            sd = SchedDomain(k, sd_row)
+            update_group_capacity(k, sd, cpu)
+            sd.groups.sgc.next_update = 0
 
 
 @apart(NOTHING)
-def tunables(m):
+def tunables(k: Kernel) -> None:
     """get_update_sysctl_factor(), update_max_interval(): the tunables depend on the number of CPUs that are online."""
     up = 0
-    for cpu in range(m[0, sim.CPUS]):
-        if test(m, cpuset.ACTIVE, cpu):
+    for cpu in range(k.nr_cpus):
+        if test(k, cpuset.ACTIVE, cpu):
             up += 1
     factor = 1
     while (1 << factor) <= min(up, 8):
         factor += 1
-    m[0, sim.SCHED_LATENCY] = 6_000_000 * factor
-    m[0, sim.MIN_GRANULARITY] = 750_000 * factor
-    m[0, sim.WAKEUP_GRANULARITY] = 1_000_000 * factor
-    m[0, sim.BASE_SLICE] = 700_000 * factor  # v6.12.107
-    m[0, sim.MAX_LB_INTERVAL] = m[0, sim.HZ] * up // 10
+    k.sched_latency = 6_000_000 * factor
+    k.min_granularity = 750_000 * factor
+    k.wakeup_granularity = 1_000_000 * factor
+    k.base_slice = 700_000 * factor  # v6.12.107
+    k.max_lb_interval = k.hz * up // 10
 
 
 @apart(NOTHING)
-def push_away(m, p, cpu):
+def push_away(k: Kernel, p: TaskStruct, cpu: int) -> None:
     """Move a queued task off a CPU that goes offline. If it may run nowhere else, the replay ends."""
-    dst = fallback_cpu(m, p, cpu)
-    if m[0, sim.STATUS] != status.RUNNING:
+    dst = fallback_cpu(k, p, cpu)
+    if k.status != status.RUNNING:
         return
-    dequeue(m, p, False)
-    log_migrate(m, p, cpu, dst, log_op.HOTPLUG)
-    if has_eevdf(m):
-        ask_fair(m, FAIR_MIGRATE, p, 0)
-    migrate(m, p)
-    set_task_rq(m, p, dst)
-    enqueue(m, p, False, False)
-    check_preempt(m, dst, p)
+    dequeue(k, p, False)
+    log_migrate(k, p, cpu, dst, log_op.HOTPLUG)
+    if has_eevdf(k):
+        ask_fair(k, FAIR_MIGRATE, p.row, 0)
+    migrate(k, p)
+    set_task_rq(k, p, dst)
+    enqueue(k, p, False, False)
+    check_preempt(k, dst, p)
 
 
 @apart(NOTHING)
-def push_all(m, cpu):
+def push_all(k: Kernel, cpu: int) -> None:
     """balance_push(): move every task that a dying CPU picks. Sleepers that are still queued leave the queue (v6.12.107)."""
-    while m[0, sim.STATUS] == status.RUNNING:
-        p = ask_fair(m, FAIR_CHOOSE, cpu, 0)
-        if p < 0:
+    while k.status == status.RUNNING:
+        p = TaskStruct(k, ask_fair(k, FAIR_CHOOSE, cpu, 0))
+        if p == NO_TASK:
             return
-        push_away(m, p, cpu)
+        push_away(k, p, cpu)
 
 
 @apart(NOTHING)
-def hotplug(m, step):
+def hotplug(k: Kernel, step: int) -> None:
     """Take a CPU offline, or bring it back."""
-    cpu = m[m[0, sim.STEP0] + step, hotplug_step.CPU]
-    online = m[m[0, sim.STEP0] + step, hotplug_step.ONLINE]
-    m[0, sim.TIMERS] -= 1
+    cpu = HotplugStep(k, k.step0 + step).cpu
+    online = HotplugStep(k, k.step0 + step).online
+    k.timers -= 1
     if online != 0:
-        include(m, cpuset.ACTIVE, cpu)
+        include(k, cpuset.ACTIVE, cpu)
     else:
-        exclude(m, cpuset.ACTIVE, cpu)
-        if has_eevdf(m):
-            ask_fair(m, FAIR_LEAVE, cpu, 0)
+        exclude(k, cpuset.ACTIVE, cpu)
+        if has_eevdf(k):
+            ask_fair(k, FAIR_LEAVE, cpu, 0)
     # the domains change at CPU_DOWN_PREPARE and CPU_ONLINE, so a CPU that goes offline pulls nothing from then on
-    attach_domains(m, step + 1, jiffies(m))
+    attach_domains(k, step + 1, jiffies(k))
     if online == 0:
-        ttwu_pending(m, cpu)
-        if has_rt(m):
-            ask_rt(m, OFFLINE, cpu, 0, 0)
-        if m[cpu, rq.NR_RUNNING] > 0:
-            stopper_begin(m, cpu)
-            while has_rt(m) and m[0, sim.STATUS] == status.RUNNING:
-                p = ask_rt(m, OFFLINE, cpu, 0, 0)  # the most urgent real-time task
-                if p < 0:
+        ttwu_pending(k, cpu)
+        if has_rt(k):
+            ask_rt(k, OFFLINE, cpu, 0, 0)
+        if cpu_rq(k, cpu).nr_running > 0:
+            stopper_begin(k, cpu)
+            while has_rt(k) and k.status == status.RUNNING:
+                p = TaskStruct(k, ask_rt(k, OFFLINE, cpu, 0, 0))  # the most urgent real-time task
+                if p == NO_TASK:
                     break
-                push_away(m, p, cpu)
-            if has_eevdf(m):
-                push_all(m, cpu)
-            while m[cpu, rq.CFS_TASKS] >= 0 and m[0, sim.STATUS] == status.RUNNING:
-                p = m[cpu, rq.CFS_TASKS]
-                dst = fallback_cpu(m, p, cpu)
-                if m[0, sim.STATUS] == status.RUNNING:
-                    detach_task(m, p, dst, log_op.HOTPLUG)
-                    attach_task(m, p)
-            stopper_end(m, cpu)
-        queue_jit.cancel(m, event_of(cpu_event.TICK, cpu))
-        m[cpu, rq.TICK_STOPPED] = 1
-        queue_jit.cancel(m, event_of(cpu_event.KICK, cpu))
-        queue_jit.cancel(m, event_of(cpu_event.SOFTIRQ, cpu))
-        stop_hrtick(m, cpu)
-        m[cpu, rq.NOHZ_KICK] = 0
-        m[cpu, rq.ILB_NEXT] = 0
-        if balances_v6_12(m):
-            ask_balancer(m, LEAVES, cpu, 0, 0)
-        nohz_exit(m, cpu)
-    if online != 0 and m[cpu, rq.TICK_STOPPED] != 0:
-        enter_nohz(m, cpu)
+                push_away(k, p, cpu)
+            if has_eevdf(k):
+                push_all(k, cpu)
+            while cpu_rq(k, cpu).cfs_tasks != NO_TASK and k.status == status.RUNNING:
+                p = cpu_rq(k, cpu).cfs_tasks
+                dst = fallback_cpu(k, p, cpu)
+                if k.status == status.RUNNING:
+                    detach_task(k, p, dst, log_op.HOTPLUG)
+                    attach_task(k, p)
+            stopper_end(k, cpu)
+        queue_jit.cancel(k, event_of(cpu_event.TICK, cpu))
+        cpu_rq(k, cpu).tick_stopped = 1
+        queue_jit.cancel(k, event_of(cpu_event.KICK, cpu))
+        queue_jit.cancel(k, event_of(cpu_event.SOFTIRQ, cpu))
+        stop_hrtick(k, cpu)
+        cpu_rq(k, cpu).nohz_kick = 0
+        cpu_rq(k, cpu).ilb_next = 0
+        if balances_v6_12(k):
+            ask_balancer(k, LEAVES, cpu, 0, 0)
+        nohz_exit(k, cpu)
+    if online != 0 and cpu_rq(k, cpu).tick_stopped != 0:
+        enter_nohz(k, cpu)

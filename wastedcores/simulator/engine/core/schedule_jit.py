@@ -73,19 +73,19 @@ from wastedcores.simulator.engine.realtime.seam_jit import (
     is_rt,
 )
 from wastedcores.simulator.engine.world import (
-    cfs_rq,
-    eevdf,
-    entity,
-    rq,
-    rq_v6_12,
-    sim,
     table,
-    task,
-    v6_12,
-    wait,
 )
 from wastedcores.simulator.engine.world.log_jit import log_load, log_migrate, pid_of, record
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
 from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.structs import (
+    NO_ENTITY,
+    NO_TASK,
+    Kernel,
+    Modern,
+    TaskStruct,
+    WaitObject,
+)
 from wastedcores.simulator.engine.world.wait_lists_jit import leave
 
 STATE_R, STATE_S, STATE_X = 0, 1, 2
@@ -94,330 +94,326 @@ STOPPER_PRIORITY = 100
 
 
 @apart(NOTHING)
-def move_group(m, p, group):
+def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
     """sched_move_task(): move the running task to another group.
 
     setsid() does this (autogroup_move_group() in kernel/sched/auto_group.c). So does exit: the task returns to the root group
     before its parent is told (cpu_cgroup_exit(), task_wants_autogroup() with PF_EXITING).
     """
-    if has_eevdf(m):
-        ask_fair(m, FAIR_GROUP, p, group)
+    if has_eevdf(k):
+        ask_fair(k, FAIR_GROUP, p.row, group)
         return
-    dequeue(m, p, False)
-    fair = not is_rt(m, p)
+    dequeue(k, p, False)
+    fair = not is_rt(k, p)
     if fair:
-        put_prev_task(m, p)
-    if m[0, sim.LOAD_V4_4] != 0:
-        pelt_v4_4_jit.detach(m, p)
-    m[p, task.GROUP] = group
-    set_task_rq(m, p, m[p, task.CPU])
-    if m[0, sim.LOAD_V4_4] != 0:
-        pelt_v4_4_jit.attach(m, p)
-    se = p
-    while fair and se >= 0:  # set_curr_task_fair()
-        set_next_entity(m, se)
-        se = m[se, entity.PARENT]
-    enqueue(m, p, False, False)
+        put_prev_task(k, p)
+    if k.load_v4_4 != 0:
+        pelt_v4_4_jit.detach(k, p)
+    p.group = group
+    set_task_rq(k, p, p.cpu)
+    if k.load_v4_4 != 0:
+        pelt_v4_4_jit.attach(k, p.se)
+    se = p.se
+    while fair and se != NO_ENTITY:  # set_curr_task_fair()
+        set_next_entity(k, se)
+        se = se.parent
+    enqueue(k, p, False, False)
 
 
 @inner
-def next_tick(m, cpu):
+def next_tick(k: Kernel, cpu: int) -> int:
     """Return the time of the CPU's next tick, strictly after now. Each CPU ticks with its own offset."""
-    skew = cpu * m[0, sim.SKEW_NS]
-    return ((m[0, sim.NOW] - skew) // m[0, sim.TICK_NS] + 1) * m[0, sim.TICK_NS] + skew
+    skew = cpu * k.skew_ns
+    return ((k.now_ns - skew) // k.tick_ns + 1) * k.tick_ns + skew
 
 
 @inner
-def leave_idle(m, cpu):
+def leave_idle(k: Kernel, cpu: int) -> None:
     """tick_nohz_idle_exit(): restart the tick."""
-    if m[cpu, rq.TICK_STOPPED] != 0:
-        m[cpu, rq.TICK_STOPPED] = 0
-        catch_up_idle(m, cpu)
-        queue_jit.push_tick(m, cpu, next_tick(m, cpu))
+    if cpu_rq(k, cpu).tick_stopped != 0:
+        cpu_rq(k, cpu).tick_stopped = 0
+        catch_up_idle(k, cpu)
+        queue_jit.push_tick(k, cpu, next_tick(k, cpu))
 
 
 @inner
-def idle_ends(m, cpu):
+def idle_ends(k: Kernel, cpu: int) -> None:
     """put_prev_task_idle(), v7.2.13: update the mean idle time of a CPU whose idle task is put back."""
-    if balances_v6_12(m) and rule(m, v6_12.IDLE_TIME_AT_EXIT):
-        ask_balancer(m, WOKEN, cpu, 0, 0)
+    if balances_v6_12(k) and rule(k, Modern.idle_time_at_exit):
+        ask_balancer(k, WOKEN, cpu, 0, 0)
 
 
 @inner
-def enter_idle(m, cpu):
+def enter_idle(k: Kernel, cpu: int) -> None:
     """tick_nohz_idle_enter(): stop the tick, unless RCU still needs it; v6.12 does more, and does not always stop it at once."""
-    if balances_v6_12(m):
-        ask_balancer(m, IDLES, cpu, 0, 0)
+    if balances_v6_12(k):
+        ask_balancer(k, IDLES, cpu, 0, 0)
         return
-    sd_state_idle(m, cpu)
-    stop_tick(m, cpu)
+    sd_state_idle(k, cpu)
+    stop_tick(k, cpu)
 
 
 @inner
-def enter_nohz(m, cpu):
+def enter_nohz(k: Kernel, cpu: int) -> None:
     """nohz_balance_enter_idle(): add the CPU to the tickless idle CPUs."""
-    if balances_v6_12(m):
-        ask_balancer(m, ENTERS_NOHZ, cpu, 0, 0)
+    if balances_v6_12(k):
+        ask_balancer(k, ENTERS_NOHZ, cpu, 0, 0)
     else:
-        nohz_enter(m, cpu)
+        nohz_enter(k, cpu)
 
 
 @inner
-def stop_tick(m, cpu):
+def stop_tick(k: Kernel, cpu: int) -> None:
     """tick_nohz_stop_sched_tick(), nohz_balance_enter_idle(): stop the tick of an idle CPU."""
-    if m[cpu, rq.TICK_STOPPED] == 0 and jiffies(m) >= m[cpu, rq.KEEP_TICK_UNTIL]:
-        m[cpu, rq.TICK_STOPPED] = 1
-        queue_jit.cancel(m, event_of(cpu_event.TICK, cpu))
-        enter_nohz(m, cpu)
+    if cpu_rq(k, cpu).tick_stopped == 0 and jiffies(k) >= cpu_rq(k, cpu).keep_tick_until:
+        cpu_rq(k, cpu).tick_stopped = 1
+        queue_jit.cancel(k, event_of(cpu_event.TICK, cpu))
+        enter_nohz(k, cpu)
 
 
 @inner
-def lock_free(m, y):
+def lock_free(k: Kernel, y: WaitObject) -> bool:
     """Return whether nobody holds the lock, alone or shared."""
-    return m[y, wait.OWNER] < 0 and m[y, wait.COUNT] == 0
+    return y.owner == NO_TASK and y.count == 0
 
 
 @inner
-def newidle_left(m, cpu):
+def newidle_left(k: Kernel, cpu: int) -> int:
     """Return for how long the CPU is still occupied with newidle balancing, in ns; before v6.1 the balancing takes no time."""
-    return max(m[m[0, sim.CPUS] + cpu, rq_v6_12.NEWIDLE_UNTIL] - m[0, sim.NOW], 0)
+    return max(cpu_cfs_rq(k, cpu).rq_modern.newidle_until - k.now_ns, 0)
 
 
 @inner
-def refill(m, cpu, p):
+def refill(k: Kernel, cpu: int, p: TaskStruct) -> int:
     """Return what a task pays that runs behind another last-level cache than before, in ns (docs/replay-semantics.md)."""
-    before = m[p, task.RAN_LLC]
-    now = m[cpu, rq.SD_LLC_ID] + 1
-    m[p, task.RAN_LLC] = now
+    before = p.ran_llc
+    now = cpu_rq(k, cpu).sd_llc_id + 1
+    p.ran_llc = now
     if before == 0 or before == now:
         return 0
-    return m[m[0, sim.SCRATCH] + v6_12.ROW, v6_12.REFILL_NS]
+    return modern(k).refill_ns
 
 
 @inner
-def switch_to(m, cpu, prev_pid, state, p):
+def switch_to(k: Kernel, cpu: int, prev_pid: int, state: int, p: TaskStruct) -> None:
     """context_switch(): switch to task ``p``, or to idle (-1). The loop then continues the task's program (rq.SWITCHED_IN)."""
-    m[cpu, rq.CURR] = p
-    if p >= 0:
-        leave_idle(m, cpu)
-    record(m, log_kind.SWITCH, cpu, pid_of(m, p), prev_pid, -1, state, -1)
-    if p < 0:
-        if balances_v6_12(m):
-            ask_balancer(m, IDLE_CORE, cpu, 0, 0)
-        enter_idle(m, cpu)
-        ask_clock(m, SWITCHED, cpu)
+    cpu_rq(k, cpu).curr = p
+    if p != NO_TASK:
+        leave_idle(k, cpu)
+    record(k, log_kind.SWITCH, cpu, pid_of(k, p), prev_pid, -1, state, -1)
+    if p == NO_TASK:
+        if balances_v6_12(k):
+            ask_balancer(k, IDLE_CORE, cpu, 0, 0)
+        enter_idle(k, cpu)
+        ask_clock(k, SWITCHED, cpu)
         return
-    exit_ns = ask_clock(m, SWITCHED, cpu)
-    if (
-        m[p, task.SPIN] == 1
-        and m[p, task.WAITS_FOR] == waits_for.LOCK
-        and lock_free(m, m[p, task.WAIT_OBJECT])
-    ):
+    exit_ns = ask_clock(k, SWITCHED, cpu)
+    if p.spin == 1 and p.waits_for == waits_for.LOCK and lock_free(k, WaitObject(k, p.wait_object)):
         # a spinner that gets its CPU back tries the lock again
-        leave(m, m[p, task.WAIT_OBJECT], p)
-        m[m[p, task.WAIT_OBJECT], wait.OWNER] = p
-        if m[p, task.LEFT] >= table.INFINITE:
-            m[0, sim.COMPUTING] += 1
-        m[p, task.LEFT] = m[0, sim.SPIN_NS]
-        m[p, task.SPIN] = 2
-    m[cpu, rq.SWITCHED_IN] = 1
-    m[cpu, rq.DELAY] = m[0, sim.SWITCH_NS] + exit_ns + newidle_left(m, cpu) + refill(m, cpu, p)
+        leave(k, WaitObject(k, p.wait_object), p)
+        WaitObject(k, p.wait_object).owner = p
+        if p.left >= table.INFINITE:
+            k.computing += 1
+        p.left = k.spin_ns
+        p.spin = 2
+    cpu_rq(k, cpu).switched_in = 1
+    cpu_rq(k, cpu).delay = k.switch_ns + exit_ns + newidle_left(k, cpu) + refill(k, cpu, p)
 
 
 @inner
-def find_work(m, cpu):
+def find_work(k: Kernel, cpu: int) -> int:
     """Look for work for a CPU that ran out of it; return whether it has some now."""
-    return ask(m, ASK_PULL, cpu, 0, 0) != 0 if designed(m) else idle_balance(m, cpu) != 0
+    return ask(k, ASK_PULL, cpu, 0, 0) != 0 if designed(k) else idle_balance(k, cpu) != 0
 
 
 @inner
-def pick_next_task(m, cpu, prev, before):
+def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskStruct:
     """pick_next_task(): return the next task, a real-time one first, or -1 for idle.
 
     ``before`` is the priority of what ran: the stopper's is above that of every real-time task.
     """
-    rt = is_rt(m, prev)
-    if has_rt(m):
-        p = ask_rt(m, PICK, cpu, prev, before)
-        if p >= 0:
+    rt = is_rt(k, prev)
+    if has_rt(k):
+        p = TaskStruct(k, ask_rt(k, PICK, cpu, prev.row, before))
+        if p != NO_TASK:
             return p
         if rt:
-            ask_rt(m, PUT_PREV, cpu, prev, 0)
+            ask_rt(k, PUT_PREV, cpu, prev.row, 0)
     # v6.12's class looks for work itself, because the tasks on a queue may all be asleep
-    if has_eevdf(m) or m[m[0, sim.CPUS] + cpu, cfs_rq.NR_RUNNING] > 0 or find_work(m, cpu):
-        return pick_task(m, cpu, -1 if rt else prev)
-    if prev >= 0 and not rt:
-        put_prev_task(m, prev)
-    return -1
+    if has_eevdf(k) or cpu_cfs_rq(k, cpu).nr_running > 0 or find_work(k, cpu):
+        return pick_task(k, cpu, NO_TASK if rt else prev)
+    if prev != NO_TASK and not rt:
+        put_prev_task(k, prev)
+    return NO_TASK
 
 
 @apart(NOTHING)
-def schedule(m, cpu):
+def schedule(k: Kernel, cpu: int) -> None:
     """__schedule(): choose the next task and switch to it."""
-    m[cpu, rq.NEED_RESCHED] = 0
-    m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    hrtick_enter(m, cpu)
-    prev = m[cpu, rq.CURR]
+    cpu_rq(k, cpu).need_resched = 0
+    cpu_rq(k, cpu).clock = k.now_ns
+    hrtick_enter(k, cpu)
+    prev = cpu_rq(k, cpu).curr
     state = STATE_R
-    if prev >= 0 and m[prev, task.STATE] != task_state.READY:
-        state = STATE_X if m[prev, task.STATE] == task_state.DEAD else STATE_S
-        dequeue(m, prev, True)
-    p = pick_next_task(m, cpu, prev, m[prev, task.RT_PRIORITY] if prev >= 0 else 0)
-    m[cpu, rq.NEED_RESCHED] = 0
+    if prev != NO_TASK and prev.state != task_state.READY:
+        state = STATE_X if prev.state == task_state.DEAD else STATE_S
+        dequeue(k, prev, True)
+    p = pick_next_task(k, cpu, prev, prev.rt_priority if prev != NO_TASK else 0)
+    cpu_rq(k, cpu).need_resched = 0
     if p != prev:
-        if prev >= 0:
-            stop_stretch(m, cpu, prev)
+        if prev != NO_TASK:
+            stop_stretch(k, cpu, prev)
         else:
-            idle_ends(m, cpu)
-        switch_to(m, cpu, pid_of(m, prev), state, p)
-        if state == STATE_X and has_eevdf(m):
-            ask_fair(m, FAIR_DEAD, prev, 0)
-        elif state == STATE_X and m[0, sim.LOAD_V4_4] != 0:
-            pelt_v4_4_jit.remove(m, prev)
-    elif p < 0:
-        enter_idle(m, cpu)
-    elif m[p, task.LEFT] == 0:
+            idle_ends(k, cpu)
+        switch_to(k, cpu, pid_of(k, prev), state, p)
+        if state == STATE_X and has_eevdf(k):
+            ask_fair(k, FAIR_DEAD, prev.row, 0)
+        elif state == STATE_X and k.load_v4_4 != 0:
+            pelt_v4_4_jit.remove(k, prev)
+    elif p == NO_TASK:
+        enter_idle(k, cpu)
+    elif p.left == 0:
         # it yielded, and no other task was chosen
-        m[cpu, rq.SWITCHED_IN] = 1
-        m[cpu, rq.DELAY] = 0
-    hrtick_exit(m, cpu)
-    if has_rt(m):
-        ask_rt(m, POST_SCHEDULE, cpu, 0, 0)
+        cpu_rq(k, cpu).switched_in = 1
+        cpu_rq(k, cpu).delay = 0
+    hrtick_exit(k, cpu)
+    if has_rt(k):
+        ask_rt(k, POST_SCHEDULE, cpu, 0, 0)
 
 
 @apart(VALUE)
-def stopper_begin(m, cpu):
+def stopper_begin(k: Kernel, cpu: int) -> TaskStruct:
     """Let the stopper preempt what runs on ``cpu``; return the task that ran, or -1. The stopper is no task: rq.CURR is NULL."""
-    prev = m[cpu, rq.CURR]
-    m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    log_load(m, cpu)
-    add_nr_running(m, cpu, 1)
-    record(m, log_kind.WAKEUP, cpu, cpu + 1, pid_of(m, prev), cpu, -1, -1)
-    if prev >= 0:
-        stop_stretch(m, cpu, prev)
-        if is_rt(m, prev):
-            ask_rt(m, PUT_PREV, cpu, prev, 0)
+    prev = cpu_rq(k, cpu).curr
+    cpu_rq(k, cpu).clock = k.now_ns
+    log_load(k, cpu)
+    add_nr_running(k, cpu, 1)
+    record(k, log_kind.WAKEUP, cpu, cpu + 1, pid_of(k, prev), cpu, -1, -1)
+    if prev != NO_TASK:
+        stop_stretch(k, cpu, prev)
+        if is_rt(k, prev):
+            ask_rt(k, PUT_PREV, cpu, prev.row, 0)
         else:
-            put_prev_task(m, prev)
+            put_prev_task(k, prev)
     else:
-        idle_ends(m, cpu)
-        leave_idle(m, cpu)
-    record(m, log_kind.SWITCH, cpu, cpu + 1, pid_of(m, prev), -1, STATE_R, -1)
-    m[cpu, rq.CURR] = -1
-    m[m[0, sim.CPUS] + cpu, rq_v6_12.STOPPER_RUNS] = 1
+        idle_ends(k, cpu)
+        leave_idle(k, cpu)
+    record(k, log_kind.SWITCH, cpu, cpu + 1, pid_of(k, prev), -1, STATE_R, -1)
+    cpu_rq(k, cpu).curr = NO_TASK
+    cpu_cfs_rq(k, cpu).rq_modern.stopper_runs = 1
     return prev
 
 
 @apart(NOTHING)
-def stopper_end(m, cpu):
+def stopper_end(k: Kernel, cpu: int) -> None:
     """Let the stopper go to sleep, and choose what runs next."""
-    log_load(m, cpu)
-    add_nr_running(m, cpu, -1)
-    hrtick_enter(m, cpu)
-    p = pick_next_task(m, cpu, -1, STOPPER_PRIORITY)
-    m[cpu, rq.NEED_RESCHED] = 0
-    m[m[0, sim.CPUS] + cpu, rq_v6_12.STOPPER_RUNS] = 0
-    switch_to(m, cpu, cpu + 1, STATE_S, p)
-    hrtick_exit(m, cpu)
-    if has_rt(m):
-        ask_rt(m, POST_SCHEDULE, cpu, 0, 0)
+    log_load(k, cpu)
+    add_nr_running(k, cpu, -1)
+    hrtick_enter(k, cpu)
+    p = pick_next_task(k, cpu, NO_TASK, STOPPER_PRIORITY)
+    cpu_rq(k, cpu).need_resched = 0
+    cpu_cfs_rq(k, cpu).rq_modern.stopper_runs = 0
+    switch_to(k, cpu, cpu + 1, STATE_S, p)
+    hrtick_exit(k, cpu)
+    if has_rt(k):
+        ask_rt(k, POST_SCHEDULE, cpu, 0, 0)
 
 
 @apart(NOTHING)
-def run_stopper(m, cpu):
+def run_stopper(k: Kernel, cpu: int) -> None:
     """active_load_balance_cpu_stop() in the stopper's thread."""
-    if m[cpu, rq.ACTIVE_BALANCE] == 0:
+    if cpu_rq(k, cpu).active_balance == 0:
         return
-    curr = m[cpu, rq.CURR]
-    if curr >= 0 and m[curr, task.WAKE_Q_HEAD] >= 0:
+    curr = cpu_rq(k, cpu).curr
+    if curr != NO_TASK and curr.wake_q_head != NO_TASK:
         # the task is waking others, so the stopper has to wait
-        queue_jit.push(m, event_of(cpu_event.STOP, cpu), m[0, sim.NOW] + max(m[0, sim.WAKE_NS], 1))
+        queue_jit.push(k, event_of(cpu_event.STOP, cpu), k.now_ns + max(k.wake_ns, 1))
         return
-    stopper_begin(m, cpu)
-    if balances_v6_12(m):
-        ask_balancer(m, ACTIVE, cpu, 0, 0)
+    stopper_begin(k, cpu)
+    if balances_v6_12(k):
+        ask_balancer(k, ACTIVE, cpu, 0, 0)
     else:
-        active_balance_step(m, cpu)
-    stopper_end(m, cpu)
+        active_balance_step(k, cpu)
+    stopper_end(k, cpu)
 
 
 @apart(NOTHING)
-def move_task(m, p, dst, why):
+def move_task(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
     """migration_cpu_stop(): move ``p``, which is queued or running, from its CPU to ``dst``."""
-    src = m[p, task.CPU]
-    stopper_begin(m, src)
-    dequeue(m, p, False)
-    log_migrate(m, p, src, dst, why)
-    m[p, entity.EXEC_START] = 0
-    if m[0, sim.LOAD_V4_4] != 0:
-        pelt_v4_4_jit.migrate(m, p)
+    src = p.cpu
+    stopper_begin(k, src)
+    dequeue(k, p, False)
+    log_migrate(k, p, src, dst, why)
+    p.se.exec_start = 0
+    if k.load_v4_4 != 0:
+        pelt_v4_4_jit.migrate(k, p)
     else:
-        m[p, eevdf.LAST_UPDATE] = 0
-    set_task_rq(m, p, dst)
-    enqueue(m, p, False, False)
-    check_preempt(m, dst, p)
-    stopper_end(m, src)
+        p.se.avg.last_update = 0
+    set_task_rq(k, p, dst)
+    enqueue(k, p, False, False)
+    check_preempt(k, dst, p)
+    stopper_end(k, src)
 
 
 # --- tick, IPI ----------------------------------------------------------------------------------------------------------
 
 
 @apart(NOTHING)
-def tick(m, cpu):
+def tick(k: Kernel, cpu: int) -> None:
     """tick_sched_timer(): scheduler_tick(), the SCHED softirq if it is due, and the end of ticking if the CPU is idle."""
-    queue_jit.push_tick(m, cpu, m[0, sim.NOW] + m[0, sim.TICK_NS])
-    m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    enter_kernel(m, cpu)
-    if is_rt(m, m[cpu, rq.CURR]):
-        ask_rt(m, TICK, cpu, m[cpu, rq.CURR], 0)
-    elif m[cpu, rq.CURR] >= 0:
-        task_tick(m, m[cpu, rq.CURR])
-    m[cpu, rq.LAST_LOAD_UPDATE_TICK] = jiffies(m)
-    update_cpu_load(m, cpu, weighted_cpuload(m, cpu), 1)
-    if m[cpu, rq.CURR] >= 0:
-        ask_clock(m, TICKED, cpu)
-    if designed(m):
-        if m[cpu, rq.CURR] >= 0:
-            ask(m, ASK_TICK, cpu, 0, 0)
-    elif balances_v6_12(m):
-        ask_balancer(m, AT_TICK, cpu, 0, 0)
-    elif not has_eevdf(m) and trigger_load_balance(m, cpu):
+    queue_jit.push_tick(k, cpu, k.now_ns + k.tick_ns)
+    cpu_rq(k, cpu).clock = k.now_ns
+    enter_kernel(k, cpu)
+    if is_rt(k, cpu_rq(k, cpu).curr):
+        ask_rt(k, TICK, cpu, cpu_rq(k, cpu).curr.row, 0)
+    elif cpu_rq(k, cpu).curr != NO_TASK:
+        task_tick(k, cpu_rq(k, cpu).curr)
+    cpu_rq(k, cpu).last_load_update_tick = jiffies(k)
+    update_cpu_load(k, cpu, weighted_cpuload(k, cpu), 1)
+    if cpu_rq(k, cpu).curr != NO_TASK:
+        ask_clock(k, TICKED, cpu)
+    if designed(k):
+        if cpu_rq(k, cpu).curr != NO_TASK:
+            ask(k, ASK_TICK, cpu, 0, 0)
+    elif balances_v6_12(k):
+        ask_balancer(k, AT_TICK, cpu, 0, 0)
+    elif not has_eevdf(k) and trigger_load_balance(k, cpu):
         # all CPUs have had their tick of this jiffy before the first softirq runs
-        queue_jit.push(m, event_of(cpu_event.SOFTIRQ, cpu), m[0, sim.NOW] + m[0, sim.IRQ_NS])
-    if m[cpu, rq.CURR] < 0:
-        stop_tick(m, cpu)
+        queue_jit.push(k, event_of(cpu_event.SOFTIRQ, cpu), k.now_ns + k.irq_ns)
+    if cpu_rq(k, cpu).curr == NO_TASK:
+        stop_tick(k, cpu)
 
 
 @apart(NOTHING)
-def hrtick(m, cpu):
+def hrtick(k: Kernel, cpu: int) -> None:
     """hrtick(), entity_tick(): end the slice of the running task (core.c and fair.c, v7.2.13)."""
-    m[0, sim.CPU] = cpu
-    m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    curr = m[cpu, rq.CURR]
-    if curr >= 0 and not is_rt(m, curr):
-        task_tick(m, curr)
-        resched(m, cpu)
+    k.this_cpu = cpu
+    cpu_rq(k, cpu).clock = k.now_ns
+    curr = cpu_rq(k, cpu).curr
+    if curr != NO_TASK and not is_rt(k, curr):
+        task_tick(k, curr)
+        resched(k, cpu)
 
 
 @inner
-def stop_hrtick(m, cpu):
+def stop_hrtick(k: Kernel, cpu: int) -> None:
     """Stop the timer that ends slices of a CPU that goes offline."""
-    queue_jit.cancel(m, hrtick_of(m, cpu))
+    queue_jit.cancel(k, hrtick_of(k, cpu))
 
 
 @apart(NOTHING)
-def kick(m, cpu):
+def kick(k: Kernel, cpu: int) -> None:
     """Handle a NOHZ kick (scheduler_ipi(), got_nohz_idle_kick()), or continue the pass that it started."""
-    if balances_v6_12(m):
-        ask_balancer(m, KICKED, cpu, 0, 0)
+    if balances_v6_12(k):
+        ask_balancer(k, KICKED, cpu, 0, 0)
         return
-    if m[cpu, rq.NOHZ_KICK] == 0:
+    if cpu_rq(k, cpu).nohz_kick == 0:
         return
-    if m[cpu, rq.ILB_NEXT] != 0:
-        nohz_idle_balance(m, cpu)
+    if cpu_rq(k, cpu).ilb_next != 0:
+        nohz_idle_balance(k, cpu)
         return
-    if not idle_cpu(m, cpu) or m[cpu, rq.NEED_RESCHED] != 0:
-        m[cpu, rq.NOHZ_KICK] = 0
+    if not idle_cpu(k, cpu) or cpu_rq(k, cpu).need_resched != 0:
+        cpu_rq(k, cpu).nohz_kick = 0
         return
-    m[cpu, rq.IDLE_BALANCE] = 1
-    run_rebalance(m, cpu)
+    cpu_rq(k, cpu).idle_balance = 1
+    run_rebalance(k, cpu)

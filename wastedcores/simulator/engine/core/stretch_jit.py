@@ -6,44 +6,46 @@ from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.codes import cpu_event
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
-from wastedcores.simulator.engine.world import clock, rq, sim, table, task
+from wastedcores.simulator.engine.world import table
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.structs import Clock, Kernel, TaskStruct
 
 
 @inner
-def needed_ns(m, cpu, work):
+def needed_ns(k: Kernel, cpu: int, work: int) -> int:
     """Return the time that the CPU needs at its present speed for some work."""
-    first = m[0, sim.CLOCK0]
+    first = k.clock0
     if first == 0:
         return work
-    speed = m[first + cpu, clock.SPEED]
-    return (work * clock.UNIT + speed - 1) // speed
+    speed = Clock(k, first + cpu).speed
+    return (work * table.SPEED_UNIT + speed - 1) // speed
 
 
 @inner
-def done(m, cpu, elapsed_ns):
+def done(k: Kernel, cpu: int, elapsed_ns: int) -> int:
     """Return the work that the CPU does at its present speed in some time."""
-    first = m[0, sim.CLOCK0]
+    first = k.clock0
     if first == 0:
         return elapsed_ns
-    return elapsed_ns * m[first + cpu, clock.SPEED] // clock.UNIT
+    return elapsed_ns * Clock(k, first + cpu).speed // table.SPEED_UNIT
 
 
 @inner
-def start_stretch(m, cpu, p, delay):
+def start_stretch(k: Kernel, cpu: int, p: TaskStruct, delay: int) -> None:
     """Let the running task do the work task.LEFT, beginning after ``delay``. The event RUN ends the stretch."""
-    begin = m[0, sim.NOW] + delay
-    m[cpu, rq.STRETCH_START] = begin
-    if m[p, task.LEFT] < table.INFINITE:
-        queue_jit.push_run(m, cpu, begin + needed_ns(m, cpu, m[p, task.LEFT]))
+    begin = k.now_ns + delay
+    cpu_rq(k, cpu).stretch_start = begin
+    if p.left < table.INFINITE:
+        queue_jit.push_run(k, cpu, begin + needed_ns(k, cpu, p.left))
     else:
-        queue_jit.cancel(m, event_of(cpu_event.RUN, cpu))
+        queue_jit.cancel(k, event_of(cpu_event.RUN, cpu))
 
 
 @inner
-def stop_stretch(m, cpu, p):
+def stop_stretch(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """Interrupt the running task: subtract what it ran from task.LEFT."""
-    queue_jit.cancel(m, event_of(cpu_event.RUN, cpu))
-    ran = m[0, sim.NOW] - m[cpu, rq.STRETCH_START]
-    if ran > 0 and m[p, task.LEFT] < table.INFINITE:
-        m[p, task.LEFT] -= done(m, cpu, ran)
-    m[p, task.LEFT] = max(m[p, task.LEFT], 0)
+    queue_jit.cancel(k, event_of(cpu_event.RUN, cpu))
+    ran = k.now_ns - cpu_rq(k, cpu).stretch_start
+    if ran > 0 and p.left < table.INFINITE:
+        p.left -= done(k, cpu, ran)
+    p.left = max(p.left, 0)

@@ -43,192 +43,194 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
     task_fork_fair,
 )
 from wastedcores.simulator.engine.realtime.seam_jit import SELECT, WOKEN, ask_rt, enqueue, is_rt
-from wastedcores.simulator.engine.world import cfs_rq, cpuset, eevdf, entity, rq, sim, task, v6_12
+from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.log_jit import log_affinity, log_migrate, pid_of, record
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
 from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, Modern, TaskStruct
 
 
 @apart(VALUE)
-def fallback_cpu(m, p, cpu):
+def fallback_cpu(k: Kernel, p: TaskStruct, cpu: int) -> int:
     """select_fallback_rq(): return an allowed active CPU, if possible of the same node. Without one the replay ends."""
-    node = m[cpu, rq.NODE]
+    node = cpu_rq(k, cpu).node
     first = -1
-    for c in range(m[0, sim.CPUS]):
-        if test(m, cpuset.ACTIVE, c) and test(m, m[p, task.CPUS_ALLOWED], c):
-            if m[c, rq.NODE] == node:
+    for c in range(k.nr_cpus):
+        if test(k, cpuset.ACTIVE, c) and test(k, p.cpus_allowed, c):
+            if cpu_rq(k, c).node == node:
                 return c
             if first < 0:
                 first = c
     if first < 0:
-        m[0, sim.STATUS] = status.NO_CPU
-        m[0, sim.CULPRIT] = p
+        k.status = status.NO_CPU
+        k.culprit = p.row
         return cpu
     return first
 
 
 @apart(VALUE)
-def select_task_rq(m, p, flag, sync):
+def select_task_rq(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
     """select_task_rq(): return the CPU that a woken, new or exec'ing task goes to."""
-    cpu = m[p, task.CPU]
-    if m[p, task.NR_CPUS_ALLOWED] > 1 and designed(m):
-        cpu = ask(m, ASK_PLACE, p, flag, sync)
-    elif m[p, task.NR_CPUS_ALLOWED] > 1 and is_rt(m, p):
-        cpu = ask_rt(m, SELECT, p, flag, 0)
-    elif m[p, task.NR_CPUS_ALLOWED] > 1 and balances_v6_12(m):
-        cpu = ask_balancer(m, PLACE, p, flag, sync)
-    elif m[p, task.NR_CPUS_ALLOWED] > 1:
-        cpu = select_task_rq_fair(m, p, cpu, flag, m[0, sim.CPU], sync)
-    if not test(m, m[p, task.CPUS_ALLOWED], cpu) or not test(m, cpuset.ACTIVE, cpu):
-        cpu = fallback_cpu(m, p, m[p, task.CPU])
+    cpu = p.cpu
+    if p.nr_cpus_allowed > 1 and designed(k):
+        cpu = ask(k, ASK_PLACE, p.row, flag, sync)
+    elif p.nr_cpus_allowed > 1 and is_rt(k, p):
+        cpu = ask_rt(k, SELECT, p.row, flag, 0)
+    elif p.nr_cpus_allowed > 1 and balances_v6_12(k):
+        cpu = ask_balancer(k, PLACE, p.row, flag, sync)
+    elif p.nr_cpus_allowed > 1:
+        cpu = select_task_rq_fair(k, p, cpu, flag, k.this_cpu, sync)
+    if not test(k, p.cpus_allowed, cpu) or not test(k, cpuset.ACTIVE, cpu):
+        cpu = fallback_cpu(k, p, p.cpu)
     return cpu
 
 
 @apart(NOTHING)
-def activate_woken(m, p, cpu):
+def activate_woken(k: Kernel, p: TaskStruct, cpu: int) -> None:
     """ttwu_do_activate(), ttwu_do_wakeup(): enqueue a woken task and check for preemption."""
-    m[p, task.STATE] = task_state.READY
-    enqueue(m, p, True, True)
-    check_preempt(m, cpu, p)
-    here = m[0, sim.CPU]
-    record(m, log_kind.WAKEUP, cpu, pid_of(m, p), pid_of(m, m[here, rq.CURR]), here, -1, -1)
-    if is_rt(m, p):
-        ask_rt(m, WOKEN, cpu, p, 0)
-    if balances_v6_12(m):
-        if not rule(m, v6_12.IDLE_TIME_AT_EXIT):
-            ask_balancer(m, IDLE_CPU_WOKEN, cpu, 0, 0)
-    elif m[cpu, rq.IDLE_STAMP] != 0:
-        delta = m[0, sim.NOW] - m[cpu, rq.IDLE_STAMP]
+    p.state = task_state.READY
+    enqueue(k, p, True, True)
+    check_preempt(k, cpu, p)
+    here = k.this_cpu
+    record(k, log_kind.WAKEUP, cpu, pid_of(k, p), pid_of(k, cpu_rq(k, here).curr), here, -1, -1)
+    if is_rt(k, p):
+        ask_rt(k, WOKEN, cpu, p.row, 0)
+    if balances_v6_12(k):
+        if not rule(k, Modern.idle_time_at_exit):
+            ask_balancer(k, IDLE_CPU_WOKEN, cpu, 0, 0)
+    elif cpu_rq(k, cpu).idle_stamp != 0:
+        delta = k.now_ns - cpu_rq(k, cpu).idle_stamp
         # update_avg(): as in C, the shift of a negative number is arithmetic
-        m[cpu, rq.AVG_IDLE] += (delta - m[cpu, rq.AVG_IDLE]) >> 3
-        most = 2 * m[cpu, rq.MAX_IDLE_BALANCE_COST]
-        m[cpu, rq.AVG_IDLE] = min(m[cpu, rq.AVG_IDLE], most)
-        m[cpu, rq.IDLE_STAMP] = 0
+        cpu_rq(k, cpu).avg_idle += (delta - cpu_rq(k, cpu).avg_idle) >> 3
+        most = 2 * cpu_rq(k, cpu).max_idle_balance_cost
+        cpu_rq(k, cpu).avg_idle = min(cpu_rq(k, cpu).avg_idle, most)
+        cpu_rq(k, cpu).idle_stamp = 0
 
 
 @apart(NOTHING)
-def try_to_wake_up(m, p, sync):
+def try_to_wake_up(k: Kernel, p: TaskStruct, sync: int) -> None:
     """try_to_wake_up() in the context of CPU sim.CPU."""
-    choose_cpu(m, p, sync)
-    queue_woken(m, p)
+    choose_cpu(k, p, sync)
+    queue_woken(k, p)
 
 
 @apart(NOTHING)
-def choose_cpu(m, p, sync):
+def choose_cpu(k: Kernel, p: TaskStruct, sync: int) -> None:
     """Do the first part of try_to_wake_up(): choose the CPU."""
-    here = m[0, sim.CPU]
-    m[0, sim.COMPUTING] += 1
-    if m[p, eevdf.SCHED_DELAYED] != 0:
-        m[p, task.STATE] = task_state.WAKING  # it is still queued, and stays on its CPU
+    here = k.this_cpu
+    k.computing += 1
+    if p.se.sched_delayed != 0:
+        p.state = task_state.WAKING  # it is still queued, and stays on its CPU
         return
-    old = m[p, task.CPU]
-    fair = not has_eevdf(m) and not is_rt(m, p)
+    old = p.cpu
+    fair = not has_eevdf(k) and not is_rt(k, p)
     if fair:  # task_waking_fair()
-        m[p, entity.VRUNTIME] -= m[m[p, entity.CFS_RQ], cfs_rq.MIN_VRUNTIME]
-        record_wakee(m, m[here, rq.CURR], p)
-    m[p, task.STATE] = task_state.WAKING
-    cpu = select_task_rq(m, p, sd_flag.BALANCE_WAKE, sync)
+        p.se.vruntime -= p.se.cfs_rq.min_vruntime
+        record_wakee(k, cpu_rq(k, here).curr, p)
+    p.state = task_state.WAKING
+    cpu = select_task_rq(k, p, sd_flag.BALANCE_WAKE, sync)
     if cpu != old:
-        log_migrate(m, p, old, cpu, log_op.WAKEUP)
+        log_migrate(k, p, old, cpu, log_op.WAKEUP)
         # migrate_task_rq_fair(): the blocked load stays behind
-        if fair and m[p, entity.DECAY_COUNT] != 0:
-            decays = synchronize_decay(m, p)
-            m[p, entity.DECAY_COUNT] = -decays
-            m[m[p, entity.CFS_RQ], cfs_rq.REMOVED_LOAD] += m[p, entity.LOAD_AVG_CONTRIB]
-        if has_eevdf(m):
-            ask_fair(m, FAIR_MIGRATE, p, 0)
-        migrate(m, p)
-        m[p, entity.EXEC_START] = 0
-        set_task_rq(m, p, cpu)
+        if fair and p.se.decay_count != 0:
+            decays = synchronize_decay(k, p.se)
+            p.se.decay_count = -decays
+            p.se.cfs_rq.removed_load += p.se.load_avg_contrib
+        if has_eevdf(k):
+            ask_fair(k, FAIR_MIGRATE, p.row, 0)
+        migrate(k, p)
+        p.se.exec_start = 0
+        set_task_rq(k, p, cpu)
 
 
 @apart(NOTHING)
-def queue_woken(m, p):
+def queue_woken(k: Kernel, p: TaskStruct) -> None:
     """ttwu_queue(): enqueue the task, or put it on the wake list of its CPU.
 
     The list is for CPUs that do not share a cache with this one, and in v6.12.107 for other idle CPUs too (ttwu_queue_cond()).
     """
-    here = m[0, sim.CPU]
-    cpu = m[p, task.CPU]
-    if m[p, eevdf.SCHED_DELAYED] != 0:
-        ask_fair(m, FAIR_WAKE, p, 0)
-        m[p, task.STATE] = task_state.READY
-        record(m, log_kind.WAKEUP, cpu, pid_of(m, p), pid_of(m, m[here, rq.CURR]), here, -1, -1)
+    here = k.this_cpu
+    cpu = p.cpu
+    if p.se.sched_delayed != 0:
+        ask_fair(k, FAIR_WAKE, p.row, 0)
+        p.state = task_state.READY
+        record(k, log_kind.WAKEUP, cpu, pid_of(k, p), pid_of(k, cpu_rq(k, here).curr), here, -1, -1)
         return
-    if not test(m, cpuset.ACTIVE, cpu):
+    if not test(k, cpuset.ACTIVE, cpu):
         # the CPU went offline in the meantime
-        up = fallback_cpu(m, p, cpu)
-        log_migrate(m, p, cpu, up, log_op.WAKEUP)
-        if has_eevdf(m):
-            ask_fair(m, FAIR_MIGRATE, p, 0)
-        if m[0, sim.LOAD_V4_4] != 0 and not is_detached(m, p):
-            migrate(m, p)
-            m[p, entity.EXEC_START] = 0
-        set_task_rq(m, p, up)
+        up = fallback_cpu(k, p, cpu)
+        log_migrate(k, p, cpu, up, log_op.WAKEUP)
+        if has_eevdf(k):
+            ask_fair(k, FAIR_MIGRATE, p.row, 0)
+        if k.load_v4_4 != 0 and not is_detached(k, p.se):
+            migrate(k, p)
+            p.se.exec_start = 0
+        set_task_rq(k, p, up)
         cpu = up
-    idle = has_eevdf(m) and cpu != here and m[cpu, rq.NR_RUNNING] == 0
-    if designed(m) or (m[cpu, rq.SD_LLC_ID] == m[here, rq.SD_LLC_ID] and not idle):
+    idle = has_eevdf(k) and cpu != here and cpu_rq(k, cpu).nr_running == 0
+    if designed(k) or (cpu_rq(k, cpu).sd_llc_id == cpu_rq(k, here).sd_llc_id and not idle):
         # under a design a task is on its runqueue at once, as in a Linux without TTWU_QUEUE
-        activate_woken(m, p, cpu)
+        activate_woken(k, p, cpu)
         return
-    last = m[cpu, rq.WAKE_LIST]
-    if last < 0:
-        queue_jit.push(m, event_of(cpu_event.TTWU, cpu), m[0, sim.NOW] + m[0, sim.IPI_NS])
-    if last < 0 or not has_eevdf(m):
-        m[p, task.WAIT_NEXT] = last
-        m[cpu, rq.WAKE_LIST] = p
+    last = cpu_rq(k, cpu).wake_list
+    if last == NO_TASK:
+        queue_jit.push(k, event_of(cpu_event.TTWU, cpu), k.now_ns + k.ipi_ns)
+    if last == NO_TASK or not has_eevdf(k):
+        p.wait_next = last
+        cpu_rq(k, cpu).wake_list = p
         return
-    while m[last, task.WAIT_NEXT] >= 0:
-        last = m[last, task.WAIT_NEXT]
-    m[last, task.WAIT_NEXT] = p
-    m[p, task.WAIT_NEXT] = -1
+    while last.wait_next != NO_TASK:
+        last = last.wait_next
+    last.wait_next = p
+    p.wait_next = NO_TASK
 
 
 @apart(NOTHING)
-def ttwu_pending(m, cpu):
+def ttwu_pending(k: Kernel, cpu: int) -> None:
     """sched_ttwu_pending(): enqueue the tasks of the wake list in its order: the last one first, in v6.12.107 the first one."""
-    p = m[cpu, rq.WAKE_LIST]
-    m[cpu, rq.WAKE_LIST] = -1
-    while p >= 0:
-        following = m[p, task.WAIT_NEXT]
-        activate_woken(m, p, cpu)
+    p = cpu_rq(k, cpu).wake_list
+    cpu_rq(k, cpu).wake_list = NO_TASK
+    while p != NO_TASK:
+        following = p.wait_next
+        activate_woken(k, p, cpu)
         p = following
 
 
 @apart(NOTHING)
-def fork_task(m, p, cpu, parent):
+def fork_task(k: Kernel, p: TaskStruct, cpu: int, parent: TaskStruct) -> None:
     """task_fork_fair() on ``cpu``, then wake_up_new_task(). ``parent`` is -1 for a top-level task."""
-    m[0, sim.COMPUTING] += 1
-    set_task_rq(m, p, cpu)
-    if has_eevdf(m):
-        ask_fair(m, FAIR_FORK, p, 0)
-    elif not is_rt(m, p):
-        task_fork_fair(m, p, cpu)
-    pid = pid_of(m, p)
-    by = pid_of(m, parent)
-    record(m, log_kind.FORK, cpu, pid, by, -1, -1, -1)
-    if parent < 0:
-        own = m[p, task.NR_CPUS_ALLOWED] < m[0, sim.CPUS]
+    k.computing += 1
+    set_task_rq(k, p, cpu)
+    if has_eevdf(k):
+        ask_fair(k, FAIR_FORK, p.row, 0)
+    elif not is_rt(k, p):
+        task_fork_fair(k, p, cpu)
+    pid = pid_of(k, p)
+    by = pid_of(k, parent)
+    record(k, log_kind.FORK, cpu, pid, by, -1, -1, -1)
+    if parent == NO_TASK:
+        own = p.nr_cpus_allowed < k.nr_cpus
     else:
-        own = m[p, task.CPUS_ALLOWED] != m[parent, task.CPUS_ALLOWED]
+        own = p.cpus_allowed != parent.cpus_allowed
     if own:
-        log_affinity(m, p, cpu)
-    dst = select_task_rq(m, p, sd_flag.BALANCE_FORK, False)
+        log_affinity(k, p, cpu)
+    dst = select_task_rq(k, p, sd_flag.BALANCE_FORK, False)
     if dst != cpu:
-        log_migrate(m, p, cpu, dst, log_op.FORK)
-        migrate(m, p)
-        set_task_rq(m, p, dst)
-    if has_eevdf(m):
-        ask_fair(m, FAIR_POST_INIT, p, 0)
+        log_migrate(k, p, cpu, dst, log_op.FORK)
+        migrate(k, p)
+        set_task_rq(k, p, dst)
+    if has_eevdf(k):
+        ask_fair(k, FAIR_POST_INIT, p.row, 0)
     else:
-        init_task_runnable_average(m, p)
-    m[p, task.HOME] = m[dst, rq.NODE]
-    m[p, task.STATE] = task_state.READY
-    if has_eevdf(m):
-        ask_fair(m, FAIR_ENQUEUE, p, NEW)
+        init_task_runnable_average(k, p)
+    p.home = cpu_rq(k, dst).node
+    p.state = task_state.READY
+    if has_eevdf(k):
+        ask_fair(k, FAIR_ENQUEUE, p.row, NEW)
     else:
-        enqueue(m, p, False, False)
-    record(m, log_kind.WAKEUP_NEW, dst, pid, by, cpu, -1, -1)
-    check_preempt_new(m, dst, p)
-    if is_rt(m, p):
-        ask_rt(m, WOKEN, dst, p, 0)
+        enqueue(k, p, False, False)
+    record(k, log_kind.WAKEUP_NEW, dst, pid, by, cpu, -1, -1)
+    check_preempt_new(k, dst, p)
+    if is_rt(k, p):
+        ask_rt(k, WOKEN, dst, p.row, 0)

@@ -26,37 +26,39 @@ from wastedcores.simulator.engine.design.modules_jit import (
 )
 from wastedcores.simulator.engine.design.seam_jit import ASK_PLACE, ASK_PULL, ASK_TICK
 from wastedcores.simulator.engine.fair.load_jit import update_blocked_averages
-from wastedcores.simulator.engine.world import core_row, cpuset, rq, sim, task
+from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.log_jit import log_balance, pid_of, record
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStruct
 
 # --- bookkeeping ----------------------------------------------------------------------------------------------------------
 
 
 @inner
-def modules(m):
+def modules(k: Kernel) -> int:
     """Return how many modules there are to ask."""
-    return m[m[0, sim.SETS], core_row.MODULES]
+    return k.design.modules
 
 
 @inner
-def module_at(m, i):
+def module_at(k: Kernel, i: int) -> int:
     """Return the code of the ``i``-th module."""
-    return m[m[0, sim.SETS], core_row.MODULE0 + i]
+    return k.design.module[i]
 
 
 @inner
-def count(m, module, why, result):
+def count(k: Kernel, module: int, why: int, result: int) -> None:
     """Count an answer: silent, taken or refused."""
-    m[m[m[0, sim.SETS], core_row.COUNTS] + module, 3 * why + result] += 1
+    k[k.design.counts + module, 3 * why + result] += 1
 
 
 @apart(NOTHING)
-def refuse(m, module, why, reason, cpu, src, pid):
+def refuse(k: Kernel, module: int, why: int, reason: int, cpu: int, src: int, pid: int) -> None:
     """Count and log a suggestion that the core refuses."""
-    count(m, module, why, suggestion.REFUSED)
+    count(k, module, why, suggestion.REFUSED)
     record(
-        m,
+        k,
         log_kind.REFUSED,
         cpu,
         pid,
@@ -68,138 +70,138 @@ def refuse(m, module, why, reason, cpu, src, pid):
 
 
 @apart(NOTHING)
-def move(m, p, dst, why):
+def move(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
     """Move a waiting thread to another runqueue."""
-    src = m[p, task.CPU]
-    detach_task(m, p, dst, why)
-    attach_task(m, p)
-    log_balance(m, dst, src, why, 1)
+    src = p.cpu
+    detach_task(k, p, dst, why)
+    attach_task(k, p)
+    log_balance(k, dst, src, why, 1)
 
 
 # --- the moments ----------------------------------------------------------------------------------------------------------
 
 
 @apart(VALUE)
-def place(m, p, why, free):
+def place(k: Kernel, p: TaskStruct, why: int, free: int) -> int:
     """Choose a CPU for ``p``. ``free`` is the nearest free CPU or -1; the thread may wait only if there is none."""
-    for i in range(modules(m)):
-        module = module_at(m, i)
-        cpu = suggest_cpu(m, module, p, why)
+    for i in range(modules(k)):
+        module = module_at(k, i)
+        cpu = suggest_cpu(k, module, p, why)
         if cpu == NONE:
-            count(m, module, why, suggestion.SILENT)
-        elif not test(m, m[p, task.CPUS_ALLOWED], cpu) or not test(m, cpuset.ACTIVE, cpu):
-            refuse(m, module, why, suggestion.IMPOSSIBLE, cpu, m[p, task.CPU], pid_of(m, p))
-        elif free >= 0 and not is_free(m, p, cpu):
-            refuse(m, module, why, suggestion.WASTEFUL, cpu, m[p, task.CPU], pid_of(m, p))
+            count(k, module, why, suggestion.SILENT)
+        elif not test(k, p.cpus_allowed, cpu) or not test(k, cpuset.ACTIVE, cpu):
+            refuse(k, module, why, suggestion.IMPOSSIBLE, cpu, p.cpu, pid_of(k, p))
+        elif free >= 0 and not is_free(k, p, cpu):
+            refuse(k, module, why, suggestion.WASTEFUL, cpu, p.cpu, pid_of(k, p))
         else:
-            count(m, module, why, suggestion.TAKEN)
+            count(k, module, why, suggestion.TAKEN)
             return cpu
     if free >= 0:
         return free
-    return m[p, task.CPU] if why == log_op.EXEC else shortest_queue(m, p)
+    return p.cpu if why == log_op.EXEC else shortest_queue(k, p)
 
 
 @inner
-def select(m, p, flag, sync):
+def select(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
     """Choose a CPU for a thread that becomes runnable; ``flag`` is SD_BALANCE_WAKE, _FORK or _EXEC."""
-    m[m[0, sim.SETS], core_row.SYNC] = sync
+    k.design.sync = sync
     why = log_op.EXEC
     if flag == sd_flag.BALANCE_WAKE:
         why = log_op.WAKEUP
     elif flag == sd_flag.BALANCE_FORK:
         why = log_op.FORK
-    cpu = place(m, p, why, nearest_free(m, p))
+    cpu = place(k, p, why, nearest_free(k, p))
     # No CPU is allowed. The own CPU is not allowed either, so Linux's search for a fallback reports the error.
-    return cpu if cpu >= 0 else m[p, task.CPU]
+    return cpu if cpu >= 0 else p.cpu
 
 
 @apart(VALUE)
-def pull(m, cpu):
+def pull(k: Kernel, cpu: int) -> int:
     """Take a waiting thread for ``cpu``, which ran out of work; return whether it has one now."""
-    m[cpu, rq.IDLE_STAMP] = m[0, sim.NOW]
+    cpu_rq(k, cpu).idle_stamp = k.now_ns
     src = -1
-    p = -1
-    if test(m, cpuset.ACTIVE, cpu):
-        for i in range(m[0, sim.CPUS]):
-            src = near(m, cpu, i)
-            p = waiting_thread(m, src, cpu)
-            if p >= 0:
+    p = NO_TASK
+    if test(k, cpuset.ACTIVE, cpu):
+        for i in range(k.nr_cpus):
+            src = near(k, cpu, i)
+            p = waiting_thread(k, src, cpu)
+            if p != NO_TASK:
                 break
-    if p < 0:
+    if p == NO_TASK:
         return 0
-    for i in range(modules(m)):
-        module = module_at(m, i)
-        suggested = suggest_source(m, module, cpu)
+    for i in range(modules(k)):
+        module = module_at(k, i)
+        suggested = suggest_source(k, module, cpu)
         if suggested == NONE:
-            count(m, module, log_op.NEWIDLE, suggestion.SILENT)
+            count(k, module, log_op.NEWIDLE, suggestion.SILENT)
         elif suggested == REST:
-            refuse(m, module, log_op.NEWIDLE, suggestion.WASTEFUL, cpu, src, pid_of(m, p))
+            refuse(k, module, log_op.NEWIDLE, suggestion.WASTEFUL, cpu, src, pid_of(k, p))
         else:
-            found = waiting_thread(m, suggested, cpu)
-            if found >= 0:
-                count(m, module, log_op.NEWIDLE, suggestion.TAKEN)
+            found = waiting_thread(k, suggested, cpu)
+            if found != NO_TASK:
+                count(k, module, log_op.NEWIDLE, suggestion.TAKEN)
                 p = found
                 break
-            refuse(m, module, log_op.NEWIDLE, suggestion.IMPOSSIBLE, cpu, suggested, pid_of(m, p))
-    move(m, p, cpu, log_op.NEWIDLE)
-    m[cpu, rq.IDLE_STAMP] = 0
+            refuse(k, module, log_op.NEWIDLE, suggestion.IMPOSSIBLE, cpu, suggested, pid_of(k, p))
+    move(k, p, cpu, log_op.NEWIDLE)
+    cpu_rq(k, cpu).idle_stamp = 0
     return 1
 
 
 @apart(NOTHING)
-def tick(m, cpu):
+def tick(k: Kernel, cpu: int) -> None:
     """Even out queues when a busy CPU ticks, if a module suggests it."""
-    update_blocked_averages(m, cpu)
-    for i in range(modules(m)):
-        module = module_at(m, i)
-        src = suggest_pull(m, module, cpu)
+    update_blocked_averages(k, cpu)
+    for i in range(modules(k)):
+        module = module_at(k, i)
+        src = suggest_pull(k, module, cpu)
         if src == NONE:
-            count(m, module, log_op.PERIODIC, suggestion.SILENT)
+            count(k, module, log_op.PERIODIC, suggestion.SILENT)
             continue
-        p = waiting_thread(m, src, cpu)
-        if p >= 0:
-            count(m, module, log_op.PERIODIC, suggestion.TAKEN)
-            move(m, p, cpu, log_op.PERIODIC)
+        p = waiting_thread(k, src, cpu)
+        if p != NO_TASK:
+            count(k, module, log_op.PERIODIC, suggestion.TAKEN)
+            move(k, p, cpu, log_op.PERIODIC)
             return
-        refuse(m, module, log_op.PERIODIC, suggestion.IMPOSSIBLE, cpu, src, -1)
+        refuse(k, module, log_op.PERIODIC, suggestion.IMPOSSIBLE, cpu, src, -1)
 
 
 @inner
-def any_idle(m):
+def any_idle(k: Kernel) -> bool:
     """Return whether some CPU is idle."""
-    for cpu in range(m[0, sim.CPUS]):  # noqa: SIM110 (numba has no generators here)
-        if is_idle(m, cpu):
+    for cpu in range(k.nr_cpus):  # noqa: SIM110 (numba has no generators here)
+        if is_idle(k, cpu):
             return True
     return False
 
 
 @apart(NOTHING)
-def settle(m):
+def settle(k: Kernel) -> None:
     """Hand over, after an event, every thread that waits although a CPU is free for it."""
-    if not any_idle(m):
+    if not any_idle(k):
         return
-    for cpu in range(m[0, sim.CPUS]):
-        if m[cpu, rq.NR_RUNNING] < 2:
+    for cpu in range(k.nr_cpus):
+        if cpu_rq(k, cpu).nr_running < 2:
             continue
-        p = m[cpu, rq.CFS_TASKS_TAIL]
-        while p >= 0 and m[cpu, rq.NR_RUNNING] >= 2:
-            before = m[p, task.CFS_TASKS_PREV]
-            if p != m[cpu, rq.CURR]:
-                free = nearest_free(m, p)
+        p = cpu_rq(k, cpu).cfs_tasks_tail
+        while p != NO_TASK and cpu_rq(k, cpu).nr_running >= 2:
+            before = p.cfs_tasks_prev
+            if p != cpu_rq(k, cpu).curr:
+                free = nearest_free(k, p)
                 if free >= 0:
-                    move(m, p, place(m, p, log_op.HANDOVER, free), log_op.HANDOVER)
+                    move(k, p, place(k, p, log_op.HANDOVER, free), log_op.HANDOVER)
             p = before
 
 
 @apart(VALUE, entry=True)
-def answer(m, question, a, b, c):
+def answer(k: Kernel, question: int, a: int, b: int, c: int) -> int:
     """Answer a question that the scheduler's own code asks through the seam."""
     if question == ASK_PLACE:
-        return select(m, a, b, c)
+        return select(k, TaskStruct(k, a), b, c)
     if question == ASK_PULL:
-        return pull(m, a)
+        return pull(k, a)
     if question == ASK_TICK:
-        tick(m, a)
+        tick(k, a)
     else:
-        settle(m)
+        settle(k)
     return 0

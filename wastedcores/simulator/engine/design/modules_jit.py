@@ -24,8 +24,17 @@ from wastedcores.simulator.engine.design.machine_jit import (
     waiting_thread,
 )
 from wastedcores.simulator.engine.fair.load_jit import update_blocked_averages
-from wastedcores.simulator.engine.world import core_row, domain, lb_env, rq, sds, sim, task
 from wastedcores.simulator.engine.world.cpusets_jit import start_from_active, test
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.structs import (
+    NO_TASK,
+    Kernel,
+    LbEnv,
+    Rq,
+    SchedDomain,
+    SdLbStats,
+    TaskStruct,
+)
 from wastedcores.workload import ops
 
 NONE = -1
@@ -37,31 +46,31 @@ REST = -2
 
 
 @inner
-def beside_waker(m, p):
+def beside_waker(k: Kernel, p: TaskStruct) -> int:
     """waker_locality: return the idle CPU of the waker's node nearest to the waker, else the waker's own CPU."""
-    waker = m[0, sim.CPU]
-    idle = nearest_on_node(m, p, waker, m[waker, rq.NODE], 1)
+    waker = k.this_cpu
+    idle = nearest_on_node(k, p, waker, cpu_rq(k, waker).node, 1)
     return waker if idle < 0 else idle
 
 
 @inner
-def at_home(m, p):
+def at_home(k: Kernel, p: TaskStruct) -> int:
     """numa: return an idle CPU of the home node, else the one with its shortest queue."""
-    idle = nearest_on_node(m, p, m[p, task.CPU], m[p, task.HOME], 1)
-    return nearest_on_node(m, p, m[p, task.CPU], m[p, task.HOME], 0) if idle < 0 else idle
+    idle = nearest_on_node(k, p, p.cpu, p.home, 1)
+    return nearest_on_node(k, p, p.cpu, p.home, 0) if idle < 0 else idle
 
 
 @inner
-def quiet_cache(m, p):
+def quiet_cache(k: Kernel, p: TaskStruct) -> int:
     """contention: return an idle CPU of the last-level cache with the fewest busy CPUs, the nearest of equals."""
-    count_busy(m, rq.SD_LLC_ID, m[0, sim.CPUS])
+    count_busy(k, Rq.sd_llc_id, k.nr_cpus)
     best = NONE
     fewest = 0
-    for i in range(m[0, sim.CPUS]):
-        cpu = near(m, m[p, task.CPU], i)
-        if not is_idle(m, cpu) or not test(m, m[p, task.CPUS_ALLOWED], cpu):
+    for i in range(k.nr_cpus):
+        cpu = near(k, p.cpu, i)
+        if not is_idle(k, cpu) or not test(k, p.cpus_allowed, cpu):
             continue
-        sharing = busy(m, m[cpu, rq.SD_LLC_ID])
+        sharing = busy(k, cpu_rq(k, cpu).sd_llc_id)
         if best < 0 or sharing < fewest:
             best = cpu
             fewest = sharing
@@ -69,89 +78,87 @@ def quiet_cache(m, p):
 
 
 @inner
-def next_busiest(m, last_busy, last_node):
+def next_busiest(k: Kernel, last_busy: int, last_node: int) -> int:
     """Return the busiest node after ``last_node`` in the order (most busy CPUs, lowest number), or -1 if no other is busy."""
     best = -1
-    for node in range(m[m[0, sim.SETS], core_row.NODES]):
-        n = busy(m, node)
+    for node in range(k.design.nodes):
+        n = busy(k, node)
         if n == 0 or n > last_busy or (n == last_busy and node <= last_node):
             continue
-        if best < 0 or n > busy(m, best):
+        if best < 0 or n > busy(k, best):
             best = node
     return best
 
 
 @inner
-def awake_node(m, p):
+def awake_node(k: Kernel, p: TaskStruct) -> int:
     """power: return an idle CPU of the busiest node that has one, else the one with the shortest queue of the busiest node."""
-    count_busy(m, rq.NODE, m[m[0, sim.SETS], core_row.NODES])
+    count_busy(k, Rq.node, k.design.nodes)
     for idle in range(1, -1, -1):
-        node = next_busiest(m, m[0, sim.CPUS] + 1, -1)
+        node = next_busiest(k, k.nr_cpus + 1, -1)
         while node >= 0:
-            found = nearest_on_node(m, p, m[p, task.CPU], node, idle)
+            found = nearest_on_node(k, p, p.cpu, node, idle)
             if found >= 0:
                 return found
-            node = next_busiest(m, busy(m, node), node)
+            node = next_busiest(k, busy(k, node), node)
     return NONE
 
 
 @inner
-def beside_waiting_parent(m, p):
+def beside_waiting_parent(k: Kernel, p: TaskStruct) -> int:
     """fork_flag: return the parent's CPU if the parent's next operation waits for its children."""
-    parent = m[p, task.PARENT]
-    if parent < 0 or m[m[parent, task.PC], 0] != ops.OP_WAIT_CHILDREN:
+    parent = p.parent
+    if parent == NO_TASK or parent.pc.code != ops.OP_WAIT_CHILDREN:
         return NONE
-    return m[0, sim.CPU]
+    return k.this_cpu
 
 
 @inner
-def fastest_idle(m, p):
+def fastest_idle(k: Kernel, p: TaskStruct) -> int:
     """fast_core: return the idle CPU whose core has the highest frequency, of equal ones the nearest to the waker."""
-    if m[0, sim.CLOCK0] == 0:
+    if k.clock0 == 0:
         return NONE
     best = NONE
     highest = -1
-    for i in range(m[0, sim.CPUS]):
-        cpu = near(m, m[0, sim.CPU], i)
-        if is_idle(m, cpu) and test(m, m[p, task.CPUS_ALLOWED], cpu) and khz_of(m, cpu) > highest:
+    for i in range(k.nr_cpus):
+        cpu = near(k, k.this_cpu, i)
+        if is_idle(k, cpu) and test(k, p.cpus_allowed, cpu) and khz_of(k, cpu) > highest:
             best = cpu
-            highest = khz_of(m, cpu)
+            highest = khz_of(k, cpu)
     return best
 
 
 @inner
-def as_v4_1(m, p, why):
+def as_v4_1(k: Kernel, p: TaskStruct, why: int) -> int:
     """wakeup_v4_1: return the choice of select_task_rq_fair(), with the Overload-on-Wakeup bug (paper, section 3.3)."""
     flag = sd_flag.BALANCE_WAKE
     if why == log_op.FORK:
         flag = sd_flag.BALANCE_FORK
     elif why == log_op.EXEC:
         flag = sd_flag.BALANCE_EXEC
-    return select_task_rq_fair(
-        m, p, m[p, task.CPU], flag, m[0, sim.CPU], m[m[0, sim.SETS], core_row.SYNC]
-    )
+    return select_task_rq_fair(k, p, p.cpu, flag, k.this_cpu, k.design.sync)
 
 
 @apart(VALUE)
-def suggest_cpu(m, module, p, why):
+def suggest_cpu(k: Kernel, module: int, p: TaskStruct, why: int) -> int:
     """Return a module's answer to the question where ``p`` should run."""
     begins = why == log_op.WAKEUP or why == log_op.FORK
     if module == module_code.CACHE_AFFINITY:
-        return m[p, task.CPU] if why == log_op.WAKEUP else NONE
+        return p.cpu if why == log_op.WAKEUP else NONE
     if module == module_code.WAKER_LOCALITY:
-        return beside_waker(m, p) if begins else NONE
+        return beside_waker(k, p) if begins else NONE
     if module == module_code.NUMA:
-        return at_home(m, p) if why != log_op.FORK else NONE
+        return at_home(k, p) if why != log_op.FORK else NONE
     if module == module_code.CONTENTION:
-        return quiet_cache(m, p)
+        return quiet_cache(k, p)
     if module == module_code.POWER:
-        return awake_node(m, p) if begins else NONE
+        return awake_node(k, p) if begins else NONE
     if module == module_code.WAKEUP_V4_1:
-        return as_v4_1(m, p, why) if why != log_op.HANDOVER else NONE
+        return as_v4_1(k, p, why) if why != log_op.HANDOVER else NONE
     if module == module_code.FORK_FLAG:
-        return beside_waiting_parent(m, p) if why == log_op.FORK else NONE
+        return beside_waiting_parent(k, p) if why == log_op.FORK else NONE
     if module == module_code.FAST_CORE:
-        return fastest_idle(m, p) if begins else NONE
+        return fastest_idle(k, p) if begins else NONE
     return NONE
 
 
@@ -159,62 +166,63 @@ def suggest_cpu(m, module, p, why):
 
 
 @inner
-def from_own_node(m, cpu):
+def from_own_node(k: Kernel, cpu: int) -> int:
     """numa: return a CPU of the own node, because the threads of other nodes should stay with their memory."""
-    for i in range(m[0, sim.CPUS]):
-        src = near(m, cpu, i)
-        if m[src, rq.NODE] == m[cpu, rq.NODE] and waiting_thread(m, src, cpu) >= 0:
+    for i in range(k.nr_cpus):
+        src = near(k, cpu, i)
+        if cpu_rq(k, src).node == cpu_rq(k, cpu).node and waiting_thread(k, src, cpu) != NO_TASK:
             return src
     return REST
 
 
 @inner
-def newly_idle_v4_1(m, cpu):
+def newly_idle_v4_1(k: Kernel, cpu: int) -> int:
     """balance_v4_1: return the choice of idle_balance() and the first steps of load_balance(), without their cost limit."""
-    if m[cpu, rq.AVG_IDLE] < MIGRATION_COST or m[0, sim.OVERLOAD] == 0:
+    if cpu_rq(k, cpu).avg_idle < MIGRATION_COST or k.overload == 0:
         return REST
-    update_blocked_averages(m, cpu)
-    st = m[0, sim.SCRATCH]
-    out = st + 3
-    env = st + 4
-    first = m[cpu, rq.SD]
-    for sd in range(first, first + m[cpu, rq.NR_DOMAINS]):
-        if m[sd, domain.FLAGS] & sd_flag.BALANCE_NEWIDLE == 0:
+    update_blocked_averages(k, cpu)
+    st = k.scratch
+    out = SdLbStats(k, st + 3)
+    env = LbEnv(k, st + 4)
+    first = cpu_rq(k, cpu).sd.row
+    for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
+        sd = SchedDomain(k, sd_row)
+        if sd.flags & sd_flag.BALANCE_NEWIDLE == 0:
             continue
-        m[env, lb_env.SD] = sd
-        m[env, lb_env.DST_CPU] = cpu
-        m[env, lb_env.IDLE] = idle_type.NEWLY_IDLE
-        start_from_active(m)
-        if not find_busiest_group(m, sd, cpu, idle_type.NEWLY_IDLE, st, out):
+        env.sd = sd
+        env.dst_cpu = cpu
+        env.idle = idle_type.NEWLY_IDLE
+        start_from_active(k)
+        if not find_busiest_group(k, sd, cpu, idle_type.NEWLY_IDLE, st, out):
             continue
-        m[env, lb_env.IMBALANCE] = m[out, sds.IMBALANCE]
-        src = find_busiest_queue(m, env, m[out, sds.BUSIEST])
-        if src >= 0 and m[src, rq.NR_RUNNING] > 1:
+        env.imbalance = out.imbalance
+        src = find_busiest_queue(k, env, out.busiest)
+        if src >= 0 and cpu_rq(k, src).nr_running > 1:
             return src
     return REST
 
 
 @apart(VALUE)
-def suggest_source(m, module, cpu):
+def suggest_source(k: Kernel, module: int, cpu: int) -> int:
     """Return a module's answer to the question from where ``cpu``, which ran out of work, should take a thread."""
     if module == module_code.NUMA:
-        return from_own_node(m, cpu)
+        return from_own_node(k, cpu)
     if module == module_code.POWER:
-        count_busy(m, rq.NODE, m[m[0, sim.SETS], core_row.NODES])
-        return NONE if busy(m, m[cpu, rq.NODE]) > 0 else REST
+        count_busy(k, Rq.node, k.design.nodes)
+        return NONE if busy(k, cpu_rq(k, cpu).node) > 0 else REST
     if module == module_code.BALANCE_V4_1:
-        return newly_idle_v4_1(m, cpu)
+        return newly_idle_v4_1(k, cpu)
     return NONE
 
 
 @apart(VALUE)
-def suggest_pull(m, module, cpu):
+def suggest_pull(k: Kernel, module: int, cpu: int) -> int:
     """Return a module's answer to the question from where ``cpu``, which ticks, should take a waiting thread."""
     if module != module_code.LOAD_BALANCE:
         return NONE
     longest = cpu
-    for i in range(m[0, sim.CPUS]):
-        other = near(m, cpu, i)
-        if m[other, rq.NR_RUNNING] > m[longest, rq.NR_RUNNING]:
+    for i in range(k.nr_cpus):
+        other = near(k, cpu, i)
+        if cpu_rq(k, other).nr_running > cpu_rq(k, longest).nr_running:
             longest = other
-    return longest if m[longest, rq.NR_RUNNING] >= m[cpu, rq.NR_RUNNING] + 2 else NONE
+    return longest if cpu_rq(k, longest).nr_running >= cpu_rq(k, cpu).nr_running + 2 else NONE

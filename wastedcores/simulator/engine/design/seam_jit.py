@@ -14,7 +14,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from wastedcores.jit.compile import config, inner
-from wastedcores.simulator.engine.world import core_row, sim
+from wastedcores.simulator.engine.world.structs import Kernel
 
 # The questions. Their arguments are (task, flag, sync), (cpu), (cpu) and none.
 ASK_PLACE, ASK_PULL, ASK_TICK, ASK_SETTLE = range(4)
@@ -35,22 +35,22 @@ def call_at(typingctx: Any, m: Any, address: Any, question: Any, a: Any, b: Any,
 
 
 @inner
-def designed(m):
+def designed(k: Kernel) -> bool:
     """Return whether a design decides instead of Linux."""
-    return m[m[0, sim.SETS], core_row.ENTRY] != 0
+    return k.design.entry != 0
 
 
 if config.DISABLE_JIT:
 
-    def ask(m, question, a, b, c):
+    def ask(k: Kernel, question: int, a: int, b: int, c: int) -> int:
         """Return the core's answer."""
         from wastedcores.simulator.engine.design.core_jit import answer
 
-        return answer(m, question, a, b, c)
+        return answer(k, question, a, b, c)
 
 else:
 
     @inner
-    def ask(m, question, a, b, c):
+    def ask(k: Kernel, question: int, a: int, b: int, c: int) -> int:
         """Return the core's answer."""
-        return call_at(m, m[m[0, sim.SETS], core_row.ENTRY], question, a, b, c)  # type: ignore[call-arg]
+        return call_at(k, k.design.entry, question, a, b, c)  # type: ignore[call-arg]

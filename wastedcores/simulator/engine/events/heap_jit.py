@@ -11,7 +11,8 @@ import numpy as np
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.world import sim, table
+from wastedcores.simulator.engine.world import table
+from wastedcores.simulator.engine.world.structs import Kernel
 
 # An entry has four words (time, sequence number, event, unused), and a row has 32 entries. The four children of a node are
 # adjacent. Places behind the last entry have the time INFINITE.
@@ -23,47 +24,47 @@ HEAP_ROOT = SKIP << 2
 
 
 @inner
-def put(m, i, time_ns, seq, event):
+def put(k: Kernel, i: int, time_ns: int, seq: int, event: int) -> None:
     """Write an entry at place ``i`` of the heap."""
-    row = m[0, sim.HEAP0] + ((i + SKIP) >> PER_ROW_SHIFT)
+    row = k.heap0 + ((i + SKIP) >> PER_ROW_SHIFT)
     column = ((i + SKIP) & PER_ROW_LOW) << 2
-    m[row, column] = time_ns
-    m[row, column + 1] = seq
-    m[row, column + 2] = event
+    k[row, column] = time_ns
+    k[row, column + 1] = seq
+    k[row, column + 2] = event
 
 
 @inner
-def sift_up(m, i, time_ns, seq, event):
+def sift_up(k: Kernel, i: int, time_ns: int, seq: int, event: int) -> None:
     """Write an entry at place ``i`` or, if it is earlier than its parents, above."""
-    heap = m[0, sim.HEAP0]
+    heap = k.heap0
     while i > 0:
         parent = (i - 1) >> 2
         row = heap + ((parent + SKIP) >> PER_ROW_SHIFT)
         column = ((parent + SKIP) & PER_ROW_LOW) << 2
-        other = m[row, column]
-        if other < time_ns or (other == time_ns and m[row, column + 1] < seq):
+        other = k[row, column]
+        if other < time_ns or (other == time_ns and k[row, column + 1] < seq):
             break
-        put(m, i, other, m[row, column + 1], m[row, column + 2])
+        put(k, i, other, k[row, column + 1], k[row, column + 2])
         i = parent
-    put(m, i, time_ns, seq, event)
+    put(k, i, time_ns, seq, event)
 
 
 @apart(VALUE)
-def first_of_equals(m, row, column, best):
+def first_of_equals(k: Kernel, row: int, column: int, best: int) -> int:
     """Return which of four children comes first among those whose time is ``best``."""
     least = -1
-    for k in range(4):
-        if m[row, column + 4 * k] == best and (
-            least < 0 or m[row, column + 4 * k + 1] < m[row, column + 4 * least + 1]
+    for nth in range(4):
+        if k[row, column + 4 * nth] == best and (
+            least < 0 or k[row, column + 4 * nth + 1] < k[row, column + 4 * least + 1]
         ):
-            least = k
+            least = nth
     return least
 
 
 @inner
-def sift_down(m, i, n, time_ns, seq, event):
+def sift_down(k: Kernel, i: int, n: int, time_ns: int, seq: int, event: int) -> None:
     """Write an entry at place ``i`` of ``n`` or, if it is later than its children, below."""
-    heap = m[0, sim.HEAP0]
+    heap = k.heap0
     while True:
         child = 4 * i + 1
         if child >= n:
@@ -71,10 +72,10 @@ def sift_down(m, i, n, time_ns, seq, event):
         row = heap + ((child + SKIP) >> PER_ROW_SHIFT)
         column = ((child + SKIP) & PER_ROW_LOW) << 2
         # written so that it compiles to conditional moves, because the branches would be unpredictable
-        t0 = m[row, column]
-        t1 = m[row, column + 4]
-        t2 = m[row, column + 8]
-        t3 = m[row, column + 12]
+        t0 = k[row, column]
+        t1 = k[row, column + 4]
+        t2 = k[row, column + 8]
+        t3 = k[row, column + 12]
         ta = t1 if t1 < t0 else t0
         a = 1 if t1 < t0 else 0
         tb = t3 if t3 < t2 else t2
@@ -90,59 +91,59 @@ def sift_down(m, i, n, time_ns, seq, event):
             + np.int64(t3 == best)
             > 1
         ):
-            least = first_of_equals(m, row, column, best)
-        if time_ns == best and seq < m[row, column + 4 * least + 1]:
+            least = first_of_equals(k, row, column, best)
+        if time_ns == best and seq < k[row, column + 4 * least + 1]:
             break
-        put(m, i, best, m[row, column + 4 * least + 1], m[row, column + 4 * least + 2])
+        put(k, i, best, k[row, column + 4 * least + 1], k[row, column + 4 * least + 2])
         i = child + least
-    put(m, i, time_ns, seq, event)
+    put(k, i, time_ns, seq, event)
 
 
 @inner
-def fill_hole(m):
+def fill_hole(k: Kernel) -> None:
     """Move the last entry to the place of the root that was popped."""
-    m[0, sim.HEAP_HOLE] = 0
-    n = m[0, sim.HEAP_N] - 1
-    m[0, sim.HEAP_N] = n
-    row = m[0, sim.HEAP0] + ((n + SKIP) >> PER_ROW_SHIFT)
+    k.heap_hole = 0
+    n = k.heap_n - 1
+    k.heap_n = n
+    row = k.heap0 + ((n + SKIP) >> PER_ROW_SHIFT)
     column = ((n + SKIP) & PER_ROW_LOW) << 2
-    last = m[row, column]
-    m[row, column] = table.INFINITE
+    last = k[row, column]
+    k[row, column] = table.INFINITE
     if n > 0:
-        sift_down(m, 0, n, last, m[row, column + 1], m[row, column + 2])
+        sift_down(k, 0, n, last, k[row, column + 1], k[row, column + 2])
 
 
 @apart(NOTHING)
-def sweep(m):
+def sweep(k: Kernel) -> None:
     """Drop the entries that cancelled and moved events have left behind."""
-    if m[0, sim.HEAP_HOLE] != 0:
-        fill_hole(m)
-    heap = m[0, sim.HEAP0]
-    n = m[0, sim.HEAP_N]
+    if k.heap_hole != 0:
+        fill_hole(k)
+    heap = k.heap0
+    n = k.heap_n
     kept = 0
     for i in range(n):
         row = heap + ((i + SKIP) >> PER_ROW_SHIFT)
         column = ((i + SKIP) & PER_ROW_LOW) << 2
-        event = m[row, column + 2]
-        time_ns = m[row, column]
-        m[row, column] = table.INFINITE
-        if m[event >> table.SHIFT, (event & table.LOW) + 1] == m[row, column + 1]:
+        event = k[row, column + 2]
+        time_ns = k[row, column]
+        k[row, column] = table.INFINITE
+        if k[event >> table.SHIFT, (event & table.LOW) + 1] == k[row, column + 1]:
             # the places in front are free, and the entries kept so far form a heap of their own
-            sift_up(m, kept, time_ns, m[row, column + 1], event)
+            sift_up(k, kept, time_ns, k[row, column + 1], event)
             kept += 1
-    m[0, sim.HEAP_N] = kept
+    k.heap_n = kept
 
 
 @inner
-def heap_push(m, time_ns, seq, event):
+def heap_push(k: Kernel, time_ns: int, seq: int, event: int) -> None:
     """Add an entry."""
-    n = m[0, sim.HEAP_N]
-    if m[0, sim.HEAP_HOLE] != 0:
-        m[0, sim.HEAP_HOLE] = 0
-        sift_down(m, 0, n, time_ns, seq, event)
+    n = k.heap_n
+    if k.heap_hole != 0:
+        k.heap_hole = 0
+        sift_down(k, 0, n, time_ns, seq, event)
         return
-    if n >= m[0, sim.HEAP_ROOM]:
-        sweep(m)
-        n = m[0, sim.HEAP_N]
-    m[0, sim.HEAP_N] = n + 1
-    sift_up(m, n, time_ns, seq, event)
+    if n >= k.heap_room:
+        sweep(k)
+        n = k.heap_n
+    k.heap_n = n + 1
+    sift_up(k, n, time_ns, seq, event)

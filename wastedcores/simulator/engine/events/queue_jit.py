@@ -16,10 +16,11 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.codes import cpu_event
 from wastedcores.simulator.engine.events.heap_jit import HEAP_ROOT, fill_hole, heap_push
-from wastedcores.simulator.engine.world import rq, sim, table
+from wastedcores.simulator.engine.world import table
+from wastedcores.simulator.engine.world.structs import Kernel, Rq
 
-TICK_AT = rq.EVENTS + 2 * cpu_event.TICK
-RUN_AT = rq.EVENTS + 2 * cpu_event.RUN
+TICK_AT = Rq.events + 2 * cpu_event.TICK
+RUN_AT = Rq.events + 2 * cpu_event.RUN
 # A place of the ring has four words (time, sequence number, CPU, unused), and a row has 32 places. The place behind the last
 # tick has the time INFINITE.
 TICK_SHIFT = 5
@@ -37,184 +38,184 @@ FROM_HEAP, FROM_RUNS, FROM_TICKS, FROM_NOWHERE = range(4)
 @inner
 def event_of(kind, cpu):
     """Return the event of this kind (codes/cpu_event.py) of a CPU."""
-    return (cpu << table.SHIFT) + rq.EVENTS + 2 * kind
+    return (cpu << table.SHIFT) + Rq.events + 2 * kind
 
 
 @inner
-def pending(m, event):
+def pending(k: Kernel, event: int) -> bool:
     """Return whether the event is pending."""
-    return m[event >> table.SHIFT, (event & table.LOW) + 1] != 0
+    return k[event >> table.SHIFT, (event & table.LOW) + 1] != 0
 
 
 @inner
-def cancel(m, event):
+def cancel(k: Kernel, event: int) -> None:
     """Cancel an event; nothing happens if it is not pending."""
-    m[event >> table.SHIFT, (event & table.LOW) + 1] = 0
+    k[event >> table.SHIFT, (event & table.LOW) + 1] = 0
 
 
 @inner
-def number(m):
+def number(k: Kernel) -> int:
     """Return the next sequence number."""
-    seq = m[0, sim.SEQ] + 1
-    m[0, sim.SEQ] = seq
+    seq = k.seq + 1
+    k.seq = seq
     return seq
 
 
 @apart(NOTHING)
-def push(m, event, time_ns):
+def push(k: Kernel, event: int, time_ns: int) -> None:
     """Plan ``event`` for ``time_ns``, also if it was planned for another time. It is neither a tick nor the end of a stretch."""
-    seq = number(m)
-    m[event >> table.SHIFT, event & table.LOW] = time_ns
-    m[event >> table.SHIFT, (event & table.LOW) + 1] = seq
-    heap_push(m, time_ns, seq, event)
+    seq = number(k)
+    k[event >> table.SHIFT, event & table.LOW] = time_ns
+    k[event >> table.SHIFT, (event & table.LOW) + 1] = seq
+    heap_push(k, time_ns, seq, event)
 
 
 # --- ticks ----------------------------------------------------------------------------------------------------------------
 
 
 @inner
-def push_tick(m, cpu, time_ns):
+def push_tick(k: Kernel, cpu: int, time_ns: int) -> None:
     """Plan the next tick of a CPU for ``time_ns``."""
-    seq = number(m)
-    m[cpu, TICK_AT] = time_ns
-    m[cpu, TICK_AT + 1] = seq
-    tail = m[0, sim.TICKS_TAIL]
-    low = m[0, sim.TICKS_LOW]
+    seq = number(k)
+    k[cpu, TICK_AT] = time_ns
+    k[cpu, TICK_AT + 1] = seq
+    tail = k.ticks_tail
+    low = k.ticks_low
     last = (tail - 1) & low
     if (
-        tail - m[0, sim.TICKS_HEAD] >= low
-        or m[m[0, sim.TICKS0] + (last >> TICK_SHIFT), (last & TICK_LOW) << 2] > time_ns
+        tail - k.ticks_head >= low
+        or k[k.ticks0 + (last >> TICK_SHIFT), (last & TICK_LOW) << 2] > time_ns
     ):
-        heap_push(m, time_ns, seq, (cpu << table.SHIFT) + TICK_AT)
+        heap_push(k, time_ns, seq, (cpu << table.SHIFT) + TICK_AT)
         return
-    m[0, sim.TICKS_TAIL] = tail + 1
+    k.ticks_tail = tail + 1
     place = tail & low
-    row = m[0, sim.TICKS0] + (place >> TICK_SHIFT)
+    row = k.ticks0 + (place >> TICK_SHIFT)
     column = (place & TICK_LOW) << 2
-    m[row, column] = time_ns
-    m[row, column + 1] = seq
-    m[row, column + 2] = cpu
+    k[row, column] = time_ns
+    k[row, column + 1] = seq
+    k[row, column + 2] = cpu
     place = (tail + 1) & low
-    m[m[0, sim.TICKS0] + (place >> TICK_SHIFT), (place & TICK_LOW) << 2] = table.INFINITE
+    k[k.ticks0 + (place >> TICK_SHIFT), (place & TICK_LOW) << 2] = table.INFINITE
 
 
 # --- ends of stretches ----------------------------------------------------------------------------------------------------
 
 
 @inner
-def settle(m, cpu, key):
+def settle(k: Kernel, cpu: int, key: int) -> None:
     """Store a CPU's key in the tournament and update its ancestors."""
-    tree = m[0, sim.RUNS0]
-    node = m[0, sim.RUNS] + cpu
+    tree = k.runs0
+    node = k.runs + cpu
     while node > 1:
         row = tree + (node >> table.SHIFT)
-        m[row, node & table.LOW] = key
-        other = m[row, (node & table.LOW) ^ 1]
+        k[row, node & table.LOW] = key
+        other = k[row, (node & table.LOW) ^ 1]
         step = other - key
         if (other ^ key) >> CPU_BITS == 0:
-            if m[other & CPU_LOW, RUN_AT + 1] > m[key & CPU_LOW, RUN_AT + 1]:
+            if k[other & CPU_LOW, RUN_AT + 1] > k[key & CPU_LOW, RUN_AT + 1]:
                 step = 0
         else:
             step &= step >> 63  # the lesser of the two, without an unpredictable branch
         key += step
         node >>= 1
-    m[tree, 1] = key
+    k[tree, 1] = key
 
 
 @inner
-def push_run(m, cpu, time_ns):
+def push_run(k: Kernel, cpu: int, time_ns: int) -> None:
     """Plan the end of the stretch that runs on a CPU for ``time_ns``."""
-    m[cpu, RUN_AT] = time_ns
-    m[cpu, RUN_AT + 1] = number(m)
-    settle(m, cpu, (min(time_ns, LAST_NS) << CPU_BITS) + cpu)
+    k[cpu, RUN_AT] = time_ns
+    k[cpu, RUN_AT + 1] = number(k)
+    settle(k, cpu, (min(time_ns, LAST_NS) << CPU_BITS) + cpu)
 
 
 @apart(NOTHING)
-def forget_run(m, cpu):
+def forget_run(k: Kernel, cpu: int) -> None:
     """Move the entry that a CPU's event has left behind to the end, where no two keys have the same time."""
-    settle(m, cpu, table.INFINITE + (cpu << CPU_BITS))
+    settle(k, cpu, table.INFINITE + (cpu << CPU_BITS))
 
 
 # --- the next event -------------------------------------------------------------------------------------------------------
 
 
 @inner
-def first(m):
+def first(k: Kernel) -> int:
     """Find the next event; return which queue it is in (FROM_*). Entries that events have left behind are dropped."""
-    heap = m[0, sim.HEAP0]
+    heap = k.heap0
     while True:
-        if m[0, sim.HEAP_HOLE] != 0:
-            fill_hole(m)
-        place = m[0, sim.TICKS_HEAD] & m[0, sim.TICKS_LOW]
-        tick_row = m[0, sim.TICKS0] + (place >> TICK_SHIFT)
+        if k.heap_hole != 0:
+            fill_hole(k)
+        place = k.ticks_head & k.ticks_low
+        tick_row = k.ticks0 + (place >> TICK_SHIFT)
         tick_column = (place & TICK_LOW) << 2
-        tick_ns = m[tick_row, tick_column]
-        key = m[m[0, sim.RUNS0], 1]
+        tick_ns = k[tick_row, tick_column]
+        key = k[k.runs0, 1]
         run_ns = key >> CPU_BITS if key < table.INFINITE else table.INFINITE
         run_cpu = key & CPU_LOW
         source = FROM_HEAP
-        first_ns = m[heap, HEAP_ROOT]
+        first_ns = k[heap, HEAP_ROOT]
         earlier = run_ns < first_ns
         if run_ns == first_ns:
-            earlier = m[run_cpu, RUN_AT + 1] < m[heap, HEAP_ROOT + 1]
+            earlier = k[run_cpu, RUN_AT + 1] < k[heap, HEAP_ROOT + 1]
         first_ns = run_ns if earlier else first_ns
         source = FROM_RUNS if earlier else source
         earlier = tick_ns < first_ns
         if tick_ns == first_ns:
             if first_ns >= table.INFINITE:
                 return FROM_NOWHERE
-            seq = m[heap, HEAP_ROOT + 1] if source == FROM_HEAP else m[run_cpu, RUN_AT + 1]
-            earlier = m[tick_row, tick_column + 1] < seq
+            seq = k[heap, HEAP_ROOT + 1] if source == FROM_HEAP else k[run_cpu, RUN_AT + 1]
+            earlier = k[tick_row, tick_column + 1] < seq
         source = FROM_TICKS if earlier else source
         if source == FROM_TICKS:
-            if m[m[tick_row, tick_column + 2], TICK_AT + 1] == m[tick_row, tick_column + 1]:
+            if k[k[tick_row, tick_column + 2], TICK_AT + 1] == k[tick_row, tick_column + 1]:
                 return source
-            m[0, sim.TICKS_HEAD] += 1
+            k.ticks_head += 1
         elif source == FROM_RUNS:
-            if m[run_cpu, RUN_AT + 1] != 0:
+            if k[run_cpu, RUN_AT + 1] != 0:
                 return source
-            forget_run(m, run_cpu)
+            forget_run(k, run_cpu)
         else:
-            event = m[heap, HEAP_ROOT + 2]
-            if m[event >> table.SHIFT, (event & table.LOW) + 1] == m[heap, HEAP_ROOT + 1]:
+            event = k[heap, HEAP_ROOT + 2]
+            if k[event >> table.SHIFT, (event & table.LOW) + 1] == k[heap, HEAP_ROOT + 1]:
                 return source
-            m[0, sim.HEAP_HOLE] = 1
+            k.heap_hole = 1
 
 
 @inner
-def time_of(m, source):
+def time_of(k: Kernel, source: int) -> int:
     """Return the time of the next event, which :func:`first` found in queue ``source``."""
     if source == FROM_TICKS:
-        place = m[0, sim.TICKS_HEAD] & m[0, sim.TICKS_LOW]
-        return m[m[0, sim.TICKS0] + (place >> TICK_SHIFT), (place & TICK_LOW) << 2]
+        place = k.ticks_head & k.ticks_low
+        return k[k.ticks0 + (place >> TICK_SHIFT), (place & TICK_LOW) << 2]
     if source == FROM_RUNS:
-        return m[m[0, sim.RUNS0], 1] >> CPU_BITS
-    return m[m[0, sim.HEAP0], HEAP_ROOT]
+        return k[k.runs0, 1] >> CPU_BITS
+    return k[k.heap0, HEAP_ROOT]
 
 
 @inner
-def take_tick(m):
+def take_tick(k: Kernel) -> int:
     """Take the next event, a tick, out of the ring and return its CPU."""
-    head = m[0, sim.TICKS_HEAD]
-    m[0, sim.TICKS_HEAD] = head + 1
-    place = head & m[0, sim.TICKS_LOW]
-    cpu = m[m[0, sim.TICKS0] + (place >> TICK_SHIFT), ((place & TICK_LOW) << 2) + 2]
-    m[cpu, TICK_AT + 1] = 0
+    head = k.ticks_head
+    k.ticks_head = head + 1
+    place = head & k.ticks_low
+    cpu = k[k.ticks0 + (place >> TICK_SHIFT), ((place & TICK_LOW) << 2) + 2]
+    k[cpu, TICK_AT + 1] = 0
     return cpu
 
 
 @inner
-def take_run(m):
+def take_run(k: Kernel) -> int:
     """Take the next event, the end of a stretch; return its CPU. Its entry stays, as the next stretch mostly begins at once."""
-    cpu = m[m[0, sim.RUNS0], 1] & CPU_LOW
-    m[cpu, RUN_AT + 1] = 0
+    cpu = k[k.runs0, 1] & CPU_LOW
+    k[cpu, RUN_AT + 1] = 0
     return cpu
 
 
 @inner
-def take(m):
+def take(k: Kernel) -> int:
     """Take the next event out of the heap and return it."""
-    m[0, sim.HEAP_HOLE] = 1
-    event = m[m[0, sim.HEAP0], HEAP_ROOT + 2]
-    cancel(m, event)
+    k.heap_hole = 1
+    event = k[k.heap0, HEAP_ROOT + 2]
+    cancel(k, event)
     return event

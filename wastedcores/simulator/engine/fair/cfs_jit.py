@@ -32,238 +32,247 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
 )
 from wastedcores.simulator.engine.realtime.seam_jit import PREEMPT, ask_rt
 from wastedcores.simulator.engine.tasks.weight_jit import SCHED_IDLE
-from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, task
 from wastedcores.simulator.engine.world.log_jit import log_load
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, task_of
+from wastedcores.simulator.engine.world.structs import (
+    NO_ENTITY,
+    NO_QUEUE,
+    NO_TASK,
+    CfsRq,
+    Kernel,
+    SchedEntity,
+    TaskStruct,
+)
 
 
 @apart(NOTHING)
-def resched(m, cpu):
+def resched(k: Kernel, cpu: int) -> None:
     """resched_curr(): ask a CPU to reschedule, by its flag on the own CPU and by IPI on another."""
-    if m[cpu, rq.NEED_RESCHED] != 0:
+    if cpu_rq(k, cpu).need_resched != 0:
         return
-    m[cpu, rq.NEED_RESCHED] = 1
-    if cpu != m[0, sim.CPU]:
+    cpu_rq(k, cpu).need_resched = 1
+    if cpu != k.this_cpu:
         event = event_of(cpu_event.RESCHED, cpu)
-        if not pending(m, event):
-            queue_jit.push(m, event, m[0, sim.NOW] + m[0, sim.IPI_NS])
+        if not pending(k, event):
+            queue_jit.push(k, event, k.now_ns + k.ipi_ns)
 
 
 @inner
-def wakeup_preempt_entity(m, curr, se):
+def wakeup_preempt_entity(k: Kernel, curr: SchedEntity, se: SchedEntity) -> int:
     """wakeup_preempt_entity(): return 1 if ``se`` should preempt ``curr``, -1 if ``curr`` is not ahead of it, else 0."""
-    vdiff = m[curr, entity.VRUNTIME] - m[se, entity.VRUNTIME]
+    vdiff = curr.vruntime - se.vruntime
     if vdiff <= 0:
         return -1
-    if vdiff > calc_delta_fair(m, m[0, sim.WAKEUP_GRANULARITY], se):
+    if vdiff > calc_delta_fair(k, k.wakeup_granularity, se):
         return 1
     return 0
 
 
 @inner
-def next_entity(m, q, curr):
+def next_entity(k: Kernel, q: CfsRq, curr: SchedEntity) -> SchedEntity:
     """pick_next_entity(): return the leftmost entity, or a buddy if that is not too unfair (v4.1 and v6.1)."""
-    left = m[q, cfs_rq.LEFTMOST]
-    if left < 0 or (curr >= 0 and m[curr, entity.VRUNTIME] < m[left, entity.VRUNTIME]):
+    left = q.leftmost
+    if left == NO_ENTITY or (curr != NO_ENTITY and curr.vruntime < left.vruntime):
         left = curr
     se = left
-    if m[q, cfs_rq.SKIP] == se:
+    if q.skip == se:
         if se == curr:
-            second = m[q, cfs_rq.LEFTMOST]
+            second = q.leftmost
         else:
-            second = m[se, entity.NEXT]
-            if second < 0 or (curr >= 0 and m[curr, entity.VRUNTIME] < m[second, entity.VRUNTIME]):
+            second = se.next
+            if second == NO_ENTITY or (curr != NO_ENTITY and curr.vruntime < second.vruntime):
                 second = curr
-        if second >= 0 and wakeup_preempt_entity(m, second, left) < 1:
+        if second != NO_ENTITY and wakeup_preempt_entity(k, second, left) < 1:
             se = second
-    last = m[q, cfs_rq.LAST]
-    if last >= 0 and wakeup_preempt_entity(m, last, left) < 1:
+    last = q.last
+    if last != NO_ENTITY and wakeup_preempt_entity(k, last, left) < 1:
         se = last
-    following = m[q, cfs_rq.NEXT]
-    if following >= 0 and wakeup_preempt_entity(m, following, left) < 1:
+    following = q.next
+    if following != NO_ENTITY and wakeup_preempt_entity(k, following, left) < 1:
         se = following
     return se
 
 
 @inner
-def pick_next_entity(m, q, curr):
+def pick_next_entity(k: Kernel, q: CfsRq, curr: SchedEntity) -> SchedEntity:
     """pick_next_entity() of v4.1, which uses up the buddy marks of the entity that it returns."""
-    se = next_entity(m, q, curr)
-    clear_buddies(m, se)
+    se = next_entity(k, q, curr)
+    clear_buddies(k, se)
     return se
 
 
 @inner
-def set_next_entity(m, se):
+def set_next_entity(k: Kernel, se: SchedEntity) -> None:
     """set_next_entity(): take the entity out of the queue, because it runs now."""
-    q = m[se, entity.CFS_RQ]
-    if m[se, entity.ON_RQ] != 0:
-        remove(m, q, se)
-        update_entity_load_avg(m, se, True)
-    m[se, entity.EXEC_START] = m[0, sim.NOW]
-    m[q, cfs_rq.CURR] = se
-    m[se, entity.PREV_SUM_EXEC_RUNTIME] = m[se, entity.SUM_EXEC_RUNTIME]
+    q = se.cfs_rq
+    if se.on_rq != 0:
+        remove(k, q, se)
+        update_entity_load_avg(k, se, True)
+    se.exec_start = k.now_ns
+    q.curr = se
+    se.prev_sum_exec_runtime = se.sum_exec_runtime
 
 
 @inner
-def put_prev_entity(m, se):
+def put_prev_entity(k: Kernel, se: SchedEntity) -> None:
     """put_prev_entity(): put the entity that ran back into the queue if it is still runnable."""
-    q = m[se, entity.CFS_RQ]
-    if m[se, entity.ON_RQ] != 0:
-        update_curr(m, q)
-        insert(m, q, se)
+    q = se.cfs_rq
+    if se.on_rq != 0:
+        update_curr(k, q)
+        insert(k, q, se)
         # v4.4 does not tell the group of it
-        update_entity_load_avg(m, se, m[0, sim.LOAD_V4_4] == 0)
-    m[q, cfs_rq.CURR] = -1
+        update_entity_load_avg(k, se, k.load_v4_4 == 0)
+    q.curr = NO_ENTITY
 
 
 @inner
-def put_prev_task(m, p):
+def put_prev_task(k: Kernel, p: TaskStruct) -> None:
     """put_prev_task_fair(): put_prev_entity() on all levels."""
-    if has_eevdf(m):
-        ask_fair(m, FAIR_PUT_PREV, p, 0)
+    if has_eevdf(k):
+        ask_fair(k, FAIR_PUT_PREV, p.row, 0)
         return
-    se = p
-    while se >= 0:
-        put_prev_entity(m, se)
-        se = m[se, entity.PARENT]
+    se = p.se
+    while se != NO_ENTITY:
+        put_prev_entity(k, se)
+        se = se.parent
 
 
 @inner
-def set_next_task(m, p):
+def set_next_task(k: Kernel, p: TaskStruct) -> None:
     """set_next_entity() on all levels, the root first."""
-    parent = m[p, entity.PARENT]
-    if parent >= 0:
-        set_next_entity(m, parent)
-    set_next_entity(m, p)
+    parent = p.se.parent
+    if parent != NO_ENTITY:
+        set_next_entity(k, parent)
+    set_next_entity(k, p.se)
 
 
 @apart(VALUE)
-def pick_task(m, cpu, prev):
+def pick_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
     """pick_next_task_fair() of a queue that is not empty; only the levels that differ between the two tasks are put and set.
 
     ``prev`` is -1 after the idle task or the stopper.
     """
-    if has_eevdf(m):
-        return ask_fair(m, FAIR_PICK, cpu, prev)
-    q = cpu + m[0, sim.CPUS]
-    se = -1
+    if has_eevdf(k):
+        return TaskStruct(k, ask_fair(k, FAIR_PICK, cpu, prev.row))
+    q = cpu_cfs_rq(k, cpu)
+    se = NO_ENTITY
     while True:
-        curr = m[q, cfs_rq.CURR]
-        if curr >= 0:
-            if m[curr, entity.ON_RQ] != 0:
-                update_curr(m, q)
+        curr = q.curr
+        if curr != NO_ENTITY:
+            if curr.on_rq != 0:
+                update_curr(k, q)
             else:
-                curr = -1
-        se = pick_next_entity(m, q, curr)
-        q = m[se, entity.MY_Q]
-        if q < 0:
+                curr = NO_ENTITY
+        se = pick_next_entity(k, q, curr)
+        q = se.my_q
+        if q == NO_QUEUE:
             break
-    p = se
-    if prev < 0:
-        set_next_task(m, p)
+    p = task_of(se)
+    if prev == NO_TASK:
+        set_next_task(k, p)
     elif p != prev:
-        pse = prev
+        pse = prev.se
         # autogroups are one level deep, so the depth is 0 or 1
-        while m[se, entity.CFS_RQ] != m[pse, entity.CFS_RQ]:
-            depth = 1 if m[se, entity.PARENT] >= 0 else 0
-            pdepth = 1 if m[pse, entity.PARENT] >= 0 else 0
+        while se.cfs_rq != pse.cfs_rq:
+            depth = 1 if se.parent != NO_ENTITY else 0
+            pdepth = 1 if pse.parent != NO_ENTITY else 0
             if depth <= pdepth:
-                put_prev_entity(m, pse)
-                pse = m[pse, entity.PARENT]
+                put_prev_entity(k, pse)
+                pse = pse.parent
             if depth >= pdepth:
-                set_next_entity(m, se)
-                se = m[se, entity.PARENT]
-        put_prev_entity(m, pse)
-        set_next_entity(m, se)
+                set_next_entity(k, se)
+                se = se.parent
+        put_prev_entity(k, pse)
+        set_next_entity(k, se)
     return p
 
 
 @inner
-def check_preempt_tick(m, q, curr):
+def check_preempt_tick(k: Kernel, q: CfsRq, curr: SchedEntity) -> None:
     """check_preempt_tick(): reschedule if the slice is over. Slices are checked nowhere else."""
-    ideal = sched_slice(m, q, curr)
-    ran = m[curr, entity.SUM_EXEC_RUNTIME] - m[curr, entity.PREV_SUM_EXEC_RUNTIME]
+    ideal = sched_slice(k, q, curr)
+    ran = curr.sum_exec_runtime - curr.prev_sum_exec_runtime
     if ran > ideal:
-        resched(m, m[q, cfs_rq.CPU])
-        clear_buddies(m, curr)
+        resched(k, q.cpu)
+        clear_buddies(k, curr)
         return
-    if ran < m[0, sim.MIN_GRANULARITY]:
+    if ran < k.min_granularity:
         return
-    if m[curr, entity.VRUNTIME] - m[m[q, cfs_rq.LEFTMOST], entity.VRUNTIME] > ideal:
-        resched(m, m[q, cfs_rq.CPU])
+    if curr.vruntime - q.leftmost.vruntime > ideal:
+        resched(k, q.cpu)
 
 
 @apart(NOTHING)
-def task_tick(m, p):
+def task_tick(k: Kernel, p: TaskStruct) -> None:
     """task_tick_fair(), entity_tick(): the tick of the running task, on all levels."""
-    if has_eevdf(m):
-        ask_fair(m, FAIR_TICK, p, 0)
+    if has_eevdf(k):
+        ask_fair(k, FAIR_TICK, p.row, 0)
         return
-    se = p
-    while se >= 0:
-        q = m[se, entity.CFS_RQ]
-        update_curr(m, q)
-        update_entity_load_avg(m, se, True)
-        if m[0, sim.LOAD_V4_4] == 0:
-            update_blocked_load(m, q, True)
-        update_cfs_shares(m, q)
-        if m[q, cfs_rq.NR_RUNNING] > 1:
-            check_preempt_tick(m, q, se)
-        se = m[se, entity.PARENT]
-    log_load(m, m[m[p, entity.CFS_RQ], cfs_rq.CPU])
+    se = p.se
+    while se != NO_ENTITY:
+        q = se.cfs_rq
+        update_curr(k, q)
+        update_entity_load_avg(k, se, True)
+        if k.load_v4_4 == 0:
+            update_blocked_load(k, q, True)
+        update_cfs_shares(k, q)
+        if q.nr_running > 1:
+            check_preempt_tick(k, q, se)
+        se = se.parent
+    log_load(k, p.se.cfs_rq.cpu)
 
 
 @apart(NOTHING)
-def check_preempt(m, cpu, p):
+def check_preempt(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """check_preempt_curr(), check_preempt_wakeup(): reschedule if the woken task ``p`` should preempt the running one."""
-    if has_eevdf(m):
-        ask_fair(m, FAIR_PREEMPT, cpu, p)
+    if has_eevdf(k):
+        ask_fair(k, FAIR_PREEMPT, cpu, p.row)
         return
-    check_preempt_wakeup(m, cpu, p)
+    check_preempt_wakeup(k, cpu, p)
 
 
 @apart(NOTHING)
-def check_preempt_new(m, cpu, p):
+def check_preempt_new(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """wakeup_preempt() with WF_FORK: the same for a new task, which makes a difference since v7.2."""
-    if has_eevdf(m):
-        ask_fair(m, FAIR_PREEMPT_NEW, cpu, p)
+    if has_eevdf(k):
+        ask_fair(k, FAIR_PREEMPT_NEW, cpu, p.row)
         return
-    check_preempt_wakeup(m, cpu, p)
+    check_preempt_wakeup(k, cpu, p)
 
 
 @apart(NOTHING)
-def check_preempt_wakeup(m, cpu, p):
+def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """check_preempt_wakeup() of v4.1 and v6.1, or the real-time class's test."""
-    curr = m[cpu, rq.CURR]
-    if curr < 0:
-        resched(m, cpu)
+    curr = cpu_rq(k, cpu).curr
+    if curr == NO_TASK:
+        resched(k, cpu)
         return
-    if (m[curr, task.RT_PRIORITY] | m[p, task.RT_PRIORITY]) != 0:
-        ask_rt(m, PREEMPT, cpu, p, 0)
+    if (curr.rt_priority | p.rt_priority) != 0:
+        ask_rt(k, PREEMPT, cpu, p.row, 0)
         return
-    if curr == p or m[cpu, rq.NEED_RESCHED] != 0:
+    if curr == p or cpu_rq(k, cpu).need_resched != 0:
         return
-    scale = m[m[curr, entity.CFS_RQ], cfs_rq.NR_RUNNING] >= NR_LATENCY
-    se = curr
-    pse = p
-    if m[curr, task.POLICY] == SCHED_IDLE and m[p, task.POLICY] != SCHED_IDLE:
-        resched(m, cpu)  # without a last buddy, which set_last_buddy() refuses to SCHED_IDLE
+    scale = curr.se.cfs_rq.nr_running >= NR_LATENCY
+    se = curr.se
+    pse = p.se
+    if curr.policy == SCHED_IDLE and p.policy != SCHED_IDLE:
+        resched(k, cpu)  # without a last buddy, which set_last_buddy() refuses to SCHED_IDLE
         return
-    if m[p, task.POLICY] != 0:
+    if p.policy != 0:
         return
-    if m[se, entity.PARENT] >= 0 and m[pse, entity.PARENT] < 0:
-        se = m[se, entity.PARENT]
-    elif m[pse, entity.PARENT] >= 0 and m[se, entity.PARENT] < 0:
-        pse = m[pse, entity.PARENT]
-    while m[se, entity.CFS_RQ] != m[pse, entity.CFS_RQ]:
-        se = m[se, entity.PARENT]
-        pse = m[pse, entity.PARENT]
-    update_curr(m, m[se, entity.CFS_RQ])
-    if wakeup_preempt_entity(m, se, pse) != 1:
+    if se.parent != NO_ENTITY and pse.parent == NO_ENTITY:
+        se = se.parent
+    elif pse.parent != NO_ENTITY and se.parent == NO_ENTITY:
+        pse = pse.parent
+    while se.cfs_rq != pse.cfs_rq:
+        se = se.parent
+        pse = pse.parent
+    update_curr(k, se.cfs_rq)
+    if wakeup_preempt_entity(k, se, pse) != 1:
         return
-    set_buddy(m, pse, cfs_rq.NEXT)
-    resched(m, cpu)
+    set_buddy(k, pse, CfsRq.next)
+    resched(k, cpu)
     if (
-        scale and m[se, entity.ON_RQ] != 0 and m[se, entity.MY_Q] < 0
+        scale and se.on_rq != 0 and se.my_q == NO_QUEUE
     ):  # a task that just went to sleep does not become the last buddy
-        set_buddy(m, se, cfs_rq.LAST)
+        set_buddy(k, se, CfsRq.last)

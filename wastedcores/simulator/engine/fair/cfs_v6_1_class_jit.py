@@ -72,133 +72,142 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
     task_fork_fair,
     update_curr,
 )
-from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, rq, sim, task
 from wastedcores.simulator.engine.world.log_jit import log_load
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, task_of
+from wastedcores.simulator.engine.world.structs import (
+    NO_ENTITY,
+    NO_QUEUE,
+    NO_TASK,
+    CfsRq,
+    Kernel,
+    SchedEntity,
+    TaskStruct,
+)
 
 # --- choice, tick -------------------------------------------------------------------------------------------------------
 
 
 @inner
-def move_to_head(m, p):
+def move_to_head(k: Kernel, p: TaskStruct) -> None:
     """list_move(): move a task to the head of rq->cfs_tasks."""
-    cpu = rq_of(m, p)
-    list_del_task(m, cpu, p)
-    list_add_task(m, cpu, p)
+    cpu = rq_of(k, p)
+    list_del_task(k, cpu, p)
+    list_add_task(k, cpu, p)
 
 
 @apart(NOTHING)
-def set_next_entity(m, se):
+def set_next_entity(k: Kernel, se: SchedEntity) -> None:
     """set_next_entity(): make the chosen entity the running one, and use up its buddy marks."""
-    q = m[se, entity.CFS_RQ]
-    clear_buddies(m, se)
-    if m[se, entity.ON_RQ] != 0:
-        remove(m, q, se)
-        update_load_avg(m, se, UPDATE_TG)
-    m[se, entity.EXEC_START] = m[0, sim.NOW]
-    m[q, cfs_rq.CURR] = se
-    m[se, entity.PREV_SUM_EXEC_RUNTIME] = m[se, entity.SUM_EXEC_RUNTIME]
+    q = se.cfs_rq
+    clear_buddies(k, se)
+    if se.on_rq != 0:
+        remove(k, q, se)
+        update_load_avg(k, se, UPDATE_TG)
+    se.exec_start = k.now_ns
+    q.curr = se
+    se.prev_sum_exec_runtime = se.sum_exec_runtime
 
 
 @apart(NOTHING)
-def put_prev_entity(m, se):
+def put_prev_entity(k: Kernel, se: SchedEntity) -> None:
     """put_prev_entity(): put the entity that ran back if it is still queued."""
-    q = m[se, entity.CFS_RQ]
-    if m[se, entity.ON_RQ] != 0:
-        update_curr(m, q)
-        insert(m, q, se)
-        update_load_avg(m, se, 0)
-    m[q, cfs_rq.CURR] = -1
+    q = se.cfs_rq
+    if se.on_rq != 0:
+        update_curr(k, q)
+        insert(k, q, se)
+        update_load_avg(k, se, 0)
+    q.curr = NO_ENTITY
 
 
 @apart(NOTHING)
-def put_prev_task(m, p):
+def put_prev_task(k: Kernel, p: TaskStruct) -> None:
     """put_prev_task_fair(): put_prev_entity() on all levels."""
-    se = p
-    while se >= 0:
-        put_prev_entity(m, se)
-        se = m[se, entity.PARENT]
+    se = p.se
+    while se != NO_ENTITY:
+        put_prev_entity(k, se)
+        se = se.parent
 
 
 @apart(NOTHING)
-def set_next_task(m, p):
+def set_next_task(k: Kernel, p: TaskStruct) -> None:
     """set_next_task_fair(): set_next_entity() on all levels."""
-    if m[p, entity.ON_RQ] != 0:
-        move_to_head(m, p)
-    se = p
-    while se >= 0:
-        set_next_entity(m, se)
-        se = m[se, entity.PARENT]
+    if p.se.on_rq != 0:
+        move_to_head(k, p)
+    se = p.se
+    while se != NO_ENTITY:
+        set_next_entity(k, se)
+        se = se.parent
 
 
 @apart(VALUE)
-def pick_task_fair(m, cpu):
+def pick_task_fair(k: Kernel, cpu: int) -> TaskStruct:
     """pick_next_task_fair(): choose the next task and move it to the head of rq->cfs_tasks; return -1 for none."""
-    q = m[0, sim.CPUS] + cpu
-    if m[q, cfs_rq.NR_RUNNING] == 0:
-        return -1
-    se = -1
-    while q >= 0:
-        curr = m[q, cfs_rq.CURR]
-        if curr >= 0 and m[curr, entity.ON_RQ] == 0:
-            curr = -1
-        if curr >= 0:
-            update_curr(m, q)
-        se = next_entity(m, q, curr)
-        q = m[se, entity.MY_Q]
-    p = se
-    move_to_head(m, p)
+    q = cpu_cfs_rq(k, cpu)
+    if q.nr_running == 0:
+        return NO_TASK
+    se = NO_ENTITY
+    while q != NO_QUEUE:
+        curr = q.curr
+        if curr != NO_ENTITY and curr.on_rq == 0:
+            curr = NO_ENTITY
+        if curr != NO_ENTITY:
+            update_curr(k, q)
+        se = next_entity(k, q, curr)
+        q = se.my_q
+    p = task_of(se)
+    move_to_head(k, p)
     return p
 
 
 @apart(NOTHING)
-def set_picked(m, p, prev):
+def set_picked(k: Kernel, p: TaskStruct, prev: TaskStruct) -> None:
     """pick_next_task_fair(): put back the task that ran and set the chosen one, if there is one.
 
     Only the levels that differ are put and set. ``prev`` is -1 after the idle task or the stopper.
     """
-    if p < 0:
-        if prev >= 0:
-            put_prev_task(m, prev)
-    elif prev < 0:
-        set_next_task(m, p)
+    if p == NO_TASK:
+        if prev != NO_TASK:
+            put_prev_task(k, prev)
+    elif prev == NO_TASK:
+        set_next_task(k, p)
     elif p != prev:
-        se = p
-        pse = prev
-        while m[se, entity.CFS_RQ] != m[pse, entity.CFS_RQ]:
-            depth = 1 if m[se, entity.PARENT] >= 0 else 0
-            pdepth = 1 if m[pse, entity.PARENT] >= 0 else 0
+        se = p.se
+        pse = prev.se
+        while se.cfs_rq != pse.cfs_rq:
+            depth = 1 if se.parent != NO_ENTITY else 0
+            pdepth = 1 if pse.parent != NO_ENTITY else 0
             if depth <= pdepth:
-                put_prev_entity(m, pse)
-                pse = m[pse, entity.PARENT]
+                put_prev_entity(k, pse)
+                pse = pse.parent
             if depth >= pdepth:
-                set_next_entity(m, se)
-                se = m[se, entity.PARENT]
-        put_prev_entity(m, pse)
-        set_next_entity(m, se)
+                set_next_entity(k, se)
+                se = se.parent
+        put_prev_entity(k, pse)
+        set_next_entity(k, se)
 
 
 @apart(NOTHING)
-def task_tick(m, p):
+def task_tick(k: Kernel, p: TaskStruct) -> None:
     """task_tick_fair(), entity_tick(): charge the running task at a tick and preempt it if its slice is over, on all levels."""
-    se = p
-    while se >= 0:
-        q = m[se, entity.CFS_RQ]
-        update_curr(m, q)
-        update_load_avg(m, se, UPDATE_TG)
-        update_cfs_group(m, se)
-        if m[q, cfs_rq.NR_RUNNING] > 1:
-            check_preempt_tick(m, q, se)
-        se = m[se, entity.PARENT]
-    log_load(m, rq_of(m, p))
+    se = p.se
+    while se != NO_ENTITY:
+        q = se.cfs_rq
+        update_curr(k, q)
+        update_load_avg(k, se, UPDATE_TG)
+        update_cfs_group(k, se)
+        if q.nr_running > 1:
+            check_preempt_tick(k, q, se)
+        se = se.parent
+    log_load(k, rq_of(k, p))
 
 
 @apart(VALUE)
-def pick_next_task(m, cpu, prev):
+def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
     """pick_next_task_fair(): choose and set the next task, after newidle balancing if there is none; return -1 for none."""
-    p = pick_task_fair(m, cpu)
-    while p < 0 and ask_balancer(m, PULL, cpu, 0, 0) != 0:
-        p = pick_task_fair(m, cpu)
-    set_picked(m, p, prev)
+    p = pick_task_fair(k, cpu)
+    while p == NO_TASK and ask_balancer(k, PULL, cpu, 0, 0) != 0:
+        p = pick_task_fair(k, cpu)
+    set_picked(k, p, prev)
     return p
 
 
@@ -206,92 +215,92 @@ def pick_next_task(m, cpu, prev):
 
 
 @inner
-def task_fork(m, p):
+def task_fork(k: Kernel, p: TaskStruct) -> None:
     """sched_fork(), init_entity_runnable_average(), task_fork_fair(): begin the life of a task and place it."""
-    begin_task(m, p)
-    task_fork_fair(m, p, m[p, task.CPU])
+    begin_task(k, p)
+    task_fork_fair(k, p, p.cpu)
 
 
 @inner
-def set_user_nice(m, p, nice):
+def set_user_nice(k: Kernel, p: TaskStruct, nice: int) -> None:
     """set_user_nice(), reweight_task(), prio_changed_fair(): change the weight of the running task."""
-    change = nice - m[p, task.NICE]
+    change = nice - p.nice
     if change == 0:
         return
-    cpu = rq_of(m, p)
-    dequeue_task(m, p, SAVED)
-    put_prev_task(m, p)
-    m[p, task.NICE] = nice
-    reweight_entity(m, p, weight_of(m, nice), inverse_of(m, nice))
-    enqueue_task(m, p, 0)
-    set_next_task(m, p)
-    if change > 0 and m[m[0, sim.CPUS] + cpu, cfs_rq.NR_RUNNING] > 1:
-        resched(m, cpu)
+    cpu = rq_of(k, p)
+    dequeue_task(k, p, SAVED)
+    put_prev_task(k, p)
+    p.nice = nice
+    reweight_entity(k, p.se, weight_of(k, nice), inverse_of(k, nice))
+    enqueue_task(k, p, 0)
+    set_next_task(k, p)
+    if change > 0 and cpu_cfs_rq(k, cpu).nr_running > 1:
+        resched(k, cpu)
 
 
 @inner
-def yield_task(m, p):
+def yield_task(k: Kernel, p: TaskStruct) -> None:
     """yield_task_fair(): let a task give way to the next one in the tree."""
-    if m[rq_of(m, p), rq.NR_RUNNING] == 1:
+    if cpu_rq(k, rq_of(k, p)).nr_running == 1:
         return
-    clear_buddies(m, p)
-    update_curr(m, m[p, entity.CFS_RQ])
-    set_buddy(m, p, cfs_rq.SKIP)
+    clear_buddies(k, p.se)
+    update_curr(k, p.se.cfs_rq)
+    set_buddy(k, p.se, CfsRq.skip)
 
 
 @inner
-def move_group(m, p, group):
+def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
     """sched_move_task(), task_change_group_fair(): move the running task to another group."""
-    cpu = rq_of(m, p)
-    dequeue_task(m, p, 0)
-    put_prev_task(m, p)
-    change_group(m, p, cpu, group)
-    enqueue_task(m, p, 0)
-    set_next_task(m, p)
-    resched(m, cpu)
+    cpu = rq_of(k, p)
+    dequeue_task(k, p, 0)
+    put_prev_task(k, p)
+    change_group(k, p, cpu, group)
+    enqueue_task(k, p, 0)
+    set_next_task(k, p)
+    resched(k, cpu)
 
 
 @inner
-def leave_cpu(m, p):
+def leave_cpu(k: Kernel, p: TaskStruct) -> None:
     """migrate_task_rq_fair(): make the virtual time of a sleeper relative when it changes its CPU."""
-    if m[p, task.STATE] == task_state.WAKING and m[p, eevdf.LAST_UPDATE] != 0:
-        m[p, entity.VRUNTIME] -= m[m[p, entity.CFS_RQ], cfs_rq.MIN_VRUNTIME]
-    migrate_task(m, p)
+    if p.state == task_state.WAKING and p.se.avg.last_update != 0:
+        p.se.vruntime -= p.se.cfs_rq.min_vruntime
+    migrate_task(k, p)
 
 
 @apart(VALUE, entry=True)
-def answer(m, question, a, b, c):
+def answer(k: Kernel, question: int, a: int, b: int, c: int) -> int:
     """Do what the scheduler asks for through the seam. The loads of groups stay when a CPU goes offline (FAIR_LEAVE)."""
     if question == FAIR_ENQUEUE:
-        enqueue_task(m, a, 1 if b == WOKEN else 0)
+        enqueue_task(k, TaskStruct(k, a), 1 if b == WOKEN else 0)
     elif question == FAIR_DEQUEUE:
-        dequeue_task(m, a, SLEEP if b != 0 else MIGRATING)
+        dequeue_task(k, TaskStruct(k, a), SLEEP if b != 0 else MIGRATING)
     elif question == FAIR_PICK:
-        return pick_next_task(m, a, b)
+        return pick_next_task(k, a, TaskStruct(k, b)).row
     elif question == FAIR_PUT_PREV:
-        put_prev_task(m, a)
+        put_prev_task(k, TaskStruct(k, a))
     elif question == FAIR_TICK:
-        task_tick(m, a)
+        task_tick(k, TaskStruct(k, a))
     elif question in (FAIR_PREEMPT, FAIR_PREEMPT_NEW):
-        check_preempt_wakeup(m, a, b)
+        check_preempt_wakeup(k, a, TaskStruct(k, b))
     elif question == FAIR_FORK:
-        task_fork(m, a)
+        task_fork(k, TaskStruct(k, a))
     elif question == FAIR_POST_INIT:
-        post_init_util(m, a, True)
+        post_init_util(k, SchedEntity(k, a), True)
     elif question == FAIR_NICE:
-        set_user_nice(m, a, b)
+        set_user_nice(k, TaskStruct(k, a), b)
     elif question == FAIR_GROUP:
-        move_group(m, a, b)
+        move_group(k, TaskStruct(k, a), b)
     elif question == FAIR_MIGRATE:
-        leave_cpu(m, a)
+        leave_cpu(k, TaskStruct(k, a))
     elif question == FAIR_CHOOSE:
-        return pick_task_fair(m, a)
+        return pick_task_fair(k, a).row
     elif question == FAIR_SET:
-        set_picked(m, a, b)
+        set_picked(k, TaskStruct(k, a), TaskStruct(k, b))
     elif question == FAIR_DEAD:
-        remove_entity_load_avg(m, a)  # task_dead_fair()
+        remove_entity_load_avg(k, TaskStruct(k, a))  # task_dead_fair()
     elif question == FAIR_ONLINE:
-        attach_task(m, a)  # online_fair_sched_group()
+        attach_task(k, SchedEntity(k, a))  # online_fair_sched_group()
     elif question == FAIR_YIELD:
-        yield_task(m, a)
+        yield_task(k, TaskStruct(k, a))
     return 0

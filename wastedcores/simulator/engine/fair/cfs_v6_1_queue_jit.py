@@ -38,8 +38,16 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
     update_curr,
     update_min_vruntime,
 )
-from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, rq, sim
 from wastedcores.simulator.engine.world.log_jit import log_load
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, task_of
+from wastedcores.simulator.engine.world.structs import (
+    NO_ENTITY,
+    NO_QUEUE,
+    CfsRq,
+    Kernel,
+    SchedEntity,
+    TaskStruct,
+)
 
 #: how a task leaves its queue: asleep; for another CPU; for a moment and for the same queue (DEQUEUE_SAVE without _MOVE)
 SLEEP, MIGRATING, SAVED = 1, 2, 4
@@ -49,164 +57,164 @@ SLEEP, MIGRATING, SAVED = 1, 2, 4
 
 
 @apart(NOTHING)
-def reweight_entity(m, se, weight, inv):
+def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
     """reweight_entity(): change a weight and keep the virtual time."""
-    q = m[se, entity.CFS_RQ]
-    on_rq = m[se, entity.ON_RQ] != 0
+    q = se.cfs_rq
+    on_rq = se.on_rq != 0
     if on_rq:
-        if m[q, cfs_rq.CURR] == se:
-            update_curr(m, q)
-        add_weight(m, q, se, -1)
-    dequeue_load_avg(m, q, se)
-    m[se, entity.WEIGHT] = weight
-    m[se, entity.INV_WEIGHT] = inv
-    divider = MIN_DIVIDER + m[se, eevdf.PERIOD_CONTRIB]
-    m[se, eevdf.LOAD_AVG] = scale_load_down(weight) * m[se, eevdf.LOAD_SUM] // divider
-    enqueue_load_avg(m, q, se)
+        if q.curr == se:
+            update_curr(k, q)
+        add_weight(k, q, se, -1)
+    dequeue_load_avg(k, q, se)
+    se.weight = weight
+    se.inv_weight = inv
+    divider = MIN_DIVIDER + se.avg.period_contrib
+    se.avg.load_avg = scale_load_down(weight) * se.avg.load_sum // divider
+    enqueue_load_avg(k, q, se)
     if on_rq:
-        add_weight(m, q, se, 1)
+        add_weight(k, q, se, 1)
 
 
 @inner
-def update_cfs_group(m, se):
+def update_cfs_group(k: Kernel, se: SchedEntity) -> None:
     """update_cfs_group(): give a group's entity its CPU's part of the group, also while it is empty."""
-    g = m[se, entity.MY_Q]
-    if g >= 0:
-        weight = calc_group_shares(m, g)
-        reweight_entity(m, se, weight, inverse_weight(scale_load_down(weight)))
+    g = se.my_q
+    if g != NO_QUEUE:
+        weight = calc_group_shares(k, g)
+        reweight_entity(k, se, weight, inverse_weight(scale_load_down(weight)))
 
 
 # --- enqueue, dequeue ---------------------------------------------------------------------------------------------------
 
 
 @apart(NOTHING)
-def enqueue_entity(m, se, wakeup):
+def enqueue_entity(k: Kernel, se: SchedEntity, wakeup: int) -> None:
     """enqueue_entity(), account_entity_enqueue(): put one entity on its queue.
 
     A virtual time is relative to the queue that was left, except that of a sleeper that wakes on its old CPU.
     """
-    q = m[se, entity.CFS_RQ]
-    runs = m[q, cfs_rq.CURR] == se
-    is_task = m[se, entity.MY_Q] < 0
-    relative = wakeup == 0 or (is_task and m[se, eevdf.LAST_UPDATE] == 0)
+    q = se.cfs_rq
+    runs = q.curr == se
+    is_task = se.my_q == NO_QUEUE
+    relative = wakeup == 0 or (is_task and se.avg.last_update == 0)
     if relative and runs:
-        m[se, entity.VRUNTIME] += m[q, cfs_rq.MIN_VRUNTIME]
-    update_curr(m, q)
+        se.vruntime += q.min_vruntime
+    update_curr(k, q)
     if relative and not runs:
-        m[se, entity.VRUNTIME] += m[q, cfs_rq.MIN_VRUNTIME]
-    update_load_avg(m, se, UPDATE_TG | DO_ATTACH)
-    update_runnable(m, se)
-    update_cfs_group(m, se)
-    add_weight(m, q, se, 1)
+        se.vruntime += q.min_vruntime
+    update_load_avg(k, se, UPDATE_TG | DO_ATTACH)
+    update_runnable(k, se)
+    update_cfs_group(k, se)
+    add_weight(k, q, se, 1)
     if is_task:
-        list_add_task(m, m[q, cfs_rq.CPU], se)
-    m[q, cfs_rq.NR_RUNNING] += 1
+        list_add_task(k, q.cpu, task_of(se))
+    q.nr_running += 1
     if wakeup:
-        place_entity(m, q, se, False)
+        place_entity(k, q, se, False)
     if not runs:
-        insert(m, q, se)
-    m[se, entity.ON_RQ] = 1
-    m[q, cfs_rq.ON_LIST] = 1
+        insert(k, q, se)
+    se.on_rq = 1
+    q.on_list = 1
 
 
 @apart(NOTHING)
-def dequeue_entity(m, se, flags):
+def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> None:
     """dequeue_entity(), account_entity_dequeue(): take one entity off its queue."""
-    q = m[se, entity.CFS_RQ]
-    is_task = m[se, entity.MY_Q] < 0
-    update_curr(m, q)
-    update_load_avg(m, se, UPDATE_TG | DO_DETACH if is_task and flags & MIGRATING else UPDATE_TG)
-    update_runnable(m, se)
-    clear_buddies(m, se)
-    if m[q, cfs_rq.CURR] != se:
-        remove(m, q, se)
-    m[se, entity.ON_RQ] = 0
-    add_weight(m, q, se, -1)
+    q = se.cfs_rq
+    is_task = se.my_q == NO_QUEUE
+    update_curr(k, q)
+    update_load_avg(k, se, UPDATE_TG | DO_DETACH if is_task and flags & MIGRATING else UPDATE_TG)
+    update_runnable(k, se)
+    clear_buddies(k, se)
+    if q.curr != se:
+        remove(k, q, se)
+    se.on_rq = 0
+    add_weight(k, q, se, -1)
     if is_task:
-        list_del_task(m, m[q, cfs_rq.CPU], se)
-    m[q, cfs_rq.NR_RUNNING] -= 1
+        list_del_task(k, q.cpu, task_of(se))
+    q.nr_running -= 1
     if flags & SLEEP == 0:
-        m[se, entity.VRUNTIME] -= m[q, cfs_rq.MIN_VRUNTIME]
-    update_cfs_group(m, se)
+        se.vruntime -= q.min_vruntime
+    update_cfs_group(k, se)
     if flags & SAVED == 0:
-        update_min_vruntime(m, q)
+        update_min_vruntime(k, q)
 
 
 @apart(NOTHING)
-def update_above(m, se, change):
+def update_above(k: Kernel, se: SchedEntity, change: int) -> None:
     """Update the levels that stay queued while a task below them comes (``change`` is 1) or goes (-1)."""
-    while se >= 0:
-        update_load_avg(m, se, UPDATE_TG)
-        update_runnable(m, se)
-        update_cfs_group(m, se)
-        m[m[se, entity.CFS_RQ], cfs_rq.H_NR_RUNNING] += change
-        se = m[se, entity.PARENT]
+    while se != NO_ENTITY:
+        update_load_avg(k, se, UPDATE_TG)
+        update_runnable(k, se)
+        update_cfs_group(k, se)
+        se.cfs_rq.h_nr_running += change
+        se = se.parent
 
 
 @apart(NOTHING)
-def enqueue_task(m, p, wakeup):
+def enqueue_task(k: Kernel, p: TaskStruct, wakeup: int) -> None:
     """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
-    cpu = rq_of(m, p)
-    m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    m[m[0, sim.CPUS] + cpu, eevdf.UTIL_EST] += m[p, eevdf.UTIL_EST]
-    se = p
-    while se >= 0 and m[se, entity.ON_RQ] == 0:
-        enqueue_entity(m, se, wakeup)
-        m[m[se, entity.CFS_RQ], cfs_rq.H_NR_RUNNING] += 1
+    cpu = rq_of(k, p)
+    cpu_rq(k, cpu).clock = k.now_ns
+    cpu_cfs_rq(k, cpu).avg.util_est += p.se.avg.util_est
+    se = p.se
+    while se != NO_ENTITY and se.on_rq == 0:
+        enqueue_entity(k, se, wakeup)
+        se.cfs_rq.h_nr_running += 1
         wakeup = 1
-        se = m[se, entity.PARENT]
-    update_above(m, se, 1)
-    log_load(m, cpu)
-    add_nr_running(m, cpu, 1)
+        se = se.parent
+    update_above(k, se, 1)
+    log_load(k, cpu)
+    add_nr_running(k, cpu, 1)
 
 
 @inner
-def util_est_update(m, p):
+def util_est_update(k: Kernel, p: TaskStruct) -> None:
     """util_est_update(): update the estimate of a task's use after it left the queue to sleep.
 
     UTIL_EST_FASTUP: the average follows a rise at once, and a fall by a quarter each time.
     """
-    if m[p, eevdf.UNCHANGED] != 0:
+    if p.se.avg.unchanged != 0:
         return
-    last = m[p, eevdf.UTIL_ENQUEUED]
-    util = m[p, eevdf.UTIL_AVG]
-    fall = m[p, eevdf.UTIL_EWMA] - util
+    last = p.util_enqueued
+    util = p.se.avg.util_avg
+    fall = p.util_ewma - util
     if fall < 0:
-        m[p, eevdf.UTIL_EWMA] = util
+        p.util_ewma = util
     elif fall < UTIL_EST_MARGIN:
         if abs(last - util) < UTIL_EST_MARGIN:
             return
     elif util > 1024:
         return
     else:
-        m[p, eevdf.UTIL_EWMA] = (m[p, eevdf.UTIL_EWMA] * 4 - fall) >> 2
-    m[p, eevdf.UTIL_ENQUEUED] = util
-    m[p, eevdf.UTIL_EST] = max(m[p, eevdf.UTIL_EWMA], util)
-    m[p, eevdf.UNCHANGED] = 1
+        p.util_ewma = (p.util_ewma * 4 - fall) >> 2
+    p.util_enqueued = util
+    p.se.avg.util_est = max(p.util_ewma, util)
+    p.se.avg.unchanged = 1
 
 
 @apart(NOTHING)
-def dequeue_task(m, p, flags):
+def dequeue_task(k: Kernel, p: TaskStruct, flags: int) -> None:
     """dequeue_task_fair(), sub_nr_running(): take a task, and its group if nothing else of it is queued, off the runqueue."""
-    cpu = rq_of(m, p)
-    root = m[0, sim.CPUS] + cpu
-    m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    m[root, eevdf.UTIL_EST] -= min(m[root, eevdf.UTIL_EST], m[p, eevdf.UTIL_EST])
+    cpu = rq_of(k, p)
+    root = cpu_cfs_rq(k, cpu)
+    cpu_rq(k, cpu).clock = k.now_ns
+    root.avg.util_est -= min(root.avg.util_est, p.se.avg.util_est)
     below = flags
-    se = p
-    while se >= 0:
-        q = m[se, entity.CFS_RQ]
-        dequeue_entity(m, se, below)
-        m[q, cfs_rq.H_NR_RUNNING] -= 1
-        se = m[se, entity.PARENT]
-        if m[q, cfs_rq.LOAD_WEIGHT] != 0:
+    se = p.se
+    while se != NO_ENTITY:
+        q = se.cfs_rq
+        dequeue_entity(k, se, below)
+        q.h_nr_running -= 1
+        se = se.parent
+        if q.load_weight != 0:
             # other tasks of the group remain: prefer to continue with the group
-            if flags & SLEEP and se >= 0:
-                set_buddy(m, se, cfs_rq.NEXT)
+            if flags & SLEEP and se != NO_ENTITY:
+                set_buddy(k, se, CfsRq.next)
             break
         below |= SLEEP
-    update_above(m, se, -1)
-    log_load(m, cpu)
-    add_nr_running(m, cpu, -1)
+    update_above(k, se, -1)
+    log_load(k, cpu)
+    add_nr_running(k, cpu, -1)
     if flags & SLEEP:
-        util_est_update(m, p)
+        util_est_update(k, p)

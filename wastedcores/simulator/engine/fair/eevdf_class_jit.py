@@ -73,183 +73,184 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
 )
 from wastedcores.simulator.engine.fair.preemption_jit import hrtick_start, resched_lazy
 from wastedcores.simulator.engine.fair.signals_v6_12_jit import migrate_task, remove_entity_load_avg
-from wastedcores.simulator.engine.world import (
-    cfs_rq,
-    eevdf,
-    entity,
-    rq,
-    sim,
-    task,
-    task_group,
-    v6_12,
-)
 from wastedcores.simulator.engine.world.log_jit import log_load
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, task_of
 from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.structs import (
+    NO_ENTITY,
+    NO_QUEUE,
+    NO_TASK,
+    CfsRq,
+    Kernel,
+    Modern,
+    SchedEntity,
+    TaskStruct,
+)
 
 # --- choice -------------------------------------------------------------------------------------------------------------
 
 
 @apart(NOTHING)
-def put_prev_task(m, p):
+def put_prev_task(k: Kernel, p: TaskStruct) -> None:
     """put_prev_task_fair(): put_prev_entity() on all levels."""
-    se = p
-    while se >= 0:
-        put_prev_entity(m, se)
-        se = m[se, entity.PARENT]
+    se = p.se
+    while se != NO_ENTITY:
+        put_prev_entity(k, se)
+        se = se.parent
 
 
 @apart(NOTHING)
-def set_next_task(m, p, first):
+def set_next_task(k: Kernel, p: TaskStruct, first: int) -> None:
     """set_next_task_fair(): set_next_entity() on all levels; ``first`` is 0 of a task that ran already."""
-    se = p
-    while se >= 0:
-        set_next_entity(m, se, first)
-        se = m[se, entity.PARENT]
+    se = p.se
+    while se != NO_ENTITY:
+        set_next_entity(k, se, first)
+        se = se.parent
 
 
 @apart(VALUE)
-def pick_next_entity(m, q, protects):
+def pick_next_entity(k: Kernel, q: CfsRq, protects: int) -> SchedEntity:
     """pick_next_entity(): choose an entity; -1 if it was a sleeper, which now leaves the queue."""
-    se = m[q, cfs_rq.NEXT]
+    se = q.next
     # an entity that is alone is chosen either way
-    if protects != 0 and se >= 0 and eligible(m, q, se) != 0:
+    if protects != 0 and se != NO_ENTITY and eligible(k, q, se) != 0:
         return se
-    se = pick_eevdf(m, q, protects)
-    if m[se, eevdf.SCHED_DELAYED] != 0:
-        dequeue_entities(m, se, SLEEP | DELAYED)
-        return -1
+    se = pick_eevdf(k, q, protects)
+    if se.sched_delayed != 0:
+        dequeue_entities(k, se, SLEEP | DELAYED)
+        return NO_ENTITY
     return se
 
 
 @apart(VALUE)
-def pick_task_fair(m, cpu):
+def pick_task_fair(k: Kernel, cpu: int) -> TaskStruct:
     """pick_task_fair(): choose a task; end the delayed dequeue of sleepers that are chosen on the way."""
-    root = m[0, sim.CPUS] + cpu
+    root = cpu_cfs_rq(k, cpu)
     q = root
-    while m[root, cfs_rq.NR_RUNNING] != 0:
-        if running(m, q) >= 0:
-            update_curr(m, q)
-        se = pick_next_entity(m, q, 1)
-        if se < 0:
+    while root.nr_running != 0:
+        if running(k, q) != NO_ENTITY:
+            update_curr(k, q)
+        se = pick_next_entity(k, q, 1)
+        if se == NO_ENTITY:
             q = root
             continue
-        q = m[se, entity.MY_Q]
-        if q < 0:
-            return se
-    return -1
+        q = se.my_q
+        if q == NO_QUEUE:
+            return task_of(se)
+    return NO_TASK
 
 
 @apart(NOTHING)
-def set_picked(m, p, prev):
+def set_picked(k: Kernel, p: TaskStruct, prev: TaskStruct) -> None:
     """pick_next_task_fair(): put back the task that ran and set the chosen one, if there is one.
 
     Only the levels that differ are put and set. ``prev`` is -1 after the idle task or the stopper.
     """
-    if p < 0:
-        if prev >= 0:
-            put_prev_task(m, prev)
-    elif prev < 0:
-        set_next_task(m, p, 1)
+    if p == NO_TASK:
+        if prev != NO_TASK:
+            put_prev_task(k, prev)
+    elif prev == NO_TASK:
+        set_next_task(k, p, 1)
     elif p != prev:
-        se = p
-        pse = prev
-        while m[se, entity.CFS_RQ] != m[pse, entity.CFS_RQ]:
-            depth = 1 if m[se, entity.PARENT] >= 0 else 0
-            pdepth = 1 if m[pse, entity.PARENT] >= 0 else 0
+        se = p.se
+        pse = prev.se
+        while se.cfs_rq != pse.cfs_rq:
+            depth = 1 if se.parent != NO_ENTITY else 0
+            pdepth = 1 if pse.parent != NO_ENTITY else 0
             if depth <= pdepth:
-                put_prev_entity(m, pse)
-                pse = m[pse, entity.PARENT]
+                put_prev_entity(k, pse)
+                pse = pse.parent
             if depth >= pdepth:
-                set_next_entity(m, se, 1)
-                se = m[se, entity.PARENT]
-        put_prev_entity(m, pse)
-        set_next_entity(m, se, 1)
+                set_next_entity(k, se, 1)
+                se = se.parent
+        put_prev_entity(k, pse)
+        set_next_entity(k, se, 1)
 
 
 @apart(NOTHING)
-def task_tick(m, p):
+def task_tick(k: Kernel, p: TaskStruct) -> None:
     """task_tick_fair(), entity_tick(): charge the running task at a tick, on all levels."""
-    se = p
-    while se >= 0:
-        update_curr(m, m[se, entity.CFS_RQ])
-        update_load_avg(m, se, UPDATE_TG)
-        update_cfs_group(m, se)
-        se = m[se, entity.PARENT]
-    log_load(m, rq_of(m, p))
+    se = p.se
+    while se != NO_ENTITY:
+        update_curr(k, se.cfs_rq)
+        update_load_avg(k, se, UPDATE_TG)
+        update_cfs_group(k, se)
+        se = se.parent
+    log_load(k, rq_of(k, p))
 
 
 @inner
-def preempts_short(m, q, se, pse):
+def preempts_short(k: Kernel, q: CfsRq, se: SchedEntity, pse: SchedEntity) -> bool:
     """do_preempt_short(): return whether an entity with a shorter slice may interrupt a protected one."""
-    if m[pse, eevdf.SLICE] >= m[se, eevdf.SLICE] or eligible(m, q, pse) == 0:
+    if pse.slice >= se.slice or eligible(k, q, pse) == 0:
         return False
-    return m[pse, eevdf.DEADLINE] < m[se, eevdf.DEADLINE] or eligible(m, q, se) == 0
+    return pse.deadline < se.deadline or eligible(k, q, se) == 0
 
 
 @apart(NOTHING)
-def check_preempt(m, cpu, p, new):
+def check_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
     """check_preempt_wakeup_fair(), wakeup_preempt_fair(): reschedule if EEVDF would choose the task ``p``.
 
     Since v7.2 a new task, or one that sleeps, does not preempt.
     """
-    curr = m[cpu, rq.CURR]
-    if curr < 0:
-        resched(m, cpu)
+    curr = cpu_rq(k, cpu).curr
+    if curr == NO_TASK:
+        resched(k, cpu)
         return
-    if curr == p or m[cpu, rq.NEED_RESCHED] != 0:
+    if curr == p or cpu_rq(k, cpu).need_resched != 0:
         return
-    se = curr
-    pse = p
-    if m[se, entity.PARENT] >= 0 and m[pse, entity.PARENT] < 0:
-        se = m[se, entity.PARENT]
-    elif m[pse, entity.PARENT] >= 0 and m[se, entity.PARENT] < 0:
-        pse = m[pse, entity.PARENT]
-    while m[se, entity.CFS_RQ] != m[pse, entity.CFS_RQ]:
-        se = m[se, entity.PARENT]
-        pse = m[pse, entity.PARENT]
-    q = m[se, entity.CFS_RQ]
-    update_curr(m, q)
-    if not rule(m, v6_12.SLICE_END_STORED):
-        if preempts_short(m, q, se, pse) and protected(m, se):
-            m[se, eevdf.VLAG] = m[se, eevdf.DEADLINE] + 1  # cancel_protect_slice()
-        if pick_eevdf(m, q, 1) == pse:
-            resched_lazy(m, cpu)
+    se = curr.se
+    pse = p.se
+    if se.parent != NO_ENTITY and pse.parent == NO_ENTITY:
+        se = se.parent
+    elif pse.parent != NO_ENTITY and se.parent == NO_ENTITY:
+        pse = pse.parent
+    while se.cfs_rq != pse.cfs_rq:
+        se = se.parent
+        pse = pse.parent
+    q = se.cfs_rq
+    update_curr(k, q)
+    if not rule(k, Modern.slice_end_stored):
+        if preempts_short(k, q, se, pse) and protected(k, se):
+            se.vlag = se.deadline + 1  # cancel_protect_slice()
+        if pick_eevdf(k, q, 1) == pse:
+            resched_lazy(k, cpu)
         return
-    short = m[pse, eevdf.SLICE] < m[se, eevdf.SLICE]
-    picks = rule(m, v6_12.WAKEUP_PICKS)
+    short = pse.slice < se.slice
+    picks = rule(k, Modern.wakeup_picks)
     protects = 0 if short else 1
     if picks:
-        if not short and (new != 0 or m[pse, eevdf.SCHED_DELAYED] != 0):
+        if not short and (new != 0 or pse.sched_delayed != 0):
             return
-        chosen = pick_next_entity(m, q, protects)
-        while chosen < 0 and m[q, cfs_rq.NR_RUNNING] != 0:
-            chosen = pick_next_entity(m, q, protects)
+        chosen = pick_next_entity(k, q, protects)
+        while chosen == NO_ENTITY and q.nr_running != 0:
+            chosen = pick_next_entity(k, q, protects)
     else:
-        chosen = pick_eevdf(m, q, protects)
+        chosen = pick_eevdf(k, q, protects)
     if chosen != pse:
         if short or picks:
-            shorten_protection(m, se, min_slice(m, q))
+            shorten_protection(k, se, min_slice(k, q))
         return
     if short:
-        if protected(m, se):
-            m[se, eevdf.VPROT] = m[se, entity.VRUNTIME]  # cancel_protect_slice()
+        if protected(k, se):
+            se.vprot = se.vruntime  # cancel_protect_slice()
         if picks:
-            clear_buddies(m, se)
-    resched_lazy(m, cpu)
+            clear_buddies(k, se)
+    resched_lazy(k, cpu)
 
 
 @apart(VALUE)
-def pick_next_task(m, cpu, prev):
+def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
     """pick_next_task_fair(): choose and set the next task, after newidle balancing if there is none; return -1 for none.
 
     A pulled task may be asleep, and leave the queue when it is chosen: then newidle balancing is tried again.
     """
-    p = pick_task_fair(m, cpu)
-    while p < 0 and balances_v6_12(m) and ask_balancer(m, PULL, cpu, 0, 0) != 0:
-        p = pick_task_fair(m, cpu)
-    set_picked(m, p, prev)
-    if p >= 0 and p != prev:
-        hrtick_start(m, cpu, p)
+    p = pick_task_fair(k, cpu)
+    while p == NO_TASK and balances_v6_12(k) and ask_balancer(k, PULL, cpu, 0, 0) != 0:
+        p = pick_task_fair(k, cpu)
+    set_picked(k, p, prev)
+    if p != NO_TASK and p != prev:
+        hrtick_start(k, cpu, p)
     return p
 
 
@@ -257,106 +258,106 @@ def pick_next_task(m, cpu, prev):
 
 
 @inner
-def task_fork(m, p):
+def task_fork(k: Kernel, p: TaskStruct) -> None:
     """__sched_fork(), init_entity_runnable_average(): begin the life of a task."""
-    begin_task(m, p)
+    begin_task(k, p)
 
 
 @inner
-def set_user_nice(m, p, nice):
+def set_user_nice(k: Kernel, p: TaskStruct, nice: int) -> None:
     """set_user_nice(), reweight_task_fair(), prio_changed_fair(): change the weight of the running task."""
-    change = nice - m[p, task.NICE]
+    change = nice - p.nice
     if change == 0:
         return
-    cpu = rq_of(m, p)
-    dequeue_task(m, p, 0)
-    put_prev_task(m, p)
-    m[p, task.NICE] = nice
-    reweight_entity(m, p, weight_of(m, nice), inverse_of(m, nice))
-    enqueue_task(m, p, 0)
-    set_next_task(m, p, 0)
-    if change > 0 and m[m[0, sim.CPUS] + cpu, cfs_rq.NR_RUNNING] > 1:
-        resched(m, cpu)
+    cpu = rq_of(k, p)
+    dequeue_task(k, p, 0)
+    put_prev_task(k, p)
+    p.nice = nice
+    reweight_entity(k, p.se, weight_of(k, nice), inverse_of(k, nice))
+    enqueue_task(k, p, 0)
+    set_next_task(k, p, 0)
+    if change > 0 and cpu_cfs_rq(k, cpu).nr_running > 1:
+        resched(k, cpu)
 
 
 @inner
-def yield_task(m, p):
+def yield_task(k: Kernel, p: TaskStruct) -> None:
     """yield_task_fair(): let an eligible task forgo the rest of its slice."""
-    if m[rq_of(m, p), rq.NR_RUNNING] == 1:
+    if cpu_rq(k, rq_of(k, p)).nr_running == 1:
         return
-    q = m[p, entity.CFS_RQ]
-    clear_buddies(m, p)
-    update_curr(m, q)
-    if eligible(m, q, p) != 0:
-        m[p, entity.VRUNTIME] = m[p, eevdf.DEADLINE]
-        update_deadline(m, q, p)
+    q = p.se.cfs_rq
+    clear_buddies(k, p.se)
+    update_curr(k, q)
+    if eligible(k, q, p.se) != 0:
+        p.se.vruntime = p.se.deadline
+        update_deadline(k, q, p.se)
 
 
 @inner
-def move_group(m, p, group):
+def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
     """sched_move_task(), task_change_group_fair(): move the running task to another group."""
-    cpu = rq_of(m, p)
-    dequeue_task(m, p, 0)
-    put_prev_task(m, p)
-    change_group(m, p, cpu, group)
-    enqueue_task(m, p, 0)
-    set_next_task(m, p, 0)
-    resched(m, cpu)
+    cpu = rq_of(k, p)
+    dequeue_task(k, p, 0)
+    put_prev_task(k, p)
+    change_group(k, p, cpu, group)
+    enqueue_task(k, p, 0)
+    set_next_task(k, p, 0)
+    resched(k, cpu)
 
 
 # --- several CPUs -------------------------------------------------------------------------------------------------------
 
 
 @inner
-def leave_groups(m, cpu):
+def leave_groups(k: Kernel, cpu: int) -> None:
     """clear_tg_offline_cfs_rqs(): take a dying CPU off the loads of all task groups."""
-    for group in range(1, m[0, sim.TASK_GROUPS]):
-        q = m[0, sim.CFS_RQ0] + group * m[0, sim.CPUS] + cpu
-        m[m[q, cfs_rq.TASK_GROUP], task_group.LOAD_AVG] -= m[q, cfs_rq.TG_LOAD_CONTRIB]
-        m[q, cfs_rq.TG_LOAD_CONTRIB] = 0
-        m[q, eevdf.LAST_UPDATE_TG] = m[0, sim.NOW]
+    for group in range(1, k.task_groups):
+        q = CfsRq(k, k.cfs_rq0 + group * k.nr_cpus + cpu)
+        q.task_group.load_avg -= q.tg_load_contrib
+        q.tg_load_contrib = 0
+        q.last_update_tg = k.now_ns
 
 
 @apart(VALUE, entry=True)
-def answer(m, question, a, b, c):
+def answer(k: Kernel, question: int, a: int, b: int, c: int) -> int:
     """Do what the scheduler asks for through the seam."""
     if question == FAIR_ENQUEUE:
-        enqueue_task(m, a, b == NEW)
+        enqueue_task(k, TaskStruct(k, a), b == NEW)
     elif question == FAIR_DEQUEUE:
-        dequeue_task(m, a, SLEEP if b != 0 else MIGRATING)
+        dequeue_task(k, TaskStruct(k, a), SLEEP if b != 0 else MIGRATING)
     elif question == FAIR_PICK:
-        return pick_next_task(m, a, b)
+        return pick_next_task(k, a, TaskStruct(k, b)).row
     elif question == FAIR_PUT_PREV:
-        put_prev_task(m, a)
+        put_prev_task(k, TaskStruct(k, a))
     elif question == FAIR_TICK:
-        task_tick(m, a)
+        task_tick(k, TaskStruct(k, a))
     elif question == FAIR_PREEMPT:
-        check_preempt(m, a, b, 0)
+        check_preempt(k, a, TaskStruct(k, b), 0)
     elif question == FAIR_PREEMPT_NEW:
-        check_preempt(m, a, b, 1)
+        check_preempt(k, a, TaskStruct(k, b), 1)
     elif question == FAIR_FORK:
-        task_fork(m, a)
+        task_fork(k, TaskStruct(k, a))
     elif question == FAIR_POST_INIT:
-        post_init_util(m, a, False)
+        post_init_util(k, SchedEntity(k, a), False)
     elif question == FAIR_NICE:
-        set_user_nice(m, a, b)
+        set_user_nice(k, TaskStruct(k, a), b)
     elif question == FAIR_GROUP:
-        move_group(m, a, b)
+        move_group(k, TaskStruct(k, a), b)
     elif question == FAIR_WAKE:
-        enqueue_task(m, a, 0)
-        check_preempt(m, rq_of(m, a), a, 0)
+        enqueue_task(k, TaskStruct(k, a), 0)
+        check_preempt(k, rq_of(k, TaskStruct(k, a)), TaskStruct(k, a), 0)
     elif question == FAIR_MIGRATE:
-        migrate_task(m, a)
+        migrate_task(k, TaskStruct(k, a))
     elif question == FAIR_CHOOSE:
-        return pick_task_fair(m, a)
+        return pick_task_fair(k, a).row
     elif question == FAIR_SET:
-        set_picked(m, a, b)
+        set_picked(k, TaskStruct(k, a), TaskStruct(k, b))
     elif question == FAIR_LEAVE:
-        leave_groups(m, a)
+        leave_groups(k, a)
     elif question == FAIR_DEAD:
-        remove_entity_load_avg(m, a)  # task_dead_fair(), v6.12.107
+        remove_entity_load_avg(k, TaskStruct(k, a))  # task_dead_fair(), v6.12.107
     elif question == FAIR_ONLINE:
-        attach_task(m, a)  # online_fair_sched_group()
+        attach_task(k, SchedEntity(k, a))  # online_fair_sched_group()
     else:
-        yield_task(m, a)
+        yield_task(k, TaskStruct(k, a))
     return 0

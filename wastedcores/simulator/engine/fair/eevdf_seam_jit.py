@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import config, inner
 from wastedcores.simulator.engine.design.seam_jit import call_at
-from wastedcores.simulator.engine.world import sim
+from wastedcores.simulator.engine.world.structs import Kernel
 
 # What the class can be asked. The arguments are, in this order: (task, MOVED, NEW or WOKEN), (task, whether it sleeps),
 # (cpu, previous task), (task), (task), (cpu, woken task), (task), (task), (task, nice), (task), (task, group), (task), and for
@@ -41,23 +41,23 @@ MOVED, NEW, WOKEN = range(3)
 
 
 @inner
-def has_eevdf(m):
+def has_eevdf(k: Kernel) -> bool:
     """Return whether the fair class is that of a modern kernel: CFS of v6.1 or EEVDF."""
-    return m[0, sim.FAIR_ENTRY] != 0
+    return k.fair_entry != 0
 
 
 if config.DISABLE_JIT:
 
-    def ask_fair(m, question, a, b):
+    def ask_fair(k: Kernel, question: int, a: int, b: int) -> int:
         """Let the fair class of a modern kernel do something; return its answer."""
         from wastedcores.simulator.engine.fair import cfs_v6_1_class_jit, eevdf_class_jit
 
         classes = (cfs_v6_1_class_jit, eevdf_class_jit)
-        return classes[m[0, sim.FAIR_ENTRY] - 1].answer(m, question, a, b, 0)
+        return classes[k.fair_entry - 1].answer(k, question, a, b, 0)
 
 else:
 
     @inner
-    def ask_fair(m, question, a, b):
+    def ask_fair(k: Kernel, question: int, a: int, b: int) -> int:
         """Let the fair class of a modern kernel do something; return its answer."""
-        return call_at(m, m[0, sim.FAIR_ENTRY], question, a, b, 0)  # type: ignore[call-arg]
+        return call_at(k, k.fair_entry, question, a, b, 0)  # type: ignore[call-arg]

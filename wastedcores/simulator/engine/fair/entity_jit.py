@@ -27,272 +27,281 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
     update_min_vruntime,
 )
 from wastedcores.simulator.engine.tasks.weight_jit import SCHED_IDLE
-from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, task, task_group
 from wastedcores.simulator.engine.world.log_jit import log_load, log_nr
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq, task_of
+from wastedcores.simulator.engine.world.structs import (
+    NO_ENTITY,
+    NO_QUEUE,
+    NO_TASK,
+    CfsRq,
+    Kernel,
+    SchedEntity,
+    TaskStruct,
+)
 
 
 @inner
-def insert(m, q, se):
+def insert(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """__enqueue_entity(): insert an entity into the queue, which is sorted by vruntime."""
-    v = m[se, entity.VRUNTIME]
-    after = m[q, cfs_rq.RIGHTMOST]
-    while after >= 0 and m[after, entity.VRUNTIME] > v:
-        after = m[after, entity.PREV]
-    if after < 0:
-        following = m[q, cfs_rq.LEFTMOST]
-        m[q, cfs_rq.LEFTMOST] = se
+    v = se.vruntime
+    after = q.rightmost
+    while after != NO_ENTITY and after.vruntime > v:
+        after = after.prev
+    if after == NO_ENTITY:
+        following = q.leftmost
+        q.leftmost = se
     else:
-        following = m[after, entity.NEXT]
-        m[after, entity.NEXT] = se
-    m[se, entity.PREV] = after
-    m[se, entity.NEXT] = following
-    if following < 0:
-        m[q, cfs_rq.RIGHTMOST] = se
+        following = after.next
+        after.next = se
+    se.prev = after
+    se.next = following
+    if following == NO_ENTITY:
+        q.rightmost = se
     else:
-        m[following, entity.PREV] = se
+        following.prev = se
 
 
 @inner
-def remove(m, q, se):
+def remove(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """__dequeue_entity(): remove an entity from the sorted queue."""
-    before = m[se, entity.PREV]
-    after = m[se, entity.NEXT]
-    if before < 0:
-        m[q, cfs_rq.LEFTMOST] = after
+    before = se.prev
+    after = se.next
+    if before == NO_ENTITY:
+        q.leftmost = after
     else:
-        m[before, entity.NEXT] = after
-    if after < 0:
-        m[q, cfs_rq.RIGHTMOST] = before
+        before.next = after
+    if after == NO_ENTITY:
+        q.rightmost = before
     else:
-        m[after, entity.PREV] = before
+        after.prev = before
 
 
 @inner
-def list_add_task(m, cpu, p):
+def list_add_task(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """Put a task at the head of rq->cfs_tasks."""
-    head = m[cpu, rq.CFS_TASKS]
-    m[p, task.CFS_TASKS_PREV] = -1
-    m[p, task.CFS_TASKS_NEXT] = head
-    if head < 0:
-        m[cpu, rq.CFS_TASKS_TAIL] = p
+    head = cpu_rq(k, cpu).cfs_tasks
+    p.cfs_tasks_prev = NO_TASK
+    p.cfs_tasks_next = head
+    if head == NO_TASK:
+        cpu_rq(k, cpu).cfs_tasks_tail = p
     else:
-        m[head, task.CFS_TASKS_PREV] = p
-    m[cpu, rq.CFS_TASKS] = p
+        head.cfs_tasks_prev = p
+    cpu_rq(k, cpu).cfs_tasks = p
 
 
 @inner
-def account_enqueue(m, q, se):
+def account_enqueue(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """account_entity_enqueue(): add the weight; a task goes to the head of rq->cfs_tasks."""
-    m[q, cfs_rq.LOAD_WEIGHT] += m[se, entity.WEIGHT]
-    m[q, cfs_rq.NR_RUNNING] += 1
-    cpu = m[q, cfs_rq.CPU]
-    if m[se, entity.PARENT] < 0:
-        m[cpu, rq.LOAD_WEIGHT] += m[se, entity.WEIGHT]
-    if m[se, entity.MY_Q] < 0:
-        list_add_task(m, cpu, se)
+    q.load_weight += se.weight
+    q.nr_running += 1
+    cpu = q.cpu
+    if se.parent == NO_ENTITY:
+        cpu_rq(k, cpu).load_weight += se.weight
+    if se.my_q == NO_QUEUE:
+        list_add_task(k, cpu, task_of(se))
 
 
 @inner
-def list_del_task(m, cpu, p):
+def list_del_task(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """Remove a task from rq->cfs_tasks."""
-    before = m[p, task.CFS_TASKS_PREV]
-    after = m[p, task.CFS_TASKS_NEXT]
-    if before < 0:
-        m[cpu, rq.CFS_TASKS] = after
+    before = p.cfs_tasks_prev
+    after = p.cfs_tasks_next
+    if before == NO_TASK:
+        cpu_rq(k, cpu).cfs_tasks = after
     else:
-        m[before, task.CFS_TASKS_NEXT] = after
-    if after < 0:
-        m[cpu, rq.CFS_TASKS_TAIL] = before
+        before.cfs_tasks_next = after
+    if after == NO_TASK:
+        cpu_rq(k, cpu).cfs_tasks_tail = before
     else:
-        m[after, task.CFS_TASKS_PREV] = before
+        after.cfs_tasks_prev = before
 
 
 @inner
-def list_move_tail(m, cpu, p):
+def list_move_tail(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """list_move_tail(): move a task to the end of rq->cfs_tasks."""
-    list_del_task(m, cpu, p)
-    tail = m[cpu, rq.CFS_TASKS_TAIL]
-    m[p, task.CFS_TASKS_NEXT] = -1
-    m[p, task.CFS_TASKS_PREV] = tail
-    if tail < 0:
-        m[cpu, rq.CFS_TASKS] = p
+    list_del_task(k, cpu, p)
+    tail = cpu_rq(k, cpu).cfs_tasks_tail
+    p.cfs_tasks_next = NO_TASK
+    p.cfs_tasks_prev = tail
+    if tail == NO_TASK:
+        cpu_rq(k, cpu).cfs_tasks = p
     else:
-        m[tail, task.CFS_TASKS_NEXT] = p
-    m[cpu, rq.CFS_TASKS_TAIL] = p
+        tail.cfs_tasks_next = p
+    cpu_rq(k, cpu).cfs_tasks_tail = p
 
 
 @inner
-def account_dequeue(m, q, se):
+def account_dequeue(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """account_entity_dequeue(): subtract the weight and take a task off rq->cfs_tasks."""
-    m[q, cfs_rq.LOAD_WEIGHT] -= m[se, entity.WEIGHT]
-    m[q, cfs_rq.NR_RUNNING] -= 1
-    cpu = m[q, cfs_rq.CPU]
-    if m[se, entity.PARENT] < 0:
-        m[cpu, rq.LOAD_WEIGHT] -= m[se, entity.WEIGHT]
-    if m[se, entity.MY_Q] < 0:
-        list_del_task(m, cpu, se)
+    q.load_weight -= se.weight
+    q.nr_running -= 1
+    cpu = q.cpu
+    if se.parent == NO_ENTITY:
+        cpu_rq(k, cpu).load_weight -= se.weight
+    if se.my_q == NO_QUEUE:
+        list_del_task(k, cpu, task_of(se))
 
 
 @inner
-def update_cfs_shares(m, q):
+def update_cfs_shares(k: Kernel, q: CfsRq) -> None:
     """update_cfs_shares(), calc_cfs_shares(), reweight_entity(): give a group's entity its share of the group's weight."""
-    se = m[q, cfs_rq.ENTITY]
-    if se < 0:
+    se = q.entity
+    if se == NO_ENTITY:
         return
-    tg = m[q, cfs_rq.TASK_GROUP]
-    total = m[tg, task_group.LOAD_AVG] - m[q, cfs_rq.TG_LOAD_CONTRIB] + m[q, cfs_rq.LOAD_WEIGHT]
-    shares = m[tg, task_group.SHARES] * m[q, cfs_rq.LOAD_WEIGHT]
+    tg = q.task_group
+    total = tg.load_avg - q.tg_load_contrib + q.load_weight
+    shares = tg.shares * q.load_weight
     if total != 0:
         # C division rounds towards zero, and the total can be negative for a moment
         shares = shares // total if total > 0 else -(shares // -total)
     shares = max(shares, 2)
-    shares = min(shares, m[tg, task_group.SHARES])
-    up = m[se, entity.CFS_RQ]
-    if m[se, entity.ON_RQ] != 0:
-        if m[up, cfs_rq.CURR] == se:
-            update_curr(m, up)
-        change = shares - m[se, entity.WEIGHT]
-        m[up, cfs_rq.LOAD_WEIGHT] += change
-        if m[se, entity.PARENT] < 0:
-            m[m[up, cfs_rq.CPU], rq.LOAD_WEIGHT] += change
-    if shares != m[se, entity.WEIGHT]:
-        m[se, entity.WEIGHT] = shares
-        m[se, entity.INV_WEIGHT] = inverse_weight(shares)
+    shares = min(shares, tg.shares)
+    up = se.cfs_rq
+    if se.on_rq != 0:
+        if up.curr == se:
+            update_curr(k, up)
+        change = shares - se.weight
+        up.load_weight += change
+        if se.parent == NO_ENTITY:
+            cpu_rq(k, up.cpu).load_weight += change
+    if shares != se.weight:
+        se.weight = shares
+        se.inv_weight = inverse_weight(shares)
 
 
 @inner
-def enqueue_entity(m, se, wakeup, waking):
+def enqueue_entity(k: Kernel, se: SchedEntity, wakeup: int, waking: int) -> None:
     """enqueue_entity(): put one entity on its queue."""
-    q = m[se, entity.CFS_RQ]
+    q = se.cfs_rq
     if not wakeup or waking:
-        m[se, entity.VRUNTIME] += m[q, cfs_rq.MIN_VRUNTIME]
-    update_curr(m, q)
-    enqueue_load_avg(m, se, wakeup)
-    account_enqueue(m, q, se)
-    update_cfs_shares(m, q)
+        se.vruntime += q.min_vruntime
+    update_curr(k, q)
+    enqueue_load_avg(k, se, wakeup)
+    account_enqueue(k, q, se)
+    update_cfs_shares(k, q)
     if wakeup:
-        place_entity(m, q, se, False)
-    if se != m[q, cfs_rq.CURR]:
-        insert(m, q, se)
-    m[se, entity.ON_RQ] = 1
-    if m[q, cfs_rq.NR_RUNNING] == 1:
-        m[q, cfs_rq.ON_LIST] = 1
+        place_entity(k, q, se, False)
+    if se != q.curr:
+        insert(k, q, se)
+    se.on_rq = 1
+    if q.nr_running == 1:
+        q.on_list = 1
 
 
 @inner
-def update_level(m, se):
+def update_level(k: Kernel, se: SchedEntity) -> None:
     """Update an entity above a task that came or left: first its weight and then its load, or under v4.4 first its load."""
-    if m[0, sim.LOAD_V4_4] != 0:
-        update_entity_load_avg(m, se, True)
-        update_cfs_shares(m, m[se, entity.CFS_RQ])
+    if k.load_v4_4 != 0:
+        update_entity_load_avg(k, se, True)
+        update_cfs_shares(k, se.cfs_rq)
         return
-    update_cfs_shares(m, m[se, entity.CFS_RQ])
-    update_entity_load_avg(m, se, True)
+    update_cfs_shares(k, se.cfs_rq)
+    update_entity_load_avg(k, se, True)
 
 
 @apart(NOTHING)
-def enqueue_task(m, p, wakeup, waking):
+def enqueue_task(k: Kernel, p: TaskStruct, wakeup: int, waking: int) -> None:
     """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
-    if has_eevdf(m):
-        ask_fair(m, FAIR_ENQUEUE, p, WOKEN if wakeup else MOVED)
+    if has_eevdf(k):
+        ask_fair(k, FAIR_ENQUEUE, p.row, WOKEN if wakeup else MOVED)
         return
-    se = p
-    while se >= 0 and m[se, entity.ON_RQ] == 0:
-        enqueue_entity(m, se, wakeup, waking)
-        m[m[se, entity.CFS_RQ], cfs_rq.H_NR_RUNNING] += 1
+    se = p.se
+    while se != NO_ENTITY and se.on_rq == 0:
+        enqueue_entity(k, se, wakeup, waking)
+        se.cfs_rq.h_nr_running += 1
         wakeup = True
         waking = False
-        se = m[se, entity.PARENT]
-    while se >= 0:
-        m[m[se, entity.CFS_RQ], cfs_rq.H_NR_RUNNING] += 1
-        update_level(m, se)
-        se = m[se, entity.PARENT]
-    cpu = m[m[p, entity.CFS_RQ], cfs_rq.CPU]
-    m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    log_load(m, cpu)
-    add_nr_running(m, cpu, 1)
+        se = se.parent
+    while se != NO_ENTITY:
+        se.cfs_rq.h_nr_running += 1
+        update_level(k, se)
+        se = se.parent
+    cpu = p.se.cfs_rq.cpu
+    cpu_rq(k, cpu).clock = k.now_ns
+    log_load(k, cpu)
+    add_nr_running(k, cpu, 1)
 
 
 @inner
-def add_nr_running(m, cpu, n):
+def add_nr_running(k: Kernel, cpu: int, n: int) -> None:
     """add_nr_running(), sub_nr_running(): change nr_running; a second task on a CPU sets rd->overload."""
-    before = m[cpu, rq.NR_RUNNING]
-    m[cpu, rq.NR_RUNNING] = before + n
+    before = cpu_rq(k, cpu).nr_running
+    cpu_rq(k, cpu).nr_running = before + n
     if before < 2 and before + n >= 2:
-        m[0, sim.OVERLOAD] = 1
-    log_nr(m, cpu)
+        k.overload = 1
+    log_nr(k, cpu)
 
 
 @inner
-def clear_buddies(m, se):
+def clear_buddies(k: Kernel, se: SchedEntity) -> None:
     """clear_buddies(): clear each buddy mark of the entity, upwards as long as the levels carry it."""
-    for which in (cfs_rq.LAST, cfs_rq.NEXT, cfs_rq.SKIP):
+    for which in (CfsRq.last, CfsRq.next, CfsRq.skip):
         e = se
-        while e >= 0 and m[m[e, entity.CFS_RQ], which] == e:
-            m[m[e, entity.CFS_RQ], which] = -1
-            e = m[e, entity.PARENT]
+        while e != NO_ENTITY and e.cfs_rq[which] == e.row:
+            e.cfs_rq[which] = -1
+            e = e.parent
 
 
 @inner
-def set_buddy(m, se, which):
+def set_buddy(k: Kernel, se: SchedEntity, which: int) -> None:
     """set_next_buddy(), set_last_buddy(): mark the entity and its parents as a buddy; SCHED_IDLE tasks are none but to skip."""
-    if which != cfs_rq.SKIP and m[se, entity.MY_Q] < 0 and m[se, task.POLICY] == SCHED_IDLE:
+    if which != CfsRq.skip and se.my_q == NO_QUEUE and task_of(se).policy == SCHED_IDLE:
         return
-    while se >= 0:
-        m[m[se, entity.CFS_RQ], which] = se
-        se = m[se, entity.PARENT]
+    while se != NO_ENTITY:
+        se.cfs_rq[which] = se.row
+        se = se.parent
 
 
 @inner
-def dequeue_entity(m, se, sleep):
+def dequeue_entity(k: Kernel, se: SchedEntity, sleep: int) -> None:
     """dequeue_entity(): take one entity off its queue."""
-    q = m[se, entity.CFS_RQ]
-    update_curr(m, q)
-    dequeue_load_avg(m, se, sleep)
-    clear_buddies(m, se)
-    if se != m[q, cfs_rq.CURR]:
-        remove(m, q, se)
-    m[se, entity.ON_RQ] = 0
-    account_dequeue(m, q, se)
+    q = se.cfs_rq
+    update_curr(k, q)
+    dequeue_load_avg(k, se, sleep)
+    clear_buddies(k, se)
+    if se != q.curr:
+        remove(k, q, se)
+    se.on_rq = 0
+    account_dequeue(k, q, se)
     if not sleep:
-        m[se, entity.VRUNTIME] -= m[q, cfs_rq.MIN_VRUNTIME]
-    update_min_vruntime(m, q)
-    update_cfs_shares(m, q)
+        se.vruntime -= q.min_vruntime
+    update_min_vruntime(k, q)
+    update_cfs_shares(k, q)
 
 
 @apart(NOTHING)
-def dequeue_task(m, p, sleep):
+def dequeue_task(k: Kernel, p: TaskStruct, sleep: int) -> None:
     """dequeue_task_fair(), sub_nr_running(): take a task, and its group if nothing else of it is queued, off the runqueue."""
-    if has_eevdf(m):
-        ask_fair(m, FAIR_DEQUEUE, p, sleep)
+    if has_eevdf(k):
+        ask_fair(k, FAIR_DEQUEUE, p.row, sleep)
         return
     task_sleep = sleep
-    se = p
-    while se >= 0:
-        q = m[se, entity.CFS_RQ]
-        dequeue_entity(m, se, sleep)
-        m[q, cfs_rq.H_NR_RUNNING] -= 1
-        se = m[se, entity.PARENT]
-        if m[q, cfs_rq.LOAD_WEIGHT] != 0:
-            if task_sleep and se >= 0:
-                set_buddy(m, se, cfs_rq.NEXT)
+    se = p.se
+    while se != NO_ENTITY:
+        q = se.cfs_rq
+        dequeue_entity(k, se, sleep)
+        q.h_nr_running -= 1
+        se = se.parent
+        if q.load_weight != 0:
+            if task_sleep and se != NO_ENTITY:
+                set_buddy(k, se, CfsRq.next)
             break
         sleep = True
-    while se >= 0:
-        m[m[se, entity.CFS_RQ], cfs_rq.H_NR_RUNNING] -= 1
-        update_level(m, se)
-        se = m[se, entity.PARENT]
-    cpu = m[m[p, entity.CFS_RQ], cfs_rq.CPU]
-    m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    log_load(m, cpu)
-    add_nr_running(m, cpu, -1)
+    while se != NO_ENTITY:
+        se.cfs_rq.h_nr_running -= 1
+        update_level(k, se)
+        se = se.parent
+    cpu = p.se.cfs_rq.cpu
+    cpu_rq(k, cpu).clock = k.now_ns
+    log_load(k, cpu)
+    add_nr_running(k, cpu, -1)
 
 
 @inner
-def set_task_rq(m, p, cpu):
+def set_task_rq(k: Kernel, p: TaskStruct, cpu: int) -> None:
     """set_task_rq() (kernel/sched/sched.h): point a task at the queue of its group on ``cpu``."""
-    m[p, task.CPU] = cpu
-    tg = m[p, task.GROUP]
-    n = m[0, sim.CPUS]
-    m[p, entity.CFS_RQ] = m[0, sim.CFS_RQ0] + tg * n + cpu
-    m[p, entity.PARENT] = m[0, sim.ENTITY0] + tg * n + cpu if tg > 0 else -1
+    p.cpu = cpu
+    tg = p.group
+    n = k.nr_cpus
+    p.se.cfs_rq = CfsRq(k, k.cfs_rq0 + tg * n + cpu)
+    p.se.parent = SchedEntity(k, k.entity0 + tg * n + cpu) if tg > 0 else NO_ENTITY

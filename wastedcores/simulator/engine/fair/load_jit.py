@@ -8,7 +8,15 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.fair import pelt_v4_4_jit as v4_4
 from wastedcores.simulator.engine.fair.pelt_jit import update_blocked_load, update_entity_load_avg
-from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, task_group
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.structs import (
+    NO_ENTITY,
+    NO_TASK,
+    CfsRq,
+    Kernel,
+    SchedEntity,
+    TaskStruct,
+)
 
 #: degrade_zero_ticks and degrade_factor of kernel/sched/proc.c
 ZERO_TICKS = np.array([0, 8, 32, 64, 128], dtype=np.int64)
@@ -25,15 +33,19 @@ FACTORS = np.array(
 
 
 @inner
-def jiffies(m):
+def jiffies(k: Kernel) -> int:
     """Return the present jiffy."""
-    return m[0, sim.JIFFIES]
+    return k.jiffies
 
 
 @inner
-def idle_cpu(m, cpu):
+def idle_cpu(k: Kernel, cpu: int) -> bool:
     """idle_cpu(): the idle task runs, nothing is queued and nothing is on the wake list."""
-    return m[cpu, rq.CURR] < 0 and m[cpu, rq.NR_RUNNING] == 0 and m[cpu, rq.WAKE_LIST] < 0
+    return (
+        cpu_rq(k, cpu).curr == NO_TASK
+        and cpu_rq(k, cpu).nr_running == 0
+        and cpu_rq(k, cpu).wake_list == NO_TASK
+    )
 
 
 @inner
@@ -55,139 +67,131 @@ def decay_missed(load, missed, i):
 
 
 @inner
-def update_cpu_load(m, cpu, load, pending):
+def update_cpu_load(k: Kernel, cpu: int, load: int, pending: int) -> None:
     """__update_cpu_load(): update cpu_load[0..4], the running averages, over ``pending`` ticks."""
-    m[cpu, rq.CPU_LOAD0] = load
+    cpu_rq(k, cpu).cpu_load[0] = load
     for i in range(1, 5):
-        old = decay_missed(m[cpu, rq.CPU_LOAD0 + i], pending - 1, i)
+        old = decay_missed(cpu_rq(k, cpu).cpu_load[i], pending - 1, i)
         scale = 1 << i
         new = load
         if new > old:
             new += scale - 1
-        m[cpu, rq.CPU_LOAD0 + i] = (old * (scale - 1) + new) >> i
+        cpu_rq(k, cpu).cpu_load[i] = (old * (scale - 1) + new) >> i
 
 
 @inner
-def catch_up_idle(m, cpu):
+def catch_up_idle(k: Kernel, cpu: int) -> None:
     """update_cpu_load_nohz(): ticks that did not happen count as idle."""
-    now = jiffies(m)
-    pending = now - m[cpu, rq.LAST_LOAD_UPDATE_TICK]
+    now = jiffies(k)
+    pending = now - cpu_rq(k, cpu).last_load_update_tick
     if pending > 0:
-        m[cpu, rq.LAST_LOAD_UPDATE_TICK] = now
-        update_cpu_load(m, cpu, 0, pending)
+        cpu_rq(k, cpu).last_load_update_tick = now
+        update_cpu_load(k, cpu, 0, pending)
 
 
 @inner
-def weighted_cpuload(m, cpu):
+def weighted_cpuload(k: Kernel, cpu: int) -> int:
     """weighted_cpuload(): the load of the queued entities."""
-    return m[cpu + m[0, sim.CPUS], cfs_rq.RUNNABLE_LOAD_AVG]
+    return cpu_cfs_rq(k, cpu).runnable_load_avg
 
 
 @inner
-def source_load(m, cpu, index):
+def source_load(k: Kernel, cpu: int, index: int) -> int:
     """source_load(): the low estimate of a load; index t reads cpu_load[t-1]."""
-    total = weighted_cpuload(m, cpu)
-    if index > 0 and m[cpu, rq.CPU_LOAD0 + index - 1] < total:
-        return m[cpu, rq.CPU_LOAD0 + index - 1]
+    total = weighted_cpuload(k, cpu)
+    if index > 0 and cpu_rq(k, cpu).cpu_load[index - 1] < total:
+        return cpu_rq(k, cpu).cpu_load[index - 1]
     return total
 
 
 @inner
-def target_load(m, cpu, index):
+def target_load(k: Kernel, cpu: int, index: int) -> int:
     """target_load(): the high estimate of a load."""
-    total = weighted_cpuload(m, cpu)
-    if index > 0 and m[cpu, rq.CPU_LOAD0 + index - 1] > total:
-        return m[cpu, rq.CPU_LOAD0 + index - 1]
+    total = weighted_cpuload(k, cpu)
+    if index > 0 and cpu_rq(k, cpu).cpu_load[index - 1] > total:
+        return cpu_rq(k, cpu).cpu_load[index - 1]
     return total
 
 
 @inner
-def avg_load_per_task(m, cpu):
+def avg_load_per_task(k: Kernel, cpu: int) -> int:
     """cpu_avg_load_per_task(): the load of a CPU divided by its tasks."""
-    q = cpu + m[0, sim.CPUS]
-    if m[q, cfs_rq.H_NR_RUNNING] > 0:
-        return m[q, cfs_rq.RUNNABLE_LOAD_AVG] // m[q, cfs_rq.H_NR_RUNNING]
-    return m[q, cfs_rq.RUNNABLE_LOAD_AVG] * 0
+    q = cpu_cfs_rq(k, cpu)
+    if q.h_nr_running > 0:
+        return q.runnable_load_avg // q.h_nr_running
+    return q.runnable_load_avg * 0
 
 
 @inner
-def get_cpu_usage(m, cpu):
+def get_cpu_usage(k: Kernel, cpu: int) -> int:
     """get_cpu_usage(): the utilization of a CPU, scaled to its capacity."""
-    if m[0, sim.LOAD_V4_4] != 0:
-        return v4_4.cpu_util(m, cpu)
-    usage = m[cpu + m[0, sim.CPUS], cfs_rq.UTILIZATION_LOAD_AVG]
+    if k.load_v4_4 != 0:
+        return v4_4.cpu_util(k, cpu)
+    usage = cpu_cfs_rq(k, cpu).utilization_load_avg
     if usage >= 1024:
-        return m[cpu, rq.CPU_CAPACITY_ORIG]
-    return (usage * m[cpu, rq.CPU_CAPACITY_ORIG]) >> 10
+        return cpu_rq(k, cpu).cpu_capacity_orig
+    return (usage * cpu_rq(k, cpu).cpu_capacity_orig) >> 10
 
 
 @apart(VALUE)
-def task_h_load(m, p):
+def task_h_load(k: Kernel, p: TaskStruct) -> int:
     """task_h_load(), update_cfs_rq_h_load(): the load that a task adds to its CPU, seen from the root."""
-    if m[0, sim.LOAD_V4_4] != 0:
-        return v4_4.task_h_load(m, p)
-    now = jiffies(m)
-    q = m[p, entity.CFS_RQ]
-    if m[q, cfs_rq.LAST_H_LOAD_UPDATE] != now:
-        se = m[q, cfs_rq.ENTITY]
-        if se >= 0:
-            root = m[se, entity.CFS_RQ]
-            if m[root, cfs_rq.LAST_H_LOAD_UPDATE] != now:
-                m[root, cfs_rq.H_LOAD] = m[root, cfs_rq.RUNNABLE_LOAD_AVG]
-                m[root, cfs_rq.LAST_H_LOAD_UPDATE] = now
-            m[q, cfs_rq.H_LOAD] = (
-                m[root, cfs_rq.H_LOAD]
-                * m[se, entity.LOAD_AVG_CONTRIB]
-                // (m[root, cfs_rq.RUNNABLE_LOAD_AVG] + 1)
-            )
+    if k.load_v4_4 != 0:
+        return v4_4.task_h_load(k, p)
+    now = jiffies(k)
+    q = p.se.cfs_rq
+    if q.last_h_load_update != now:
+        se = q.entity
+        if se != NO_ENTITY:
+            root = se.cfs_rq
+            if root.last_h_load_update != now:
+                root.h_load = root.runnable_load_avg
+                root.last_h_load_update = now
+            q.h_load = root.h_load * se.load_avg_contrib // (root.runnable_load_avg + 1)
         else:
-            m[q, cfs_rq.H_LOAD] = m[q, cfs_rq.RUNNABLE_LOAD_AVG]
-        m[q, cfs_rq.LAST_H_LOAD_UPDATE] = now
-    return (
-        m[p, entity.LOAD_AVG_CONTRIB] * m[q, cfs_rq.H_LOAD] // (m[q, cfs_rq.RUNNABLE_LOAD_AVG] + 1)
-    )
+            q.h_load = q.runnable_load_avg
+        q.last_h_load_update = now
+    return p.se.load_avg_contrib * q.h_load // (q.runnable_load_avg + 1)
 
 
 @apart(VALUE)
-def effective_load(m, tg, cpu, wl, wg):
+def effective_load(k: Kernel, tg: int, cpu: int, wl: int, wg: int) -> int:
     """effective_load(): the change of load that moving weight causes, for group ``tg``, which is one level below the root."""
     if tg == 0:
         return wl
-    if m[0, sim.LOAD_V4_4] != 0:
-        return v4_4.effective_load(m, tg, cpu, wl, wg)
-    q = m[0, sim.CPUS] * (1 + tg) + cpu
-    row = m[q, cfs_rq.TASK_GROUP]
-    total = (
-        wg + m[row, task_group.LOAD_AVG] - m[q, cfs_rq.TG_LOAD_CONTRIB] + m[q, cfs_rq.LOAD_WEIGHT]
-    )
-    weight = m[q, cfs_rq.LOAD_WEIGHT] + wl
+    if k.load_v4_4 != 0:
+        return v4_4.effective_load(k, tg, cpu, wl, wg)
+    q = CfsRq(k, k.nr_cpus * (1 + tg) + cpu)
+    row = q.task_group
+    total = wg + row.load_avg - q.tg_load_contrib + q.load_weight
+    weight = q.load_weight + wl
     if total > 0 and weight < total:
-        product = weight * m[row, task_group.SHARES]
+        product = weight * row.shares
         wl = product // total if product >= 0 else -(-product // total)
     else:
-        wl = m[row, task_group.SHARES]
+        wl = row.shares
     wl = max(wl, 2)
-    return wl - m[m[q, cfs_rq.ENTITY], entity.WEIGHT]
+    return wl - q.entity.weight
 
 
 @apart(NOTHING)
-def update_blocked_averages(m, cpu):
+def update_blocked_averages(k: Kernel, cpu: int) -> None:
     """update_blocked_averages(): decay the blocked load of a CPU, of the groups first and then of the root queue."""
-    n = m[0, sim.CPUS]
-    m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    for tg in range(1, m[0, sim.TASK_GROUPS]):
-        q = n * (1 + tg) + cpu
-        if m[q, cfs_rq.ON_LIST] != 0:
-            if m[0, sim.LOAD_V4_4] != 0:
-                v4_4.update_blocked_queue(m, q)
+    n = k.nr_cpus
+    cpu_rq(k, cpu).clock = k.now_ns
+    for tg in range(1, k.task_groups):
+        q = CfsRq(k, n * (1 + tg) + cpu)
+        if q.on_list != 0:
+            if k.load_v4_4 != 0:
+                v4_4.update_blocked_queue(k, q)
                 continue
-            se = m[0, sim.ENTITY0] + tg * n + cpu
-            update_blocked_load(m, q, True)
-            update_entity_load_avg(m, se, True)
-            if m[se, entity.RUNNABLE_AVG_SUM] == 0 and m[q, cfs_rq.NR_RUNNING] == 0:
-                m[q, cfs_rq.ON_LIST] = 0
-    if m[n + cpu, cfs_rq.ON_LIST] != 0:
-        if m[0, sim.LOAD_V4_4] != 0:
-            v4_4.update_blocked_queue(m, n + cpu)
+            se = SchedEntity(k, k.entity0 + tg * n + cpu)
+            update_blocked_load(k, q, True)
+            update_entity_load_avg(k, se, True)
+            if se.runnable_avg_sum == 0 and q.nr_running == 0:
+                q.on_list = 0
+    if cpu_cfs_rq(k, cpu).on_list != 0:
+        if k.load_v4_4 != 0:
+            v4_4.update_blocked_queue(k, cpu_cfs_rq(k, cpu))
         else:
-            update_blocked_load(m, n + cpu, True)
+            update_blocked_load(k, cpu_cfs_rq(k, cpu), True)

@@ -9,41 +9,41 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     detach_task,
     scale_load_down,
 )
-from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, sim, task
 from wastedcores.simulator.engine.world.cpusets_jit import item
+from wastedcores.simulator.engine.world.structs import Kernel, TaskStruct
 
 
 @inner
-def rq_of(m, p):
+def rq_of(k: Kernel, p: TaskStruct) -> int:
     """Return the CPU on whose queue a task is."""
-    return m[m[p, entity.CFS_RQ], cfs_rq.CPU]
+    return p.se.cfs_rq.cpu
 
 
 @inner
-def weight_of(m, nice):
+def weight_of(k: Kernel, nice: int) -> int:
     """set_load_weight(): return the weight of a task with a nice value, in full resolution."""
-    return item(m, m[0, sim.WEIGHT_LISTS] + nice + 20) << 10
+    return item(k, k.weight_lists + nice + 20) << 10
 
 
 @inner
-def inverse_of(m, nice):
+def inverse_of(k: Kernel, nice: int) -> int:
     """sched_prio_to_wmult: return 2**32 over the weight of a task with a nice value."""
-    return item(m, m[0, sim.WEIGHT_LISTS] + 40 + nice + 20)
+    return item(k, k.weight_lists + 40 + nice + 20)
 
 
 @inner
-def begin_task(m, p):
+def begin_task(k: Kernel, p: TaskStruct) -> None:
     """sched_fork(), init_entity_runnable_average(): give a new task its weight and its first load."""
-    m[p, entity.WEIGHT] = weight_of(m, m[p, task.NICE])
-    m[p, eevdf.LOAD_AVG] = scale_load_down(m[p, entity.WEIGHT])
-    m[p, eevdf.RECENT_USED_CPU] = m[p, task.CPU]
+    p.se.weight = weight_of(k, p.nice)
+    p.se.avg.load_avg = scale_load_down(p.se.weight)
+    p.recent_used_cpu = p.cpu
 
 
 @inner
-def change_group(m, p, cpu, group):
+def change_group(k: Kernel, p: TaskStruct, cpu: int, group: int) -> None:
     """task_change_group_fair(): move a task that is not queued, and its load, to another group on the same CPU."""
-    detach_task(m, p)
-    m[p, eevdf.LAST_UPDATE] = 0
-    m[p, task.GROUP] = group
-    set_task_rq(m, p, cpu)
-    attach_task(m, p)
+    detach_task(k, p.se)
+    p.se.avg.last_update = 0
+    p.group = group
+    set_task_rq(k, p, cpu)
+    attach_task(k, p.se)

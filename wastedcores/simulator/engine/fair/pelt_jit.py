@@ -6,22 +6,22 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.fair import pelt_v4_4_jit as v4_4
 from wastedcores.simulator.engine.fair.decay_jit import contrib_of, decay_load
-from wastedcores.simulator.engine.world import cfs_rq, entity, sim, task_group
+from wastedcores.simulator.engine.world.structs import NO_QUEUE, CfsRq, Kernel, SchedEntity
 
 
 @inner
-def update_runnable_avg(m, se, runnable, running):
+def update_runnable_avg(k: Kernel, se: SchedEntity, runnable: int, running: int) -> int:
     """__update_entity_runnable_avg(): account the time since the last update; return whether a period ended in it."""
-    now = m[0, sim.NOW]
-    delta = now - m[se, entity.LAST_RUNNABLE_UPDATE]
+    now = k.now_ns
+    delta = now - se.last_runnable_update
     if delta < 0:
-        m[se, entity.LAST_RUNNABLE_UPDATE] = now
+        se.last_runnable_update = now
         return False
     delta >>= 10
     if delta == 0:
         return False
-    m[se, entity.LAST_RUNNABLE_UPDATE] = now
-    dw = m[se, entity.AVG_PERIOD] & 1023
+    se.last_runnable_update = now
+    dw = se.avg_period & 1023
     decayed = False
     if delta + dw >= 1024:
         decayed = True
@@ -30,167 +30,155 @@ def update_runnable_avg(m, se, runnable, running):
         n = delta >> 10
         delta &= 1023
         c = contrib_of(n)
-        m[se, entity.AVG_PERIOD] = decay_load(m[se, entity.AVG_PERIOD] + dw, n + 1) + c
+        se.avg_period = decay_load(se.avg_period + dw, n + 1) + c
         add = dw if runnable else 0
-        m[se, entity.RUNNABLE_AVG_SUM] = decay_load(m[se, entity.RUNNABLE_AVG_SUM] + add, n + 1)
+        se.runnable_avg_sum = decay_load(se.runnable_avg_sum + add, n + 1)
         add = dw if running else 0
-        m[se, entity.RUNNING_AVG_SUM] = decay_load(m[se, entity.RUNNING_AVG_SUM] + add, n + 1)
+        se.running_avg_sum = decay_load(se.running_avg_sum + add, n + 1)
         if runnable:
-            m[se, entity.RUNNABLE_AVG_SUM] += c
+            se.runnable_avg_sum += c
         if running:
-            m[se, entity.RUNNING_AVG_SUM] += c
-    m[se, entity.AVG_PERIOD] += delta
+            se.running_avg_sum += c
+    se.avg_period += delta
     if runnable:
-        m[se, entity.RUNNABLE_AVG_SUM] += delta
+        se.runnable_avg_sum += delta
     if running:
-        m[se, entity.RUNNING_AVG_SUM] += delta
+        se.running_avg_sum += delta
     return decayed
 
 
 @inner
-def update_tg_runnable(m, runnable_sum, period, q):
+def update_tg_runnable(k: Kernel, runnable_sum: int, period: int, q: CfsRq) -> None:
     """__update_tg_runnable_avg(): update what a queue adds to its group's runnable average."""
-    contrib = (runnable_sum << 10) // (period + 1) - m[q, cfs_rq.TG_RUNNABLE_CONTRIB]
-    if abs(contrib) > m[q, cfs_rq.TG_RUNNABLE_CONTRIB] // 64:
-        m[m[q, cfs_rq.TASK_GROUP], task_group.RUNNABLE_AVG] += contrib
-        m[q, cfs_rq.TG_RUNNABLE_CONTRIB] += contrib
+    contrib = (runnable_sum << 10) // (period + 1) - q.tg_runnable_contrib
+    if abs(contrib) > q.tg_runnable_contrib // 64:
+        q.task_group.runnable_avg += contrib
+        q.tg_runnable_contrib += contrib
 
 
 @inner
-def update_task_contrib(m, se):
+def update_task_contrib(k: Kernel, se: SchedEntity) -> None:
     """__update_task_entity_contrib() and its counterpart for utilization."""
-    m[se, entity.LOAD_AVG_CONTRIB] = (
-        m[se, entity.RUNNABLE_AVG_SUM] * m[se, entity.WEIGHT] // (m[se, entity.AVG_PERIOD] + 1)
-    )
-    m[se, entity.UTILIZATION_AVG_CONTRIB] = (
-        m[se, entity.RUNNING_AVG_SUM] * 1024 // (m[se, entity.AVG_PERIOD] + 1)
-    )
+    se.load_avg_contrib = se.runnable_avg_sum * se.weight // (se.avg_period + 1)
+    se.utilization_avg_contrib = se.running_avg_sum * 1024 // (se.avg_period + 1)
 
 
 @inner
-def update_group_contrib(m, se, q):
+def update_group_contrib(k: Kernel, se: SchedEntity, q: CfsRq) -> None:
     """__update_group_entity_contrib() and its counterpart for utilization, for group entity ``se`` with queue ``q``."""
-    tg = m[q, cfs_rq.TASK_GROUP]
-    load = (
-        m[q, cfs_rq.TG_LOAD_CONTRIB] * m[tg, task_group.SHARES] // (m[tg, task_group.LOAD_AVG] + 1)
-    )
-    if m[tg, task_group.RUNNABLE_AVG] < 1024:
-        load = (load * m[tg, task_group.RUNNABLE_AVG]) >> 10
-    m[se, entity.LOAD_AVG_CONTRIB] = load
-    m[se, entity.UTILIZATION_AVG_CONTRIB] = m[q, cfs_rq.UTILIZATION_LOAD_AVG]
+    tg = q.task_group
+    load = q.tg_load_contrib * tg.shares // (tg.load_avg + 1)
+    if tg.runnable_avg < 1024:
+        load = (load * tg.runnable_avg) >> 10
+    se.load_avg_contrib = load
+    se.utilization_avg_contrib = q.utilization_load_avg
 
 
 @inner
-def subtract_blocked(m, q, load):
+def subtract_blocked(k: Kernel, q: CfsRq, load: int) -> None:
     """subtract_blocked_load_contrib(): subtract from the blocked load, which never becomes negative."""
-    blocked = m[q, cfs_rq.BLOCKED_LOAD_AVG] - load
-    m[q, cfs_rq.BLOCKED_LOAD_AVG] = blocked if blocked > 0 else 0
+    blocked = q.blocked_load_avg - load
+    q.blocked_load_avg = blocked if blocked > 0 else 0
 
 
 @apart(NOTHING)
-def update_entity_load_avg(m, se, update_queue):
+def update_entity_load_avg(k: Kernel, se: SchedEntity, update_queue: int) -> None:
     """update_entity_load_avg(): update an entity's averages and, if asked to, the sums of its queue.
 
     Under v4.4 it is update_load_avg(), which always updates the queue, and the group if asked to.
     """
-    if m[0, sim.LOAD_V4_4] != 0:
-        v4_4.update_load_avg(m, se, update_queue)
+    if k.load_v4_4 != 0:
+        v4_4.update_load_avg(k, se, update_queue)
         return
-    q = m[se, entity.CFS_RQ]
-    on_rq = m[se, entity.ON_RQ] != 0
-    if not update_runnable_avg(m, se, on_rq, m[q, cfs_rq.CURR] == se):
+    q = se.cfs_rq
+    on_rq = se.on_rq != 0
+    if not update_runnable_avg(k, se, on_rq, q.curr == se):
         return
-    load = m[se, entity.LOAD_AVG_CONTRIB]
-    util = m[se, entity.UTILIZATION_AVG_CONTRIB]
-    mine = m[se, entity.MY_Q]
-    if mine < 0:
-        update_task_contrib(m, se)
+    load = se.load_avg_contrib
+    util = se.utilization_avg_contrib
+    mine = se.my_q
+    if mine == NO_QUEUE:
+        update_task_contrib(k, se)
     else:
-        update_tg_runnable(m, m[se, entity.RUNNABLE_AVG_SUM], m[se, entity.AVG_PERIOD], mine)
-        update_group_contrib(m, se, mine)
+        update_tg_runnable(k, se.runnable_avg_sum, se.avg_period, mine)
+        update_group_contrib(k, se, mine)
     if not update_queue:
         return
     if on_rq:
-        m[q, cfs_rq.RUNNABLE_LOAD_AVG] += m[se, entity.LOAD_AVG_CONTRIB] - load
-        m[q, cfs_rq.UTILIZATION_LOAD_AVG] += m[se, entity.UTILIZATION_AVG_CONTRIB] - util
+        q.runnable_load_avg += se.load_avg_contrib - load
+        q.utilization_load_avg += se.utilization_avg_contrib - util
     else:
-        subtract_blocked(m, q, load - m[se, entity.LOAD_AVG_CONTRIB])
+        subtract_blocked(k, q, load - se.load_avg_contrib)
 
 
 @inner
-def update_blocked_load(m, q, force):
+def update_blocked_load(k: Kernel, q: CfsRq, force: int) -> None:
     """update_cfs_rq_blocked_load(), __update_cfs_rq_tg_load_contrib(): decay the blocked load and update the group's sum."""
-    now = m[0, sim.NOW] >> 20
-    decays = now - m[q, cfs_rq.LAST_DECAY]
+    now = k.now_ns >> 20
+    decays = now - q.last_decay
     if decays == 0 and not force:
         return
-    if m[q, cfs_rq.REMOVED_LOAD] != 0:
-        removed = m[q, cfs_rq.REMOVED_LOAD]
-        m[q, cfs_rq.REMOVED_LOAD] = 0
-        subtract_blocked(m, q, removed)
+    if q.removed_load != 0:
+        removed = q.removed_load
+        q.removed_load = 0
+        subtract_blocked(k, q, removed)
     if decays != 0:
-        m[q, cfs_rq.BLOCKED_LOAD_AVG] = decay_load(m[q, cfs_rq.BLOCKED_LOAD_AVG], decays)
-        m[q, cfs_rq.DECAY_COUNTER] += decays
-        m[q, cfs_rq.LAST_DECAY] = now
-    contrib = (
-        m[q, cfs_rq.RUNNABLE_LOAD_AVG]
-        + m[q, cfs_rq.BLOCKED_LOAD_AVG]
-        - m[q, cfs_rq.TG_LOAD_CONTRIB]
-    )
-    if contrib != 0 and (force or abs(contrib) > m[q, cfs_rq.TG_LOAD_CONTRIB] // 8):
-        m[m[q, cfs_rq.TASK_GROUP], task_group.LOAD_AVG] += contrib
-        m[q, cfs_rq.TG_LOAD_CONTRIB] += contrib
+        q.blocked_load_avg = decay_load(q.blocked_load_avg, decays)
+        q.decay_counter += decays
+        q.last_decay = now
+    contrib = q.runnable_load_avg + q.blocked_load_avg - q.tg_load_contrib
+    if contrib != 0 and (force or abs(contrib) > q.tg_load_contrib // 8):
+        q.task_group.load_avg += contrib
+        q.tg_load_contrib += contrib
 
 
 @inner
-def synchronize_decay(m, se):
+def synchronize_decay(k: Kernel, se: SchedEntity) -> int:
     """__synchronize_entity_decay(): apply the decays that an entity missed while it was asleep; return their number."""
-    decays = m[m[se, entity.CFS_RQ], cfs_rq.DECAY_COUNTER] - m[se, entity.DECAY_COUNT]
-    m[se, entity.DECAY_COUNT] = 0
+    decays = se.cfs_rq.decay_counter - se.decay_count
+    se.decay_count = 0
     if decays != 0:
-        m[se, entity.LOAD_AVG_CONTRIB] = decay_load(m[se, entity.LOAD_AVG_CONTRIB], decays)
-        m[se, entity.UTILIZATION_AVG_CONTRIB] = decay_load(
-            m[se, entity.UTILIZATION_AVG_CONTRIB], decays
-        )
+        se.load_avg_contrib = decay_load(se.load_avg_contrib, decays)
+        se.utilization_avg_contrib = decay_load(se.utilization_avg_contrib, decays)
     return decays
 
 
 @inner
-def enqueue_load_avg(m, se, wakeup):
+def enqueue_load_avg(k: Kernel, se: SchedEntity, wakeup: int) -> None:
     """enqueue_entity_load_avg(): add an entity's averages to the sums of its queue."""
-    if m[0, sim.LOAD_V4_4] != 0:
-        v4_4.enqueue_load(m, se)
+    if k.load_v4_4 != 0:
+        v4_4.enqueue_load(k, se)
         return
-    q = m[se, entity.CFS_RQ]
-    if m[se, entity.DECAY_COUNT] <= 0:
+    q = se.cfs_rq
+    if se.decay_count <= 0:
         # the entity is new or has migrated: the time that it slept elsewhere counts as not runnable
-        m[se, entity.LAST_RUNNABLE_UPDATE] = m[0, sim.NOW]
-        if m[se, entity.DECAY_COUNT] != 0:
-            m[se, entity.LAST_RUNNABLE_UPDATE] -= (-m[se, entity.DECAY_COUNT]) << 20
-            update_entity_load_avg(m, se, False)
-            m[se, entity.DECAY_COUNT] = 0
+        se.last_runnable_update = k.now_ns
+        if se.decay_count != 0:
+            se.last_runnable_update -= (-se.decay_count) << 20
+            update_entity_load_avg(k, se, False)
+            se.decay_count = 0
         wakeup = False
     else:
-        synchronize_decay(m, se)
+        synchronize_decay(k, se)
     if wakeup:
-        subtract_blocked(m, q, m[se, entity.LOAD_AVG_CONTRIB])
-        update_entity_load_avg(m, se, False)
-    m[q, cfs_rq.RUNNABLE_LOAD_AVG] += m[se, entity.LOAD_AVG_CONTRIB]
-    m[q, cfs_rq.UTILIZATION_LOAD_AVG] += m[se, entity.UTILIZATION_AVG_CONTRIB]
-    update_blocked_load(m, q, not wakeup)
+        subtract_blocked(k, q, se.load_avg_contrib)
+        update_entity_load_avg(k, se, False)
+    q.runnable_load_avg += se.load_avg_contrib
+    q.utilization_load_avg += se.utilization_avg_contrib
+    update_blocked_load(k, q, not wakeup)
 
 
 @inner
-def dequeue_load_avg(m, se, sleep):
+def dequeue_load_avg(k: Kernel, se: SchedEntity, sleep: int) -> None:
     """dequeue_entity_load_avg(): subtract an entity's averages, and count them as blocked if it goes to sleep."""
-    if m[0, sim.LOAD_V4_4] != 0:
-        v4_4.dequeue_load(m, se)
+    if k.load_v4_4 != 0:
+        v4_4.dequeue_load(k, se)
         return
-    q = m[se, entity.CFS_RQ]
-    update_entity_load_avg(m, se, True)
-    update_blocked_load(m, q, not sleep)
-    m[q, cfs_rq.RUNNABLE_LOAD_AVG] -= m[se, entity.LOAD_AVG_CONTRIB]
-    m[q, cfs_rq.UTILIZATION_LOAD_AVG] -= m[se, entity.UTILIZATION_AVG_CONTRIB]
+    q = se.cfs_rq
+    update_entity_load_avg(k, se, True)
+    update_blocked_load(k, q, not sleep)
+    q.runnable_load_avg -= se.load_avg_contrib
+    q.utilization_load_avg -= se.utilization_avg_contrib
     if sleep:
-        m[q, cfs_rq.BLOCKED_LOAD_AVG] += m[se, entity.LOAD_AVG_CONTRIB]
-        m[se, entity.DECAY_COUNT] = m[q, cfs_rq.DECAY_COUNTER]
+        q.blocked_load_avg += se.load_avg_contrib
+        se.decay_count = q.decay_counter

@@ -9,250 +9,256 @@ from __future__ import annotations
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.fair.decay_jit import LOAD_AVG_MAX, contrib_of, decay_sum
-from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, rq, sim, task_group
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.structs import (
+    NO_ENTITY,
+    CfsRq,
+    Kernel,
+    SchedAvg,
+    SchedEntity,
+    TaskStruct,
+)
 
 #: LAST_UPDATE of an entity that is part of no queue's average, where the kernel writes 0
 DETACHED = -1
 
 
 @inner
-def is_detached(m, se):
+def is_detached(k: Kernel, se: SchedEntity) -> bool:
     """Return whether the load of an entity is part of no queue's average."""
-    return m[se, eevdf.LAST_UPDATE] == DETACHED
+    return se.avg.last_update == DETACHED
 
 
 @inner
-def accrue(m, row, weight, running, is_queue, amount):
+def accrue(k: Kernel, row: SchedAvg, weight: int, running: int, is_queue: int, amount: int) -> None:
     """Add time to the sums of an entity, or of a queue and of its queued entities."""
-    m[row, eevdf.LOAD_SUM] += weight * amount
+    row.load_sum += weight * amount
     if is_queue:
-        m[row, eevdf.RUNNABLE_SUM] += weight * amount
+        row.runnable_sum += weight * amount
     if running:
-        m[row, eevdf.UTIL_SUM] += amount << 10
+        row.util_sum += amount << 10
 
 
 @apart(VALUE)
-def update_avg(m, row, now, weight, running, is_queue):
+def update_avg(k: Kernel, row: SchedAvg, now: int, weight: int, running: int, is_queue: int) -> int:
     """__update_load_avg(): bring the sums of an entity or of a queue up to date; return whether a period of 1024 us ended."""
-    delta = now - m[row, eevdf.LAST_UPDATE]
+    delta = now - row.last_update
     if delta < 0:
-        m[row, eevdf.LAST_UPDATE] = now
+        row.last_update = now
         return False
     delta >>= 10
     if delta == 0:
         return False
-    m[row, eevdf.LAST_UPDATE] = now
-    decayed = delta + m[row, eevdf.PERIOD_CONTRIB] >= 1024
+    row.last_update = now
+    decayed = delta + row.period_contrib >= 1024
     if decayed:
-        rest = 1024 - m[row, eevdf.PERIOD_CONTRIB]
-        m[row, eevdf.PERIOD_CONTRIB] = 0
-        accrue(m, row, weight, running, is_queue, rest)
+        rest = 1024 - row.period_contrib
+        row.period_contrib = 0
+        accrue(k, row, weight, running, is_queue, rest)
         delta -= rest
         n = delta >> 10
         delta &= 1023
-        m[row, eevdf.LOAD_SUM] = decay_sum(m[row, eevdf.LOAD_SUM], n + 1)
-        m[row, eevdf.UTIL_SUM] = decay_sum(m[row, eevdf.UTIL_SUM], n + 1)
+        row.load_sum = decay_sum(row.load_sum, n + 1)
+        row.util_sum = decay_sum(row.util_sum, n + 1)
         if is_queue:
-            m[row, eevdf.RUNNABLE_SUM] = decay_sum(m[row, eevdf.RUNNABLE_SUM], n + 1)
-        accrue(m, row, weight, running, is_queue, contrib_of(n))
-    accrue(m, row, weight, running, is_queue, delta)
-    m[row, eevdf.PERIOD_CONTRIB] += delta
+            row.runnable_sum = decay_sum(row.runnable_sum, n + 1)
+        accrue(k, row, weight, running, is_queue, contrib_of(n))
+    accrue(k, row, weight, running, is_queue, delta)
+    row.period_contrib += delta
     if decayed:
-        m[row, eevdf.LOAD_AVG] = m[row, eevdf.LOAD_SUM] // LOAD_AVG_MAX
-        m[row, eevdf.UTIL_AVG] = m[row, eevdf.UTIL_SUM] // LOAD_AVG_MAX
+        row.load_avg = row.load_sum // LOAD_AVG_MAX
+        row.util_avg = row.util_sum // LOAD_AVG_MAX
         if is_queue:
-            m[row, cfs_rq.RUNNABLE_LOAD_AVG] = m[row, eevdf.RUNNABLE_SUM] // LOAD_AVG_MAX
+            CfsRq(k, row.row).runnable_load_avg = row.runnable_sum // LOAD_AVG_MAX
     return decayed
 
 
 @inner
-def update_se(m, se, now):
+def update_se(k: Kernel, se: SchedEntity, now: int) -> None:
     """__update_load_avg() of an entity."""
-    weight = m[se, entity.WEIGHT] if m[se, entity.ON_RQ] != 0 else 0
-    update_avg(m, se, now, weight, m[m[se, entity.CFS_RQ], cfs_rq.CURR] == se, False)
+    weight = se.weight if se.on_rq != 0 else 0
+    update_avg(k, se.avg, now, weight, se.cfs_rq.curr == se, False)
 
 
 @inner
-def update_tg(m, q):
+def update_tg(k: Kernel, q: CfsRq) -> None:
     """update_tg_load_avg(): report the queue's load to its group if it changed by more than 1/64."""
-    change = m[q, eevdf.LOAD_AVG] - m[q, cfs_rq.TG_LOAD_CONTRIB]
-    if abs(change) > m[q, cfs_rq.TG_LOAD_CONTRIB] // 64:
-        m[m[q, cfs_rq.TASK_GROUP], task_group.LOAD_AVG] += change
-        m[q, cfs_rq.TG_LOAD_CONTRIB] = m[q, eevdf.LOAD_AVG]
+    change = q.avg.load_avg - q.tg_load_contrib
+    if abs(change) > q.tg_load_contrib // 64:
+        q.task_group.load_avg += change
+        q.tg_load_contrib = q.avg.load_avg
 
 
 @inner
-def subtract(m, q, load, load_sum, util, util_sum):
+def subtract(k: Kernel, q: CfsRq, load: int, load_sum: int, util: int, util_sum: int) -> None:
     """Subtract from a queue's own averages and sums, down to 0 at most."""
-    m[q, eevdf.LOAD_AVG] = max(m[q, eevdf.LOAD_AVG] - load, 0)
-    m[q, eevdf.LOAD_SUM] = max(m[q, eevdf.LOAD_SUM] - load_sum, 0)
-    m[q, eevdf.UTIL_AVG] = max(m[q, eevdf.UTIL_AVG] - util, 0)
-    m[q, eevdf.UTIL_SUM] = max(m[q, eevdf.UTIL_SUM] - util_sum, 0)
+    q.avg.load_avg = max(q.avg.load_avg - load, 0)
+    q.avg.load_sum = max(q.avg.load_sum - load_sum, 0)
+    q.avg.util_avg = max(q.avg.util_avg - util, 0)
+    q.avg.util_sum = max(q.avg.util_sum - util_sum, 0)
 
 
 @apart(VALUE)
-def update_queue(m, q):
+def update_queue(k: Kernel, q: CfsRq) -> int:
     """update_cfs_rq_load_avg(): bring a queue up to date, without the tasks that left; return whether its load changed."""
-    load = m[q, cfs_rq.REMOVED_LOAD]
-    util = m[q, eevdf.REMOVED_UTIL]
+    load = q.removed_load
+    util = q.removed_util
     if (load | util) != 0:
-        m[q, cfs_rq.REMOVED_LOAD] = 0
-        m[q, eevdf.REMOVED_UTIL] = 0
-        subtract(m, q, load, load * LOAD_AVG_MAX, util, util * LOAD_AVG_MAX)
-    running = m[q, cfs_rq.CURR] >= 0
-    decayed = update_avg(m, q, m[0, sim.NOW], m[q, cfs_rq.LOAD_WEIGHT], running, True)
+        q.removed_load = 0
+        q.removed_util = 0
+        subtract(k, q, load, load * LOAD_AVG_MAX, util, util * LOAD_AVG_MAX)
+    running = q.curr != NO_ENTITY
+    decayed = update_avg(k, q.avg, k.now_ns, q.load_weight, running, True)
     return decayed or load != 0
 
 
 @apart(NOTHING)
-def update_load_avg(m, se, report):
+def update_load_avg(k: Kernel, se: SchedEntity, report: int) -> None:
     """update_load_avg(): bring an entity and its queue up to date, and its group if ``report``."""
-    q = m[se, entity.CFS_RQ]
-    update_se(m, se, m[0, sim.NOW])
-    if update_queue(m, q) and report:
-        update_tg(m, q)
+    q = se.cfs_rq
+    update_se(k, se, k.now_ns)
+    if update_queue(k, q) and report:
+        update_tg(k, q)
 
 
 @apart(NOTHING)
-def update_blocked_queue(m, q):
+def update_blocked_queue(k: Kernel, q: CfsRq) -> None:
     """Bring a queue up to date outside of its own events, as update_blocked_averages() does."""
-    if update_queue(m, q):
-        update_tg(m, q)
+    if update_queue(k, q):
+        update_tg(k, q)
 
 
 @inner
-def attach(m, se):
+def attach(k: Kernel, se: SchedEntity) -> None:
     """attach_entity_load_avg(): add the load of an entity without LAST_UPDATE to its queue's own average."""
-    q = m[se, entity.CFS_RQ]
-    m[se, eevdf.LAST_UPDATE] = m[q, eevdf.LAST_UPDATE]
-    for column in (eevdf.LOAD_AVG, eevdf.LOAD_SUM, eevdf.UTIL_AVG, eevdf.UTIL_SUM):
-        m[q, column] += m[se, column]
+    q = se.cfs_rq
+    se.avg.last_update = q.avg.last_update
+    for column in (SchedAvg.load_avg, SchedAvg.load_sum, SchedAvg.util_avg, SchedAvg.util_sum):
+        q[column] += se[column]
 
 
 @apart(NOTHING)
-def detach(m, p):
+def detach(k: Kernel, p: TaskStruct) -> None:
     """detach_entity_load_avg(), task_move_group_fair(): take a task's load off its queue's own average."""
-    q = m[p, entity.CFS_RQ]
-    update_se(m, p, m[q, eevdf.LAST_UPDATE])
+    q = p.se.cfs_rq
+    update_se(k, p.se, q.avg.last_update)
     subtract(
-        m,
+        k,
         q,
-        m[p, eevdf.LOAD_AVG],
-        m[p, eevdf.LOAD_SUM],
-        m[p, eevdf.UTIL_AVG],
-        m[p, eevdf.UTIL_SUM],
+        p.se.avg.load_avg,
+        p.se.avg.load_sum,
+        p.se.avg.util_avg,
+        p.se.avg.util_sum,
     )
-    m[p, eevdf.LAST_UPDATE] = DETACHED
+    p.se.avg.last_update = DETACHED
 
 
 @apart(NOTHING)
-def enqueue_load(m, se):
+def enqueue_load(k: Kernel, se: SchedEntity) -> None:
     """enqueue_entity_load_avg(): add the load of an entity to the queued load, and attach it if it is new here."""
-    q = m[se, entity.CFS_RQ]
-    migrated = is_detached(m, se)
+    q = se.cfs_rq
+    migrated = is_detached(k, se)
     if not migrated:
-        update_se(m, se, m[0, sim.NOW])
-    decayed = update_queue(m, q)
-    m[q, cfs_rq.RUNNABLE_LOAD_AVG] += m[se, eevdf.LOAD_AVG]
-    m[q, eevdf.RUNNABLE_SUM] += m[se, eevdf.LOAD_SUM]
+        update_se(k, se, k.now_ns)
+    decayed = update_queue(k, q)
+    q.runnable_load_avg += se.avg.load_avg
+    q.avg.runnable_sum += se.avg.load_sum
     if migrated:
-        attach(m, se)
+        attach(k, se)
     if decayed or migrated:
-        update_tg(m, q)
+        update_tg(k, q)
 
 
 @apart(NOTHING)
-def dequeue_load(m, se):
+def dequeue_load(k: Kernel, se: SchedEntity) -> None:
     """dequeue_entity_load_avg(): take the load of an entity off the queued load."""
-    q = m[se, entity.CFS_RQ]
-    update_load_avg(m, se, True)
-    m[q, cfs_rq.RUNNABLE_LOAD_AVG] = max(m[q, cfs_rq.RUNNABLE_LOAD_AVG] - m[se, eevdf.LOAD_AVG], 0)
-    m[q, eevdf.RUNNABLE_SUM] = max(m[q, eevdf.RUNNABLE_SUM] - m[se, eevdf.LOAD_SUM], 0)
+    q = se.cfs_rq
+    update_load_avg(k, se, True)
+    q.runnable_load_avg = max(q.runnable_load_avg - se.avg.load_avg, 0)
+    q.avg.runnable_sum = max(q.avg.runnable_sum - se.avg.load_sum, 0)
 
 
 @apart(NOTHING)
-def new_entity(m, se):
+def new_entity(k: Kernel, se: SchedEntity) -> None:
     """init_entity_runnable_average(): a new entity counts as fully loaded."""
-    m[se, eevdf.LAST_UPDATE] = DETACHED
-    m[se, eevdf.PERIOD_CONTRIB] = 1023
-    m[se, eevdf.LOAD_AVG] = m[se, entity.WEIGHT]
-    m[se, eevdf.LOAD_SUM] = m[se, entity.WEIGHT] * LOAD_AVG_MAX
-    m[se, eevdf.UTIL_AVG] = 1024
-    m[se, eevdf.UTIL_SUM] = 1024 * LOAD_AVG_MAX
+    se.avg.last_update = DETACHED
+    se.avg.period_contrib = 1023
+    se.avg.load_avg = se.weight
+    se.avg.load_sum = se.weight * LOAD_AVG_MAX
+    se.avg.util_avg = 1024
+    se.avg.util_sum = 1024 * LOAD_AVG_MAX
 
 
 @apart(NOTHING)
-def remove(m, p):
+def remove(k: Kernel, p: TaskStruct) -> None:
     """remove_entity_load_avg(), task_dead_fair(): leave the load of a task to its queue, to subtract.
 
     A new task was never added. Its load decays over the time for which the machine has been up, which is to nothing.
     """
-    q = m[p, entity.CFS_RQ]
-    if is_detached(m, p):
-        for column in (eevdf.LOAD_SUM, eevdf.UTIL_SUM, eevdf.LOAD_AVG, eevdf.UTIL_AVG):
-            m[p, column] = 0
-        m[p, eevdf.PERIOD_CONTRIB] = 0
+    q = p.se.cfs_rq
+    if is_detached(k, p.se):
+        for column in (SchedAvg.load_sum, SchedAvg.util_sum, SchedAvg.load_avg, SchedAvg.util_avg):
+            p[column] = 0
+        p.se.avg.period_contrib = 0
     else:
-        update_avg(m, p, m[q, eevdf.LAST_UPDATE], 0, False, False)
-    m[q, cfs_rq.REMOVED_LOAD] += m[p, eevdf.LOAD_AVG]
-    m[q, eevdf.REMOVED_UTIL] += m[p, eevdf.UTIL_AVG]
+        update_avg(k, p.se.avg, q.avg.last_update, 0, False, False)
+    q.removed_load += p.se.avg.load_avg
+    q.removed_util += p.se.avg.util_avg
 
 
 @inner
-def migrate(m, p):
+def migrate(k: Kernel, p: TaskStruct) -> None:
     """migrate_task_rq_fair(): under v4.4, take a task's load off its queue before its CPU changes; otherwise do nothing."""
-    if m[0, sim.LOAD_V4_4] != 0:
-        remove(m, p)
-        m[p, eevdf.LAST_UPDATE] = DETACHED
+    if k.load_v4_4 != 0:
+        remove(k, p)
+        p.se.avg.last_update = DETACHED
 
 
 # --- the loads that are compared --------------------------------------------------------------------------------------
 
 
 @inner
-def cpu_util(m, cpu):
+def cpu_util(k: Kernel, cpu: int) -> int:
     """cpu_util(): the utilization of a CPU, at most its capacity."""
-    return min(m[cpu + m[0, sim.CPUS], eevdf.UTIL_AVG], m[cpu, rq.CPU_CAPACITY_ORIG])
+    return min(cpu_cfs_rq(k, cpu).avg.util_avg, cpu_rq(k, cpu).cpu_capacity_orig)
 
 
 @inner
-def h_load(m, q):
+def h_load(k: Kernel, q: CfsRq) -> int:
     """update_cfs_rq_h_load(), task_h_load(): the load of a queue as seen from the root, once per jiffy."""
-    now = m[0, sim.JIFFIES]
-    if m[q, cfs_rq.LAST_H_LOAD_UPDATE] != now:
-        se = m[q, cfs_rq.ENTITY]
-        if se >= 0:
-            root = m[se, entity.CFS_RQ]
-            if m[root, cfs_rq.LAST_H_LOAD_UPDATE] != now:
-                m[root, cfs_rq.H_LOAD] = m[root, eevdf.LOAD_AVG]
-                m[root, cfs_rq.LAST_H_LOAD_UPDATE] = now
-            m[q, cfs_rq.H_LOAD] = (
-                m[root, cfs_rq.H_LOAD] * m[se, eevdf.LOAD_AVG] // (m[root, eevdf.LOAD_AVG] + 1)
-            )
+    now = k.jiffies
+    if q.last_h_load_update != now:
+        se = q.entity
+        if se != NO_ENTITY:
+            root = se.cfs_rq
+            if root.last_h_load_update != now:
+                root.h_load = root.avg.load_avg
+                root.last_h_load_update = now
+            q.h_load = root.h_load * se.avg.load_avg // (root.avg.load_avg + 1)
         else:
-            m[q, cfs_rq.H_LOAD] = m[q, eevdf.LOAD_AVG]
-        m[q, cfs_rq.LAST_H_LOAD_UPDATE] = now
-    return m[q, cfs_rq.H_LOAD]
+            q.h_load = q.avg.load_avg
+        q.last_h_load_update = now
+    return q.h_load
 
 
 @apart(VALUE)
-def task_h_load(m, p):
+def task_h_load(k: Kernel, p: TaskStruct) -> int:
     """task_h_load(): the load that a task adds to its CPU, seen from the root."""
-    q = m[p, entity.CFS_RQ]
-    return m[p, eevdf.LOAD_AVG] * h_load(m, q) // (m[q, eevdf.LOAD_AVG] + 1)
+    q = p.se.cfs_rq
+    return p.se.avg.load_avg * h_load(k, q) // (q.avg.load_avg + 1)
 
 
 @apart(VALUE)
-def effective_load(m, tg, cpu, wl, wg):
+def effective_load(k: Kernel, tg: int, cpu: int, wl: int, wg: int) -> int:
     """effective_load(): the change of load that moving load causes, for group ``tg``, which is one level below the root."""
-    q = m[0, sim.CPUS] * (1 + tg) + cpu
-    row = m[q, cfs_rq.TASK_GROUP]
-    total = wg + m[row, task_group.LOAD_AVG] - m[q, cfs_rq.TG_LOAD_CONTRIB]
-    total += m[q, cfs_rq.LOAD_WEIGHT]
-    load = m[q, eevdf.LOAD_AVG] + wl
+    q = CfsRq(k, k.nr_cpus * (1 + tg) + cpu)
+    row = q.task_group
+    total = wg + row.load_avg - q.tg_load_contrib
+    total += q.load_weight
+    load = q.avg.load_avg + wl
     if total > 0 and load < total:
-        product = load * m[row, task_group.SHARES]
+        product = load * row.shares
         wl = product // total if product >= 0 else -(-product // total)
     else:
-        wl = m[row, task_group.SHARES]
-    return max(wl, 2) - m[m[q, cfs_rq.ENTITY], eevdf.LOAD_AVG]
+        wl = row.shares
+    return max(wl, 2) - q.entity.avg.load_avg

@@ -5,9 +5,19 @@ from __future__ import annotations
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.fair.decay_jit import LOAD_AVG_MAX, MAX32, decay_sum
-from wastedcores.simulator.engine.world import cfs_rq, cpuset, eevdf, entity, sim, task_group, v6_12
+from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.structs import (
+    NO_ENTITY,
+    NO_QUEUE,
+    CfsRq,
+    Kernel,
+    Modern,
+    SchedAvg,
+    SchedEntity,
+    TaskStruct,
+)
 
 MIN_DIVIDER = LOAD_AVG_MAX - 1024
 UTIL_EST_MARGIN = 1024 // 100
@@ -29,323 +39,324 @@ def quotient(a, b):
 
 
 @inner
-def update_load_sum(m, now, row, load, runnable, running):
+def update_load_sum(
+    k: Kernel, now: int, row: SchedAvg, load: int, runnable: int, running: int
+) -> bool:
     """___update_load_sum(): bring the sums up to date; return whether a period of 1024 us ended."""
-    delta = now - m[row, eevdf.LAST_UPDATE]
+    delta = now - row.last_update
     if delta < 0:
-        m[row, eevdf.LAST_UPDATE] = now
+        row.last_update = now
         return False
     delta >>= 10
     if delta == 0:
         return False
-    m[row, eevdf.LAST_UPDATE] += delta << 10
+    row.last_update += delta << 10
     if load == 0:
         runnable = 0
         running = False
     contrib = delta
-    delta += m[row, eevdf.PERIOD_CONTRIB]
+    delta += row.period_contrib
     periods = delta >> 10
     if periods != 0:
-        m[row, eevdf.LOAD_SUM] = decay_sum(m[row, eevdf.LOAD_SUM], periods)
-        m[row, eevdf.RUNNABLE_SUM] = decay_sum(m[row, eevdf.RUNNABLE_SUM], periods)
-        m[row, eevdf.UTIL_SUM] = decay_sum(m[row, eevdf.UTIL_SUM], periods)
+        row.load_sum = decay_sum(row.load_sum, periods)
+        row.runnable_sum = decay_sum(row.runnable_sum, periods)
+        row.util_sum = decay_sum(row.util_sum, periods)
         delta &= 1023
-        first = decay_sum(1024 - m[row, eevdf.PERIOD_CONTRIB], periods)
+        first = decay_sum(1024 - row.period_contrib, periods)
         contrib = first + LOAD_AVG_MAX - decay_sum(LOAD_AVG_MAX, periods) - 1024 + delta
-    m[row, eevdf.PERIOD_CONTRIB] = delta
-    m[row, eevdf.LOAD_SUM] += load * contrib
-    m[row, eevdf.RUNNABLE_SUM] += (runnable * contrib) << 10
+    row.period_contrib = delta
+    row.load_sum += load * contrib
+    row.runnable_sum += (runnable * contrib) << 10
     if running:
-        m[row, eevdf.UTIL_SUM] += contrib << 10
+        row.util_sum += contrib << 10
     return periods != 0
 
 
 @inner
-def update_avg(m, row, weight):
+def update_avg(k: Kernel, row: SchedAvg, weight: int) -> None:
     """___update_load_avg(): compute the averages from the sums."""
-    divider = MIN_DIVIDER + m[row, eevdf.PERIOD_CONTRIB]
-    m[row, eevdf.LOAD_AVG] = weight * m[row, eevdf.LOAD_SUM] // divider
-    m[row, eevdf.RUNNABLE_AVG] = m[row, eevdf.RUNNABLE_SUM] // divider
-    m[row, eevdf.UTIL_AVG] = m[row, eevdf.UTIL_SUM] // divider
+    divider = MIN_DIVIDER + row.period_contrib
+    row.load_avg = weight * row.load_sum // divider
+    row.runnable_avg = row.runnable_sum // divider
+    row.util_avg = row.util_sum // divider
 
 
 @inner
-def update_se(m, se):
+def update_se(k: Kernel, se: SchedEntity) -> None:
     """__update_load_avg_se(), se_runnable(): bring the averages of an entity up to date."""
-    runnable = m[se, eevdf.RUNNABLE_WEIGHT] if m[se, entity.MY_Q] >= 0 else m[se, entity.ON_RQ]
-    if m[se, eevdf.SCHED_DELAYED] != 0:
+    runnable = se.runnable_weight if se.my_q != NO_QUEUE else se.on_rq
+    if se.sched_delayed != 0:
         runnable = 0
-    running = m[m[se, entity.CFS_RQ], cfs_rq.CURR] == se
-    if update_load_sum(m, m[0, sim.NOW], se, m[se, entity.ON_RQ], runnable, running):
-        update_avg(m, se, scale_load_down(m[se, entity.WEIGHT]))
-        m[se, eevdf.UNCHANGED] = 0
+    running = se.cfs_rq.curr == se
+    if update_load_sum(k, k.now_ns, se.avg, se.on_rq, runnable, running):
+        update_avg(k, se.avg, scale_load_down(se.weight))
+        se.avg.unchanged = 0
 
 
 @apart(NOTHING)
-def update_blocked_se(m, now, se):
+def update_blocked_se(k: Kernel, now: int, se: SchedEntity) -> None:
     """__update_load_avg_blocked_se(): let the averages of an entity that sleeps decay up to ``now``."""
-    if update_load_sum(m, now, se, 0, 0, False):
-        update_avg(m, se, scale_load_down(m[se, entity.WEIGHT]))
+    if update_load_sum(k, now, se.avg, 0, 0, False):
+        update_avg(k, se.avg, scale_load_down(se.weight))
 
 
 @inner
-def add(m, row, avg, total, change, change_of_sum):
+def add(k: Kernel, row: SchedAvg, avg: int, total: int, change: int, change_of_sum: int) -> None:
     """add_positive(), sub_positive(): change an average (column ``avg``) and its sum, down to 0 at most."""
-    m[row, avg] = max(0, m[row, avg] + change)
-    m[row, total] = max(0, m[row, total] + change_of_sum)
+    row[avg] = max(0, row[avg] + change)
+    row[total] = max(0, row[total] + change_of_sum)
 
 
 @inner
-def floor(m, row, avg, total):
+def floor(k: Kernel, row: SchedAvg, avg: int, total: int) -> None:
     """Keep a sum from falling below what its average stands for; the kernel computes this with 32 bits."""
-    m[row, total] = max(m[row, total] & MAX32, (m[row, avg] * MIN_DIVIDER) & MAX32)
+    row[total] = max(row[total] & MAX32, (row[avg] * MIN_DIVIDER) & MAX32)
 
 
 @inner
-def enqueue_load_avg(m, q, se):
+def enqueue_load_avg(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """enqueue_load_avg(): add the load of an entity to its queue."""
-    m[q, eevdf.LOAD_AVG] += m[se, eevdf.LOAD_AVG]
-    m[q, eevdf.LOAD_SUM] += scale_load_down(m[se, entity.WEIGHT]) * m[se, eevdf.LOAD_SUM]
+    q.avg.load_avg += se.avg.load_avg
+    q.avg.load_sum += scale_load_down(se.weight) * se.avg.load_sum
 
 
 @inner
-def dequeue_load_avg(m, q, se):
+def dequeue_load_avg(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """dequeue_load_avg(): take the load of an entity off its queue."""
-    weighted = scale_load_down(m[se, entity.WEIGHT]) * m[se, eevdf.LOAD_SUM]
-    add(m, q, eevdf.LOAD_AVG, eevdf.LOAD_SUM, -m[se, eevdf.LOAD_AVG], -weighted)
-    floor(m, q, eevdf.LOAD_AVG, eevdf.LOAD_SUM)
+    weighted = scale_load_down(se.weight) * se.avg.load_sum
+    add(k, q.avg, SchedAvg.load_avg, SchedAvg.load_sum, -se.avg.load_avg, -weighted)
+    floor(k, q.avg, SchedAvg.load_avg, SchedAvg.load_sum)
 
 
 @inner
-def propagate_to(m, q, runnable_sum):
+def propagate_to(k: Kernel, q: CfsRq, runnable_sum: int) -> None:
     """add_tg_cfs_propagate(): note a change of a group's queue for the levels above."""
-    m[q, eevdf.PROPAGATE] = 1
-    m[q, eevdf.PROP_RUNNABLE_SUM] += runnable_sum
+    q.propagate = 1
+    q.prop_runnable_sum += runnable_sum
 
 
 @apart(NOTHING)
-def subtract_removed(m, q):
+def subtract_removed(k: Kernel, q: CfsRq) -> None:
     """update_cfs_rq_load_avg(): subtract the tasks that woke on other CPUs."""
-    divider = MIN_DIVIDER + m[q, eevdf.PERIOD_CONTRIB]
-    load = m[q, cfs_rq.REMOVED_LOAD]
-    util = m[q, eevdf.REMOVED_UTIL]
-    runnable = m[q, eevdf.REMOVED_RUNNABLE]
-    m[q, eevdf.REMOVED_NR] = 0
-    m[q, cfs_rq.REMOVED_LOAD] = 0
-    m[q, eevdf.REMOVED_UTIL] = 0
-    m[q, eevdf.REMOVED_RUNNABLE] = 0
-    add(m, q, eevdf.LOAD_AVG, eevdf.LOAD_SUM, -load, -load * divider)
-    floor(m, q, eevdf.LOAD_AVG, eevdf.LOAD_SUM)
-    add(m, q, eevdf.UTIL_AVG, eevdf.UTIL_SUM, -util, -util * divider)
-    floor(m, q, eevdf.UTIL_AVG, eevdf.UTIL_SUM)
-    add(m, q, eevdf.RUNNABLE_AVG, eevdf.RUNNABLE_SUM, -runnable, -runnable * divider)
-    floor(m, q, eevdf.RUNNABLE_AVG, eevdf.RUNNABLE_SUM)
-    propagate_to(m, q, (-runnable * divider) >> 10)  # rounds down, as C's shift does
+    divider = MIN_DIVIDER + q.avg.period_contrib
+    load = q.removed_load
+    util = q.removed_util
+    runnable = q.removed_runnable
+    q.removed_nr = 0
+    q.removed_load = 0
+    q.removed_util = 0
+    q.removed_runnable = 0
+    add(k, q.avg, SchedAvg.load_avg, SchedAvg.load_sum, -load, -load * divider)
+    floor(k, q.avg, SchedAvg.load_avg, SchedAvg.load_sum)
+    add(k, q.avg, SchedAvg.util_avg, SchedAvg.util_sum, -util, -util * divider)
+    floor(k, q.avg, SchedAvg.util_avg, SchedAvg.util_sum)
+    add(k, q.avg, SchedAvg.runnable_avg, SchedAvg.runnable_sum, -runnable, -runnable * divider)
+    floor(k, q.avg, SchedAvg.runnable_avg, SchedAvg.runnable_sum)
+    propagate_to(k, q, (-runnable * divider) >> 10)  # rounds down, as C's shift does
 
 
 @inner
-def update_queue(m, q):
+def update_queue(k: Kernel, q: CfsRq) -> int:
     """update_cfs_rq_load_avg(), __update_load_avg_cfs_rq(): update the averages of a queue; tell whether they changed."""
-    removed = m[q, eevdf.REMOVED_NR] != 0
+    removed = q.removed_nr != 0
     if removed:
-        subtract_removed(m, q)
-    load = scale_load_down(m[q, cfs_rq.LOAD_WEIGHT])
-    runnable = m[q, cfs_rq.H_NR_RUNNING] - m[q, eevdf.H_NR_DELAYED]
-    if update_load_sum(m, m[0, sim.NOW], q, load, runnable, m[q, cfs_rq.CURR] >= 0):
-        update_avg(m, q, 1)
+        subtract_removed(k, q)
+    load = scale_load_down(q.load_weight)
+    runnable = q.h_nr_running - q.h_nr_delayed
+    if update_load_sum(k, k.now_ns, q.avg, load, runnable, q.curr != NO_ENTITY):
+        update_avg(k, q.avg, 1)
         return True
     return removed
 
 
 @apart(NOTHING)
-def attach(m, se):
+def attach(k: Kernel, se: SchedEntity) -> None:
     """attach_entity_load_avg(): add an entity that is new on this CPU to its queue."""
-    q = m[se, entity.CFS_RQ]
-    divider = MIN_DIVIDER + m[q, eevdf.PERIOD_CONTRIB]
-    m[se, eevdf.LAST_UPDATE] = m[q, eevdf.LAST_UPDATE]
-    m[se, eevdf.PERIOD_CONTRIB] = m[q, eevdf.PERIOD_CONTRIB]
-    m[se, eevdf.UTIL_SUM] = m[se, eevdf.UTIL_AVG] * divider
-    m[se, eevdf.RUNNABLE_SUM] = m[se, eevdf.RUNNABLE_AVG] * divider
-    load_sum = m[se, eevdf.LOAD_AVG] * divider
-    weight = scale_load_down(m[se, entity.WEIGHT])
-    m[se, eevdf.LOAD_SUM] = load_sum // weight if weight < load_sum else 1
-    enqueue_load_avg(m, q, se)
-    add(m, q, eevdf.UTIL_AVG, eevdf.UTIL_SUM, m[se, eevdf.UTIL_AVG], m[se, eevdf.UTIL_SUM])
+    q = se.cfs_rq
+    divider = MIN_DIVIDER + q.avg.period_contrib
+    se.avg.last_update = q.avg.last_update
+    se.avg.period_contrib = q.avg.period_contrib
+    se.avg.util_sum = se.avg.util_avg * divider
+    se.avg.runnable_sum = se.avg.runnable_avg * divider
+    load_sum = se.avg.load_avg * divider
+    weight = scale_load_down(se.weight)
+    se.avg.load_sum = load_sum // weight if weight < load_sum else 1
+    enqueue_load_avg(k, q, se)
+    add(k, q.avg, SchedAvg.util_avg, SchedAvg.util_sum, se.avg.util_avg, se.avg.util_sum)
     add(
-        m, q, eevdf.RUNNABLE_AVG, eevdf.RUNNABLE_SUM,
-        m[se, eevdf.RUNNABLE_AVG], m[se, eevdf.RUNNABLE_SUM],
+        k, q.avg, SchedAvg.runnable_avg, SchedAvg.runnable_sum,
+        se.avg.runnable_avg, se.avg.runnable_sum,
     )  # fmt: skip
-    propagate_to(m, q, m[se, eevdf.LOAD_SUM])
+    propagate_to(k, q, se.avg.load_sum)
 
 
 @apart(NOTHING)
-def detach(m, se):
+def detach(k: Kernel, se: SchedEntity) -> None:
     """detach_entity_load_avg(): take an entity that leaves this CPU off its queue."""
-    q = m[se, entity.CFS_RQ]
-    dequeue_load_avg(m, q, se)
-    add(m, q, eevdf.UTIL_AVG, eevdf.UTIL_SUM, -m[se, eevdf.UTIL_AVG], -m[se, eevdf.UTIL_SUM])
-    floor(m, q, eevdf.UTIL_AVG, eevdf.UTIL_SUM)
+    q = se.cfs_rq
+    dequeue_load_avg(k, q, se)
+    add(k, q.avg, SchedAvg.util_avg, SchedAvg.util_sum, -se.avg.util_avg, -se.avg.util_sum)
+    floor(k, q.avg, SchedAvg.util_avg, SchedAvg.util_sum)
     add(
-        m, q, eevdf.RUNNABLE_AVG, eevdf.RUNNABLE_SUM,
-        -m[se, eevdf.RUNNABLE_AVG], -m[se, eevdf.RUNNABLE_SUM],
+        k, q.avg, SchedAvg.runnable_avg, SchedAvg.runnable_sum,
+        -se.avg.runnable_avg, -se.avg.runnable_sum,
     )  # fmt: skip
-    floor(m, q, eevdf.RUNNABLE_AVG, eevdf.RUNNABLE_SUM)
-    propagate_to(m, q, -m[se, eevdf.LOAD_SUM])
+    floor(k, q.avg, SchedAvg.runnable_avg, SchedAvg.runnable_sum)
+    propagate_to(k, q, -se.avg.load_sum)
 
 
 @inner
-def update_tg_load_avg(m, q):
+def update_tg_load_avg(k: Kernel, q: CfsRq) -> None:
     """update_tg_load_avg(): report a queue's load to its group, once per ms, if it changed by more than 1/64.
 
     v6.1 reports without the limit, and on CPUs that go offline, too.
     """
-    now = m[0, sim.NOW]
-    if m[q, cfs_rq.ENTITY] < 0:
+    now = k.now_ns
+    if q.entity == NO_ENTITY:
         return
-    if rule(m, v6_12.TG_LOAD_AVG_LIMITED) and (
-        not test(m, cpuset.ACTIVE, m[q, cfs_rq.CPU])
-        or now - m[q, eevdf.LAST_UPDATE_TG] < TG_INTERVAL_NS
+    if rule(k, Modern.tg_load_avg_limited) and (
+        not test(k, cpuset.ACTIVE, q.cpu) or now - q.last_update_tg < TG_INTERVAL_NS
     ):
         return
-    change = m[q, eevdf.LOAD_AVG] - m[q, cfs_rq.TG_LOAD_CONTRIB]
-    if abs(change) > m[q, cfs_rq.TG_LOAD_CONTRIB] // 64:
-        m[m[q, cfs_rq.TASK_GROUP], task_group.LOAD_AVG] += change
-        m[q, cfs_rq.TG_LOAD_CONTRIB] = m[q, eevdf.LOAD_AVG]
-        m[q, eevdf.LAST_UPDATE_TG] = now
+    change = q.avg.load_avg - q.tg_load_contrib
+    if abs(change) > q.tg_load_contrib // 64:
+        q.task_group.load_avg += change
+        q.tg_load_contrib = q.avg.load_avg
+        q.last_update_tg = now
 
 
 @inner
-def take_over(m, q, se, g, avg, total):
+def take_over(k: Kernel, q: CfsRq, se: SchedEntity, g: CfsRq, avg: int, total: int) -> None:
     """update_tg_cfs_util(), update_tg_cfs_runnable(): give a group's entity one average of the group's queue."""
-    change = m[g, avg] - m[se, avg]
+    change = g[avg] - se[avg]
     if change != 0:
-        new = m[g, avg] * (MIN_DIVIDER + m[q, eevdf.PERIOD_CONTRIB])
-        change_of_sum = new - m[se, total]
-        m[se, avg] = m[g, avg]
-        m[se, total] = new
-        add(m, q, avg, total, change, change_of_sum)
-        floor(m, q, avg, total)
+        new = g[avg] * (MIN_DIVIDER + q.avg.period_contrib)
+        change_of_sum = new - se[total]
+        se[avg] = g[avg]
+        se[total] = new
+        add(k, q.avg, avg, total, change, change_of_sum)
+        floor(k, q.avg, avg, total)
 
 
 @inner
-def take_over_load(m, q, se, g):
+def take_over_load(k: Kernel, q: CfsRq, se: SchedEntity, g: CfsRq) -> None:
     """update_tg_cfs_load(): give a group's entity the load of the group's queue."""
-    runnable = m[g, eevdf.PROP_RUNNABLE_SUM]
-    m[g, eevdf.PROP_RUNNABLE_SUM] = 0
+    runnable = g.prop_runnable_sum
+    g.prop_runnable_sum = 0
     if runnable == 0:
         return
-    divider = MIN_DIVIDER + m[q, eevdf.PERIOD_CONTRIB]
+    divider = MIN_DIVIDER + q.avg.period_contrib
     if runnable >= 0:
-        runnable = min(runnable + m[se, eevdf.LOAD_SUM], divider)
+        runnable = min(runnable + se.avg.load_sum, divider)
     else:
-        below = scale_load_down(m[g, cfs_rq.LOAD_WEIGHT])
-        mean = m[g, eevdf.LOAD_SUM] // below if below != 0 else 0
-        runnable = min(m[se, eevdf.LOAD_SUM], mean)
-    runnable = max(runnable, m[se, eevdf.UTIL_SUM] >> 10)
-    weight = scale_load_down(m[se, entity.WEIGHT])
+        below = scale_load_down(g.load_weight)
+        mean = g.avg.load_sum // below if below != 0 else 0
+        runnable = min(se.avg.load_sum, mean)
+    runnable = max(runnable, se.avg.util_sum >> 10)
+    weight = scale_load_down(se.weight)
     load_avg = weight * runnable // divider
-    change = load_avg - m[se, eevdf.LOAD_AVG]
+    change = load_avg - se.avg.load_avg
     if change == 0:
         return
-    change_of_sum = weight * runnable - weight * m[se, eevdf.LOAD_SUM]
-    m[se, eevdf.LOAD_SUM] = runnable
-    m[se, eevdf.LOAD_AVG] = load_avg
-    add(m, q, eevdf.LOAD_AVG, eevdf.LOAD_SUM, change, change_of_sum)
-    floor(m, q, eevdf.LOAD_AVG, eevdf.LOAD_SUM)
+    change_of_sum = weight * runnable - weight * se.avg.load_sum
+    se.avg.load_sum = runnable
+    se.avg.load_avg = load_avg
+    add(k, q.avg, SchedAvg.load_avg, SchedAvg.load_sum, change, change_of_sum)
+    floor(k, q.avg, SchedAvg.load_avg, SchedAvg.load_sum)
 
 
 @inner
-def propagate_entity(m, se):
+def propagate_entity(k: Kernel, se: SchedEntity) -> bool:
     """propagate_entity_load_avg(): give a group's entity what changed on the group's queue; return whether anything did."""
-    g = m[se, entity.MY_Q]
-    if g < 0 or m[g, eevdf.PROPAGATE] == 0:
+    g = se.my_q
+    if g == NO_QUEUE or g.propagate == 0:
         return False
-    q = m[se, entity.CFS_RQ]
-    m[g, eevdf.PROPAGATE] = 0
-    propagate_to(m, q, m[g, eevdf.PROP_RUNNABLE_SUM])
-    take_over(m, q, se, g, eevdf.UTIL_AVG, eevdf.UTIL_SUM)
-    take_over(m, q, se, g, eevdf.RUNNABLE_AVG, eevdf.RUNNABLE_SUM)
-    take_over_load(m, q, se, g)
+    q = se.cfs_rq
+    g.propagate = 0
+    propagate_to(k, q, g.prop_runnable_sum)
+    take_over(k, q, se, g, SchedAvg.util_avg, SchedAvg.util_sum)
+    take_over(k, q, se, g, SchedAvg.runnable_avg, SchedAvg.runnable_sum)
+    take_over_load(k, q, se, g)
     return True
 
 
 @apart(NOTHING)
-def update_load_avg(m, se, flags):
+def update_load_avg(k: Kernel, se: SchedEntity, flags: int) -> None:
     """update_load_avg(): bring an entity and its queue up to date."""
-    q = m[se, entity.CFS_RQ]
-    known = m[se, eevdf.LAST_UPDATE] != 0
+    q = se.cfs_rq
+    known = se.avg.last_update != 0
     if known:
-        update_se(m, se)
-    decayed = update_queue(m, q)
-    if propagate_entity(m, se):
+        update_se(k, se)
+    decayed = update_queue(k, q)
+    if propagate_entity(k, se):
         decayed = True
     if not known and flags & DO_ATTACH:
-        attach(m, se)
-        update_tg_load_avg(m, q)
+        attach(k, se)
+        update_tg_load_avg(k, q)
     elif flags & DO_DETACH:
-        detach(m, se)
-        update_tg_load_avg(m, q)
+        detach(k, se)
+        update_tg_load_avg(k, q)
     elif decayed and flags & UPDATE_TG:
-        update_tg_load_avg(m, q)
+        update_tg_load_avg(k, q)
 
 
 @inner
-def propagate_up(m, se):
+def propagate_up(k: Kernel, se: SchedEntity) -> None:
     """propagate_entity_cfs_rq(): let the levels above see a change at once."""
-    se = m[se, entity.PARENT]
-    while se >= 0:
-        update_load_avg(m, se, UPDATE_TG)
-        se = m[se, entity.PARENT]
+    se = se.parent
+    while se != NO_ENTITY:
+        update_load_avg(k, se, UPDATE_TG)
+        se = se.parent
 
 
 @inner
-def detach_task(m, se):
+def detach_task(k: Kernel, se: SchedEntity) -> None:
     """detach_entity_cfs_rq(): take a task that changes its group off its old queue."""
-    update_load_avg(m, se, 0)
-    detach(m, se)
-    update_tg_load_avg(m, m[se, entity.CFS_RQ])
-    propagate_up(m, se)
+    update_load_avg(k, se, 0)
+    detach(k, se)
+    update_tg_load_avg(k, se.cfs_rq)
+    propagate_up(k, se)
 
 
 @inner
-def attach_task(m, se):
+def attach_task(k: Kernel, se: SchedEntity) -> None:
     """attach_entity_cfs_rq(): add a task that changed its group to its new queue."""
-    update_load_avg(m, se, 0)
-    attach(m, se)
-    update_tg_load_avg(m, m[se, entity.CFS_RQ])
-    propagate_up(m, se)
+    update_load_avg(k, se, 0)
+    attach(k, se)
+    update_tg_load_avg(k, se.cfs_rq)
+    propagate_up(k, se)
 
 
 @inner
-def post_init_util(m, se, raw_weight):
+def post_init_util(k: Kernel, se: SchedEntity, raw_weight: int) -> None:
     """post_init_entity_util_avg(): estimate the use of a new task from that of its queue; v6.1 takes its weight unshifted."""
-    q = m[se, entity.CFS_RQ]
-    room = quotient(1024 - m[q, eevdf.UTIL_AVG], 2)
+    q = se.cfs_rq
+    room = quotient(1024 - q.avg.util_avg, 2)
     if room > 0:
-        if m[q, eevdf.UTIL_AVG] != 0:
-            weight = m[se, entity.WEIGHT]
+        if q.avg.util_avg != 0:
+            weight = se.weight
             if not raw_weight:
                 weight = scale_load_down(weight)
-            weighted = m[q, eevdf.UTIL_AVG] * weight
-            m[se, eevdf.UTIL_AVG] = min(weighted // (m[q, eevdf.LOAD_AVG] + 1), room)
+            weighted = q.avg.util_avg * weight
+            se.avg.util_avg = min(weighted // (q.avg.load_avg + 1), room)
         else:
-            m[se, eevdf.UTIL_AVG] = room
-    m[se, eevdf.RUNNABLE_AVG] = m[se, eevdf.UTIL_AVG]
+            se.avg.util_avg = room
+    se.avg.runnable_avg = se.avg.util_avg
 
 
 @inner
-def util_est_update(m, p):
+def util_est_update(k: Kernel, p: TaskStruct) -> None:
     """util_est_update(): update the estimate of a task's use when it goes to sleep."""
-    if m[p, eevdf.UNCHANGED] != 0:
+    if p.se.avg.unchanged != 0:
         return
-    estimate = m[p, eevdf.UTIL_EST]
-    util = m[p, eevdf.UTIL_AVG]
+    estimate = p.se.avg.util_est
+    util = p.se.avg.util_avg
     if estimate <= util:
-        m[p, eevdf.UTIL_EST] = util
+        p.se.avg.util_est = util
     elif estimate - util >= UTIL_EST_MARGIN:
         if util > 1024:
             return
         # a task that had to wait for its CPU could have used more
-        if util + UTIL_EST_MARGIN >= m[p, eevdf.RUNNABLE_AVG]:
-            m[p, eevdf.UTIL_EST] = (estimate * 4 - (estimate - util)) >> 2
-    m[p, eevdf.UNCHANGED] = 1
+        if util + UTIL_EST_MARGIN >= p.se.avg.runnable_avg:
+            p.se.avg.util_est = (estimate * 4 - (estimate - util)) >> 2
+    p.se.avg.unchanged = 1

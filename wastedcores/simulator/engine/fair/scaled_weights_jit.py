@@ -7,35 +7,42 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import scale_load_down
-from wastedcores.simulator.engine.world import cfs_rq, eevdf, entity, rq, task_group
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.structs import (
+    NO_ENTITY,
+    NO_QUEUE,
+    CfsRq,
+    Kernel,
+    SchedEntity,
+)
 
 #: MIN_SHARES, which is compared with weights that are shifted up
 MIN_SHARES = 2
 
 
 @inner
-def add_weight(m, q, se, sign):
+def add_weight(k: Kernel, q: CfsRq, se: SchedEntity, sign: int) -> None:
     """Add the weight of an entity to its queue, or take it off."""
-    m[q, cfs_rq.LOAD_WEIGHT] += sign * m[se, entity.WEIGHT]
-    if m[se, entity.PARENT] < 0:
-        m[m[q, cfs_rq.CPU], rq.LOAD_WEIGHT] += sign * scale_load_down(m[se, entity.WEIGHT])
+    q.load_weight += sign * se.weight
+    if se.parent == NO_ENTITY:
+        cpu_rq(k, q.cpu).load_weight += sign * scale_load_down(se.weight)
 
 
 @inner
-def update_runnable(m, se):
+def update_runnable(k: Kernel, se: SchedEntity) -> None:
     """se_update_runnable(): count the runnable tasks below a group's entity."""
-    g = m[se, entity.MY_Q]
-    if g >= 0:
-        m[se, eevdf.RUNNABLE_WEIGHT] = m[g, cfs_rq.H_NR_RUNNING] - m[g, eevdf.H_NR_DELAYED]
+    g = se.my_q
+    if g != NO_QUEUE:
+        se.runnable_weight = g.h_nr_running - g.h_nr_delayed
 
 
 @inner
-def calc_group_shares(m, g):
+def calc_group_shares(k: Kernel, g: CfsRq) -> int:
     """calc_group_shares(): return the weight of a group's entity, its CPU's part of the group."""
-    tg = m[g, cfs_rq.TASK_GROUP]
-    load = max(scale_load_down(m[g, cfs_rq.LOAD_WEIGHT]), m[g, eevdf.LOAD_AVG])
-    total = m[tg, task_group.LOAD_AVG] - m[g, cfs_rq.TG_LOAD_CONTRIB] + load
-    most = m[tg, task_group.SHARES] << 10
+    tg = g.task_group
+    load = max(scale_load_down(g.load_weight), g.avg.load_avg)
+    total = tg.load_avg - g.tg_load_contrib + load
+    most = tg.shares << 10
     shares = most * load
     if total != 0:
         shares //= total

@@ -11,7 +11,14 @@ from wastedcores.simulator.engine.fair.decay_jit import MAX32, mul_shift
 from wastedcores.simulator.engine.fair.eevdf_seam_jit import has_eevdf
 from wastedcores.simulator.engine.fair.pelt_jit import update_task_contrib
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import new_entity
-from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.structs import (
+    NO_ENTITY,
+    CfsRq,
+    Kernel,
+    SchedEntity,
+    TaskStruct,
+)
 
 NR_LATENCY = 8
 
@@ -38,113 +45,113 @@ def calc_delta(delta, weight, inv):
 
 
 @inner
-def calc_delta_fair(m, delta, se):
+def calc_delta_fair(k: Kernel, delta: int, se: SchedEntity) -> int:
     """calc_delta_fair(): convert real time to the virtual time of an entity."""
-    nice_0_load = 1 << 20 if has_eevdf(m) else 1024
-    if m[se, entity.WEIGHT] == nice_0_load:
+    nice_0_load = 1 << 20 if has_eevdf(k) else 1024
+    if se.weight == nice_0_load:
         return delta
-    return calc_delta(delta, 1024, m[se, entity.INV_WEIGHT])
+    return calc_delta(delta, 1024, se.inv_weight)
 
 
 @inner
-def update_min_vruntime(m, q):
+def update_min_vruntime(k: Kernel, q: CfsRq) -> None:
     """update_min_vruntime(): v4.1 does not check whether curr is queued, v6.1 does."""
-    v = m[q, cfs_rq.MIN_VRUNTIME]
-    curr = m[q, cfs_rq.CURR]
-    if curr >= 0 and has_eevdf(m) and m[curr, entity.ON_RQ] == 0:
-        curr = -1
-    left = m[q, cfs_rq.LEFTMOST]
-    if curr >= 0:
-        v = m[curr, entity.VRUNTIME]
-        if left >= 0 and m[left, entity.VRUNTIME] < v:
-            v = m[left, entity.VRUNTIME]
-    elif left >= 0:
-        v = m[left, entity.VRUNTIME]
-    m[q, cfs_rq.MIN_VRUNTIME] = max(m[q, cfs_rq.MIN_VRUNTIME], v)
+    v = q.min_vruntime
+    curr = q.curr
+    if curr != NO_ENTITY and has_eevdf(k) and curr.on_rq == 0:
+        curr = NO_ENTITY
+    left = q.leftmost
+    if curr != NO_ENTITY:
+        v = curr.vruntime
+        if left != NO_ENTITY and left.vruntime < v:
+            v = left.vruntime
+    elif left != NO_ENTITY:
+        v = left.vruntime
+    q.min_vruntime = max(q.min_vruntime, v)
 
 
 @inner
-def update_curr(m, q):
+def update_curr(k: Kernel, q: CfsRq) -> None:
     """update_curr(): charge the running entity the time since the last update."""
-    curr = m[q, cfs_rq.CURR]
-    if curr < 0:
+    curr = q.curr
+    if curr == NO_ENTITY:
         return
-    now = m[0, sim.NOW]
-    delta = now - m[curr, entity.EXEC_START]
+    now = k.now_ns
+    delta = now - curr.exec_start
     if delta <= 0:
         return
-    m[curr, entity.EXEC_START] = now
-    m[curr, entity.SUM_EXEC_RUNTIME] += delta
-    m[curr, entity.VRUNTIME] += calc_delta_fair(m, delta, curr)
-    update_min_vruntime(m, q)
+    curr.exec_start = now
+    curr.sum_exec_runtime += delta
+    curr.vruntime += calc_delta_fair(k, delta, curr)
+    update_min_vruntime(k, q)
 
 
 @inner
-def weighed(m, weight):
+def weighed(k: Kernel, weight: int) -> int:
     """scale_load_down(): a weight as slices are computed with it; those of modern kernels have ten bits more."""
-    if not has_eevdf(m) or weight == 0:
+    if not has_eevdf(k) or weight == 0:
         return weight
     return max(2, weight >> 10)
 
 
 @inner
-def sched_slice(m, q, se):
+def sched_slice(k: Kernel, q: CfsRq, se: SchedEntity) -> int:
     """sched_slice(): an entity's slice; the period counts only the entities of the leaf queue.
 
     In v6.1 it counts the tasks of the CPU (ALT_PERIOD), and no slice is below the minimum granularity (BASE_SLICE).
     """
-    modern = has_eevdf(m)
-    nr = m[q, cfs_rq.NR_RUNNING]
+    modern = has_eevdf(k)
+    nr = q.nr_running
     if modern:
-        nr = m[m[0, sim.CPUS] + m[q, cfs_rq.CPU], cfs_rq.H_NR_RUNNING]
-    if m[se, entity.ON_RQ] == 0:
+        nr = cpu_cfs_rq(k, q.cpu).h_nr_running
+    if se.on_rq == 0:
         nr += 1
-    s = m[0, sim.SCHED_LATENCY]
+    s = k.sched_latency
     if nr > NR_LATENCY:
-        s = nr * m[0, sim.MIN_GRANULARITY]
-    while se >= 0:
-        weight = m[m[se, entity.CFS_RQ], cfs_rq.LOAD_WEIGHT]
-        if m[se, entity.ON_RQ] == 0:
-            weight += m[se, entity.WEIGHT]
-        s = calc_delta(s, weighed(m, m[se, entity.WEIGHT]), inverse_weight(weighed(m, weight)))
-        se = m[se, entity.PARENT]
+        s = nr * k.min_granularity
+    while se != NO_ENTITY:
+        weight = se.cfs_rq.load_weight
+        if se.on_rq == 0:
+            weight += se.weight
+        s = calc_delta(s, weighed(k, se.weight), inverse_weight(weighed(k, weight)))
+        se = se.parent
     if modern:
-        s = max(s, m[0, sim.MIN_GRANULARITY])
+        s = max(s, k.min_granularity)
     return s
 
 
 @inner
-def place_entity(m, q, se, initial):
+def place_entity(k: Kernel, q: CfsRq, se: SchedEntity, initial: int) -> None:
     """place_entity(): set the vruntime of a new or woken entity, with START_DEBIT and GENTLE_FAIR_SLEEPERS."""
-    v = m[q, cfs_rq.MIN_VRUNTIME]
+    v = q.min_vruntime
     if initial:
-        v += calc_delta_fair(m, sched_slice(m, q, se), se)
+        v += calc_delta_fair(k, sched_slice(k, q, se), se)
     else:
-        v -= m[0, sim.SCHED_LATENCY] >> 1
-    m[se, entity.VRUNTIME] = max(m[se, entity.VRUNTIME], v)
+        v -= k.sched_latency >> 1
+    se.vruntime = max(se.vruntime, v)
 
 
 @inner
-def task_fork_fair(m, p, cpu):
+def task_fork_fair(k: Kernel, p: TaskStruct, cpu: int) -> None:
     """task_fork_fair(): place a new task against the queue of the CPU on which it is made."""
-    q = m[p, entity.CFS_RQ]
-    m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    update_curr(m, q)
-    curr = m[q, cfs_rq.CURR]
-    m[p, entity.VRUNTIME] = m[curr, entity.VRUNTIME] if curr >= 0 else 0
-    place_entity(m, q, p, True)
-    m[p, entity.VRUNTIME] -= m[q, cfs_rq.MIN_VRUNTIME]
-    if m[0, sim.LOAD_V4_4] != 0:
-        new_entity(m, p)
+    q = p.se.cfs_rq
+    cpu_rq(k, cpu).clock = k.now_ns
+    update_curr(k, q)
+    curr = q.curr
+    p.se.vruntime = curr.vruntime if curr != NO_ENTITY else 0
+    place_entity(k, q, p.se, True)
+    p.se.vruntime -= q.min_vruntime
+    if k.load_v4_4 != 0:
+        new_entity(k, p.se)
 
 
 @inner
-def init_task_runnable_average(m, p):
+def init_task_runnable_average(k: Kernel, p: TaskStruct) -> None:
     """init_task_runnable_average(): a new task counts as fully loaded at once; under v4.4 it did before it was placed."""
-    if m[0, sim.LOAD_V4_4] != 0:
+    if k.load_v4_4 != 0:
         return
-    s = sched_slice(m, m[p, entity.CFS_RQ], p) >> 10
-    m[p, entity.RUNNABLE_AVG_SUM] = s
-    m[p, entity.RUNNING_AVG_SUM] = s
-    m[p, entity.AVG_PERIOD] = s
-    update_task_contrib(m, p)
+    s = sched_slice(k, p.se.cfs_rq, p.se) >> 10
+    p.se.runnable_avg_sum = s
+    p.se.running_avg_sum = s
+    p.se.avg_period = s
+    update_task_contrib(k, p.se)

@@ -29,124 +29,124 @@ from wastedcores.simulator.engine.realtime.queue_jit import (
     update_curr,
 )
 from wastedcores.simulator.engine.tasks.weight_jit import set_load_weight
-from wastedcores.simulator.engine.world import entity, rt_rq, sim, task
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStruct
 
 
 @apart(VALUE)
-def pick_rt(m, cpu, prev, before):
+def pick_rt(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskStruct:
     """pick_next_task_rt(): return the next real-time task or -1, after pulling one if the CPU becomes less urgent.
 
     ``before`` is the priority of what ran; ``prev`` is -1 after idle and after the stopper.
     """
-    if before > highest(m, cpu):
-        pull_rt_task(m, cpu)
-    update_curr(m, cpu)
-    rt = rt_of(m, cpu)
-    if m[rt, rt_rq.COUNTED] == 0:
-        return -1
-    if prev >= 0:
-        if m[prev, task.RT_PRIORITY] != 0:
-            put_prev(m, cpu, prev)
+    if before > highest(k, cpu):
+        pull_rt_task(k, cpu)
+    update_curr(k, cpu)
+    rt = rt_of(k, cpu)
+    if rt.counted == 0:
+        return NO_TASK
+    if prev != NO_TASK:
+        if prev.rt_priority != 0:
+            put_prev(k, cpu, prev)
         else:
-            put_prev_task(m, prev)
-    p = m[rt, rt_rq.HEAD]
-    m[p, entity.EXEC_START] = m[0, sim.NOW]
-    m[p, task.PUSHABLE] = 0
-    m[rt, rt_rq.PUSH_LATER] = 1 if first_pushable(m, cpu, -1) >= 0 else 0
+            put_prev_task(k, prev)
+    p = rt.head
+    p.se.exec_start = k.now_ns
+    p.pushable = 0
+    rt.push_later = 1 if first_pushable(k, cpu, -1) != NO_TASK else 0
     return p
 
 
 @inner
-def post_schedule(m, cpu):
+def post_schedule(k: Kernel, cpu: int) -> None:
     """post_schedule_rt(): push the tasks that wait behind the one just chosen."""
-    rt = rt_of(m, cpu)
-    if m[rt, rt_rq.PUSH_LATER] != 0:
-        m[rt, rt_rq.PUSH_LATER] = 0
-        push_rt_tasks(m, cpu)
+    rt = rt_of(k, cpu)
+    if rt.push_later != 0:
+        rt.push_later = 0
+        push_rt_tasks(k, cpu)
 
 
 @apart(NOTHING)
-def set_policy(m, p, policy, priority):
+def set_policy(k: Kernel, p: TaskStruct, policy: int, priority: int) -> None:
     """__sched_setscheduler() of the running task, and check_class_changed().
 
     Changes within the fair class, too, take the task off its queue, as from v4.2.
     """
-    before = m[p, task.RT_PRIORITY]
-    if m[p, task.POLICY] == policy and before == priority:
+    before = p.rt_priority
+    if p.policy == policy and before == priority:
         return
-    cpu = m[p, task.CPU]
+    cpu = p.cpu
     if before != 0:
-        dequeue_rt(m, p)
+        dequeue_rt(k, p)
     else:
-        dequeue_task(m, p, False)
-        put_prev_task(m, p)
-    m[p, task.POLICY] = policy
-    m[p, task.RT_PRIORITY] = priority
-    set_load_weight(m, p)
+        dequeue_task(k, p, False)
+        put_prev_task(k, p)
+    p.policy = policy
+    p.rt_priority = priority
+    set_load_weight(k, p)
     if priority != 0:
-        m[p, entity.EXEC_START] = m[0, sim.NOW]
+        p.se.exec_start = k.now_ns
         # to the tail only if the priority rises
-        enqueue_rt(m, p, 1 if before >= priority else 0)
+        enqueue_rt(k, p, 1 if before >= priority else 0)
         if before > priority:
-            pull_rt_task(m, cpu)
-        if before != 0 and priority < highest(m, cpu):
-            resched(m, cpu)
+            pull_rt_task(k, cpu)
+        if before != 0 and priority < highest(k, cpu):
+            resched(k, cpu)
         return
-    set_next_task(m, p)
-    enqueue_task(m, p, False, False)
+    set_next_task(k, p)
+    enqueue_task(k, p, False, False)
     if before != 0:
-        if m[rt_of(m, cpu), rt_rq.NR_RUNNING] == 0:
-            pull_rt_task(m, cpu)
-        resched(m, cpu)
+        if rt_of(k, cpu).nr_running == 0:
+            pull_rt_task(k, cpu)
+        resched(k, cpu)
 
 
 @inner
-def offline(m, cpu):
+def offline(k: Kernel, cpu: int) -> None:
     """rq_offline_rt(), __disable_runtime(): let the tasks of a CPU that goes offline run, so that they can be moved."""
-    rt = rt_of(m, cpu)
-    m[rt, rt_rq.TIME] = 0
-    m[rt, rt_rq.THROTTLED] = 0
-    count_tasks(m, cpu)
+    rt = rt_of(k, cpu)
+    rt.time = 0
+    rt.throttled = 0
+    count_tasks(k, cpu)
 
 
 @apart(VALUE)
-def about_a_cpu(m, question, cpu, p, c):
+def about_a_cpu(k: Kernel, question: int, cpu: int, p: TaskStruct, c: int) -> int:
     """Answer a question about a CPU."""
     if question == seam_jit.PICK:
-        return pick_rt(m, cpu, p, c)
+        return pick_rt(k, cpu, p, c).row
     if question == seam_jit.PUT_PREV:
-        put_prev(m, cpu, p)
+        put_prev(k, cpu, p)
     elif question == seam_jit.TICK:
-        tick_rt(m, cpu, p)
+        tick_rt(k, cpu, p)
     elif question == seam_jit.PREEMPT:
-        check_preempt_rt(m, cpu, p)
+        check_preempt_rt(k, cpu, p)
     elif question == seam_jit.WOKEN:
-        woken_rt(m, cpu, p)
+        woken_rt(k, cpu, p)
     elif question == seam_jit.YIELD:
-        requeue(m, cpu, p, 0)  # yield_task_rt()
+        requeue(k, cpu, p, 0)  # yield_task_rt()
     elif question == seam_jit.POST_SCHEDULE:
-        post_schedule(m, cpu)
+        post_schedule(k, cpu)
     elif question == seam_jit.OFFLINE:
-        offline(m, cpu)
-        return m[rt_of(m, cpu), rt_rq.HEAD]
+        offline(k, cpu)
+        return rt_of(k, cpu).head.row
     return 0
 
 
 @apart(VALUE, entry=True)
-def answer(m, question, a, b, c):
+def answer(k: Kernel, question: int, a: int, b: int, c: int) -> int:
     """Do what the scheduler asks (realtime/seam_jit.py) and return the answer."""
     if question == seam_jit.ENQUEUE:
-        enqueue_rt(m, a, b)
+        enqueue_rt(k, TaskStruct(k, a), b)
     elif question == seam_jit.DEQUEUE:
-        dequeue_rt(m, a)
+        dequeue_rt(k, TaskStruct(k, a))
     elif question == seam_jit.SELECT:
-        return select_task_rq_rt(m, a, b)
+        return select_task_rq_rt(k, TaskStruct(k, a), b)
     elif question == seam_jit.PERIOD:
-        period(m)
+        period(k)
     elif question == seam_jit.SET_POLICY:
-        set_policy(m, a, b, c)
+        set_policy(k, TaskStruct(k, a), b, c)
     elif question == seam_jit.BORN:
-        m[a, task.TIME_SLICE] = m[shared(m), rt_rq.TIME_SLICE]
+        TaskStruct(k, a).time_slice = shared(k).time_slice
     else:
-        return about_a_cpu(m, question, a, b, c)
+        return about_a_cpu(k, question, a, TaskStruct(k, b), c)
     return 0

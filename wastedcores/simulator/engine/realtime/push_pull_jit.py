@@ -16,164 +16,166 @@ from wastedcores.simulator.engine.realtime.queue_jit import (
     requeue,
     rt_of,
 )
-from wastedcores.simulator.engine.world import cpuset, domain, rq, rt_rq, sim, task
+from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.log_jit import log_migrate
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStruct
 
 
 @inner
-def may_run(m, p, cpu):
+def may_run(k: Kernel, p: TaskStruct, cpu: int) -> int:
     """Return whether ``p`` may run on ``cpu``, which is active."""
-    return test(m, m[p, task.CPUS_ALLOWED], cpu) and test(m, cpuset.ACTIVE, cpu)
+    return test(k, p.cpus_allowed, cpu) and test(k, cpuset.ACTIVE, cpu)
 
 
 @apart(VALUE)
-def lowest_priority(m, p):
+def lowest_priority(k: Kernel, p: TaskStruct) -> int:
     """cpupri_find(): return the lowest priority of the CPUs where ``p`` may run, or -1 if it is not below that of ``p``.
 
     CPUs with fair tasks and idle CPUs are equal.
     """
-    out = m[p, task.RT_PRIORITY]
-    for cpu in range(m[0, sim.CPUS]):
-        if may_run(m, p, cpu):
-            out = min(out, highest(m, cpu))
-    return out if out < m[p, task.RT_PRIORITY] else -1
+    out = p.rt_priority
+    for cpu in range(k.nr_cpus):
+        if may_run(k, p, cpu):
+            out = min(out, highest(k, cpu))
+    return out if out < p.rt_priority else -1
 
 
 @apart(VALUE)
-def first_at(m, p, priority, mask):
+def first_at(k: Kernel, p: TaskStruct, priority: int, mask: int) -> int:
     """Return the first CPU of the mask (0: of all) with that priority where ``p`` may run, or -1."""
-    for cpu in range(m[0, sim.CPUS]):
-        if may_run(m, p, cpu) and highest(m, cpu) == priority and (mask == 0 or test(m, mask, cpu)):
+    for cpu in range(k.nr_cpus):
+        if may_run(k, p, cpu) and highest(k, cpu) == priority and (mask == 0 or test(k, mask, cpu)):
             return cpu
     return -1
 
 
 @apart(VALUE)
-def find_lowest_rq(m, p):
+def find_lowest_rq(k: Kernel, p: TaskStruct) -> int:
     """find_lowest_rq(): return the CPU to which a task should go, its own or one near to it, or -1."""
-    least = lowest_priority(m, p)
-    if m[p, task.NR_CPUS_ALLOWED] == 1 or least < 0:
+    least = lowest_priority(k, p)
+    if p.nr_cpus_allowed == 1 or least < 0:
         return -1
-    own = m[p, task.CPU]
-    if may_run(m, p, own) and highest(m, own) == least:
+    own = p.cpu
+    if may_run(k, p, own) and highest(k, own) == least:
         return own
-    this = m[0, sim.CPU]
-    here = may_run(m, p, this) and highest(m, this) == least
-    sd = m[own, rq.SD]
-    for _ in range(m[own, rq.NR_DOMAINS]):
-        if m[sd, domain.FLAGS] & sd_flag.WAKE_AFFINE:
-            if here and test(m, m[sd, domain.SPAN], this):
+    this = k.this_cpu
+    here = may_run(k, p, this) and highest(k, this) == least
+    sd = cpu_rq(k, own).sd
+    for _ in range(cpu_rq(k, own).nr_domains):
+        if sd.flags & sd_flag.WAKE_AFFINE:
+            if here and test(k, sd.span, this):
                 return this
-            near = first_at(m, p, least, m[sd, domain.SPAN])
+            near = first_at(k, p, least, sd.span)
             if near >= 0:
                 return near
-        sd = m[sd, domain.PARENT]
-    return this if here else first_at(m, p, least, 0)
+        sd = sd.parent
+    return this if here else first_at(k, p, least, 0)
 
 
 @inner
-def as_urgent(m, cpu, p):
+def as_urgent(k: Kernel, cpu: int, p: TaskStruct) -> bool:
     """Return whether a CPU runs a real-time task that ``p`` should avoid: a pinned one, or one that is at least as urgent."""
-    curr = m[cpu, rq.CURR]
-    return priority_of(m, cpu) != 0 and (
-        m[curr, task.NR_CPUS_ALLOWED] < 2 or m[curr, task.RT_PRIORITY] >= m[p, task.RT_PRIORITY]
+    curr = cpu_rq(k, cpu).curr
+    return priority_of(k, cpu) != 0 and (
+        curr.nr_cpus_allowed < 2 or curr.rt_priority >= p.rt_priority
     )
 
 
 @apart(VALUE)
-def select_task_rq_rt(m, p, flag):
+def select_task_rq_rt(k: Kernel, p: TaskStruct, flag: int) -> int:
     """select_task_rq_rt(): return the CPU of a woken or new task, its own unless that runs something as urgent."""
-    cpu = m[p, task.CPU]
-    if flag != sd_flag.BALANCE_EXEC and as_urgent(m, cpu, p):
-        target = find_lowest_rq(m, p)
+    cpu = p.cpu
+    if flag != sd_flag.BALANCE_EXEC and as_urgent(k, cpu, p):
+        target = find_lowest_rq(k, p)
         if target >= 0:
             return target
     return cpu
 
 
 @inner
-def move(m, p, dst, why):
+def move(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
     """Take a task to another CPU, as push_rt_task() and pull_rt_task() do."""
-    src = m[p, task.CPU]
-    dequeue_rt(m, p)
-    log_migrate(m, p, src, dst, why)
-    set_task_rq(m, p, dst)
-    enqueue_rt(m, p, 0)
+    src = p.cpu
+    dequeue_rt(k, p)
+    log_migrate(k, p, src, dst, why)
+    set_task_rq(k, p, dst)
+    enqueue_rt(k, p, 0)
 
 
 @apart(VALUE)
-def push_rt_task(m, cpu):
+def push_rt_task(k: Kernel, cpu: int) -> bool:
     """push_rt_task(): move the most urgent waiting task to a CPU that runs something less urgent; return whether one moved."""
-    p = first_pushable(m, cpu, -1)
-    if p < 0 or m[rt_of(m, cpu), rt_rq.NR_RUNNING] < 2:
+    p = first_pushable(k, cpu, -1)
+    if p == NO_TASK or rt_of(k, cpu).nr_running < 2:
         return False
-    if m[p, task.RT_PRIORITY] > priority_of(m, cpu):
-        resched(m, cpu)
+    if p.rt_priority > priority_of(k, cpu):
+        resched(k, cpu)
         return False
-    dst = find_lowest_rq(m, p)
+    dst = find_lowest_rq(k, p)
     if dst < 0 or dst == cpu:
         return False
-    move(m, p, dst, log_op.PUSH)
-    resched(m, dst)
+    move(k, p, dst, log_op.PUSH)
+    resched(k, dst)
     return True
 
 
 @apart(NOTHING)
-def push_rt_tasks(m, cpu):
+def push_rt_tasks(k: Kernel, cpu: int) -> None:
     """push_rt_tasks(): push until nothing moves any more."""
-    while push_rt_task(m, cpu) != 0:
+    while push_rt_task(k, cpu) != 0:
         pass
 
 
 @apart(VALUE)
-def pull_rt_task(m, this):
+def pull_rt_task(k: Kernel, this: int) -> int:
     """pull_rt_task(): take waiting tasks that are more urgent than what is left here; return whether any moved.
 
     The CPU pulls by itself; it does not ask the others to push (RT_PUSH_IPI).
     """
     pulled = False
-    for src in range(m[0, sim.CPUS]):
-        if src == this or not test(m, cpuset.ACTIVE, src) or m[rt_of(m, src), rt_rq.NR_RUNNING] < 2:
+    for src in range(k.nr_cpus):
+        if src == this or not test(k, cpuset.ACTIVE, src) or rt_of(k, src).nr_running < 2:
             continue
-        p = first_pushable(m, src, -1)
-        if p < 0 or m[p, task.RT_PRIORITY] <= highest(m, this):
+        p = first_pushable(k, src, -1)
+        if p == NO_TASK or p.rt_priority <= highest(k, this):
             continue
-        p = first_pushable(m, src, this)
-        if p < 0 or m[p, task.RT_PRIORITY] <= highest(m, this):
+        p = first_pushable(k, src, this)
+        if p == NO_TASK or p.rt_priority <= highest(k, this):
             continue
-        if m[p, task.RT_PRIORITY] > priority_of(m, src):
+        if p.rt_priority > priority_of(k, src):
             continue
-        move(m, p, this, log_op.PULL)
+        move(k, p, this, log_op.PULL)
         pulled = True
     return pulled
 
 
 @apart(NOTHING)
-def check_preempt_rt(m, cpu, p):
+def check_preempt_rt(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """check_preempt_curr(), check_preempt_curr_rt(), check_preempt_equal_prio(): one of the two is a real-time task."""
-    curr = m[cpu, rq.CURR]
-    if m[p, task.RT_PRIORITY] > m[curr, task.RT_PRIORITY]:
-        resched(m, cpu)
+    curr = cpu_rq(k, cpu).curr
+    if p.rt_priority > curr.rt_priority:
+        resched(k, cpu)
         return
-    if m[p, task.RT_PRIORITY] < m[curr, task.RT_PRIORITY] or m[cpu, rq.NEED_RESCHED] != 0:
+    if p.rt_priority < curr.rt_priority or cpu_rq(k, cpu).need_resched != 0:
         return
     # a task that must run here takes the CPU of one that may run elsewhere
-    if m[curr, task.NR_CPUS_ALLOWED] == 1 or lowest_priority(m, curr) < 0:
+    if curr.nr_cpus_allowed == 1 or lowest_priority(k, curr) < 0:
         return
-    if m[p, task.NR_CPUS_ALLOWED] > 1 and lowest_priority(m, p) >= 0:
+    if p.nr_cpus_allowed > 1 and lowest_priority(k, p) >= 0:
         return
-    requeue(m, cpu, p, 1)
-    resched(m, cpu)
+    requeue(k, cpu, p, 1)
+    resched(k, cpu)
 
 
 @apart(NOTHING)
-def woken_rt(m, cpu, p):
+def woken_rt(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """task_woken_rt(): push a woken task away if it will not run here soon."""
     if (
-        m[cpu, rq.CURR] != p
-        and m[cpu, rq.NEED_RESCHED] == 0
-        and m[p, task.NR_CPUS_ALLOWED] > 1
-        and as_urgent(m, cpu, p)
+        cpu_rq(k, cpu).curr != p
+        and cpu_rq(k, cpu).need_resched == 0
+        and p.nr_cpus_allowed > 1
+        and as_urgent(k, cpu, p)
     ):
-        push_rt_tasks(m, cpu)
+        push_rt_tasks(k, cpu)

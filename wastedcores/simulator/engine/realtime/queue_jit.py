@@ -7,9 +7,11 @@ from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.fair.cfs_jit import resched
 from wastedcores.simulator.engine.fair.entity_jit import add_nr_running
-from wastedcores.simulator.engine.world import cpuset, entity, rq, rt_rq, sim, table, task
+from wastedcores.simulator.engine.world import cpuset, table
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.log_jit import log_load
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, RtRq, RtShared, TaskStruct
 
 #: sysctl_sched_rt_runtime and sysctl_sched_rt_period
 RUNTIME_NS = 950_000_000
@@ -19,119 +21,118 @@ SCHED_RR = 2
 
 
 @inner
-def rt_of(m, cpu):
+def rt_of(k: Kernel, cpu: int) -> RtRq:
     """Return the row of a CPU's real-time queue."""
-    return m[0, sim.RT0] + cpu
+    return RtRq(k, k.rt0 + cpu)
 
 
 @inner
-def shared(m):
+def shared(k: Kernel) -> RtShared:
     """Return the row of what all real-time queues share."""
-    return m[0, sim.RT0] + m[0, sim.CPUS]
+    return RtShared(k, k.rt0 + k.nr_cpus)
 
 
 @inner
-def highest(m, cpu):
+def highest(k: Kernel, cpu: int) -> int:
     """rt_rq->highest_prio.curr: return the greatest priority of the queue, 0 if it is empty."""
-    p = m[rt_of(m, cpu), rt_rq.HEAD]
-    return m[p, task.RT_PRIORITY] if p >= 0 else 0
+    p = rt_of(k, cpu).head
+    return p.rt_priority if p != NO_TASK else 0
 
 
 @inner
-def priority_of(m, cpu):
+def priority_of(k: Kernel, cpu: int) -> int:
     """Return the priority of the task that runs, 0 for a fair task and for idle."""
-    curr = m[cpu, rq.CURR]
-    return m[curr, task.RT_PRIORITY] if curr >= 0 else 0
+    curr = cpu_rq(k, cpu).curr
+    return curr.rt_priority if curr != NO_TASK else 0
 
 
 @apart(NOTHING)
-def count_tasks(m, cpu):
+def count_tasks(k: Kernel, cpu: int) -> None:
     """enqueue_top_rt_rq(), dequeue_top_rt_rq(): let nr_running count the tasks of the queue, or none while throttled.
 
     The kernel takes off all tasks before it counts them again, and may set rd->overload then.
     """
-    rt = rt_of(m, cpu)
-    n = 0 if m[rt, rt_rq.THROTTLED] != 0 else m[rt, rt_rq.NR_RUNNING]
-    change = n - m[rt, rt_rq.COUNTED]
+    rt = rt_of(k, cpu)
+    n = 0 if rt.throttled != 0 else rt.nr_running
+    change = n - rt.counted
     if change == 0:
         return
-    others = m[cpu, rq.NR_RUNNING] - m[rt, rt_rq.COUNTED]
-    m[rt, rt_rq.COUNTED] = n
-    log_load(m, cpu)
-    add_nr_running(m, cpu, change)
+    others = cpu_rq(k, cpu).nr_running - rt.counted
+    rt.counted = n
+    log_load(k, cpu)
+    add_nr_running(k, cpu, change)
     if n > 0 and others < 2 and others + n >= 2:
-        m[0, sim.OVERLOAD] = 1
+        k.overload = 1
 
 
 @apart(NOTHING)
-def insert(m, cpu, p, head):
+def insert(k: Kernel, cpu: int, p: TaskStruct, head: int) -> None:
     """Put a task behind, or with ``head`` before, the others of its priority."""
-    rt = rt_of(m, cpu)
-    priority = m[p, task.RT_PRIORITY]
-    following = m[rt, rt_rq.HEAD]
-    before = -1
-    while following >= 0 and (
-        m[following, task.RT_PRIORITY] > priority
-        or (m[following, task.RT_PRIORITY] == priority and head == 0)
+    rt = rt_of(k, cpu)
+    priority = p.rt_priority
+    following = rt.head
+    before = NO_TASK
+    while following != NO_TASK and (
+        following.rt_priority > priority or (following.rt_priority == priority and head == 0)
     ):
         before = following
-        following = m[following, task.RT_NEXT]
-    m[p, task.RT_NEXT] = following
-    m[p, task.RT_PREV] = before
-    if before >= 0:
-        m[before, task.RT_NEXT] = p
+        following = following.rt_next
+    p.rt_next = following
+    p.rt_prev = before
+    if before != NO_TASK:
+        before.rt_next = p
     else:
-        m[rt, rt_rq.HEAD] = p
-    if following >= 0:
-        m[following, task.RT_PREV] = p
+        rt.head = p
+    if following != NO_TASK:
+        following.rt_prev = p
     else:
-        m[rt, rt_rq.TAIL] = p
+        rt.tail = p
 
 
 @apart(NOTHING)
-def take_out(m, cpu, p):
+def take_out(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """Take a task out of the list."""
-    rt = rt_of(m, cpu)
-    before = m[p, task.RT_PREV]
-    following = m[p, task.RT_NEXT]
-    if before >= 0:
-        m[before, task.RT_NEXT] = following
+    rt = rt_of(k, cpu)
+    before = p.rt_prev
+    following = p.rt_next
+    if before != NO_TASK:
+        before.rt_next = following
     else:
-        m[rt, rt_rq.HEAD] = following
-    if following >= 0:
-        m[following, task.RT_PREV] = before
+        rt.head = following
+    if following != NO_TASK:
+        following.rt_prev = before
     else:
-        m[rt, rt_rq.TAIL] = before
+        rt.tail = before
 
 
 @inner
-def requeue(m, cpu, p, head):
+def requeue(k: Kernel, cpu: int, p: TaskStruct, head: int) -> None:
     """requeue_task_rt(): move a queued task behind, or before, the others of its priority."""
-    take_out(m, cpu, p)
-    insert(m, cpu, p, head)
+    take_out(k, cpu, p)
+    insert(k, cpu, p, head)
 
 
 @inner
-def make_pushable(m, p):
+def make_pushable(k: Kernel, p: TaskStruct) -> None:
     """enqueue_pushable_task(): append a task that waits to the pushable ones, if it may run elsewhere."""
-    if m[p, task.NR_CPUS_ALLOWED] > 1:
-        m[shared(m), rt_rq.PUSHED] += 1
-        m[p, task.PUSHABLE] = m[shared(m), rt_rq.PUSHED]
+    if p.nr_cpus_allowed > 1:
+        shared(k).pushed += 1
+        p.pushable = shared(k).pushed
 
 
 @apart(VALUE)
-def first_pushable(m, cpu, dst):
+def first_pushable(k: Kernel, cpu: int, dst: int) -> TaskStruct:
     """Return the most urgent pushable task of ``cpu`` that may run on ``dst`` (-1: anywhere), or -1."""
-    out = -1
-    p = m[rt_of(m, cpu), rt_rq.HEAD]
-    while p >= 0 and (out < 0 or m[p, task.RT_PRIORITY] == m[out, task.RT_PRIORITY]):
+    out = NO_TASK
+    p = rt_of(k, cpu).head
+    while p != NO_TASK and (out == NO_TASK or p.rt_priority == out.rt_priority):
         if (
-            m[p, task.PUSHABLE] != 0
-            and (out < 0 or m[p, task.PUSHABLE] < m[out, task.PUSHABLE])
-            and (dst < 0 or test(m, m[p, task.CPUS_ALLOWED], dst))
+            p.pushable != 0
+            and (out == NO_TASK or p.pushable < out.pushable)
+            and (dst < 0 or test(k, p.cpus_allowed, dst))
         ):
             out = p
-        p = m[p, task.RT_NEXT]
+        p = p.rt_next
     return out
 
 
@@ -139,122 +140,122 @@ def first_pushable(m, cpu, dst):
 
 
 @apart(NOTHING)
-def update_curr(m, cpu):
+def update_curr(k: Kernel, cpu: int) -> None:
     """update_curr_rt(), sched_rt_runtime_exceeded(): charge the running real-time task, throttle when the runtime is over.
 
     Queues do not borrow runtime of each other: RT_RUNTIME_SHARE is off since v5.10.
     """
-    if priority_of(m, cpu) == 0:
+    if priority_of(k, cpu) == 0:
         return
-    p = m[cpu, rq.CURR]
-    delta = m[0, sim.NOW] - m[p, entity.EXEC_START]
+    p = cpu_rq(k, cpu).curr
+    delta = k.now_ns - p.se.exec_start
     if delta <= 0:
         return
-    m[p, entity.SUM_EXEC_RUNTIME] += delta
-    m[p, entity.EXEC_START] = m[0, sim.NOW]
-    rt = rt_of(m, cpu)
-    m[rt, rt_rq.TIME] += delta
-    if m[rt, rt_rq.THROTTLED] == 0 and m[rt, rt_rq.TIME] > RUNTIME_NS:
-        m[rt, rt_rq.THROTTLED] = 1
-        count_tasks(m, cpu)
-    if m[rt, rt_rq.THROTTLED] != 0:
-        resched(m, cpu)
+    p.se.sum_exec_runtime += delta
+    p.se.exec_start = k.now_ns
+    rt = rt_of(k, cpu)
+    rt.time += delta
+    if rt.throttled == 0 and rt.time > RUNTIME_NS:
+        rt.throttled = 1
+        count_tasks(k, cpu)
+    if rt.throttled != 0:
+        resched(k, cpu)
 
 
 @inner
-def plan_period(m, time_ns):
+def plan_period(k: Kernel, time_ns: int) -> None:
     """Plan the next expiry of the period's timer."""
-    queue_jit.push(m, (shared(m) << table.SHIFT) + rt_rq.TIMER, time_ns)
+    queue_jit.push(k, (shared(k).row << table.SHIFT) + RtShared.timer, time_ns)
 
 
 @apart(NOTHING)
-def enqueue_rt(m, p, head):
+def enqueue_rt(k: Kernel, p: TaskStruct, head: int) -> None:
     """enqueue_task_rt(). The timer of the period, if it does not run, expires at once (start_rt_bandwidth(), v4.5)."""
-    cpu = m[p, task.CPU]
-    m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    if m[shared(m), rt_rq.PERIOD_CPU] < 0:
-        m[shared(m), rt_rq.PERIOD_CPU] = m[0, sim.CPU]
-        plan_period(m, m[0, sim.NOW])
-    insert(m, cpu, p, head)
-    m[p, task.ON_RT] = 1
-    m[rt_of(m, cpu), rt_rq.NR_RUNNING] += 1
-    count_tasks(m, cpu)
-    if p != m[cpu, rq.CURR]:
-        make_pushable(m, p)
+    cpu = p.cpu
+    cpu_rq(k, cpu).clock = k.now_ns
+    if shared(k).period_cpu < 0:
+        shared(k).period_cpu = k.this_cpu
+        plan_period(k, k.now_ns)
+    insert(k, cpu, p, head)
+    p.on_rt = 1
+    rt_of(k, cpu).nr_running += 1
+    count_tasks(k, cpu)
+    if p != cpu_rq(k, cpu).curr:
+        make_pushable(k, p)
 
 
 @apart(NOTHING)
-def dequeue_rt(m, p):
+def dequeue_rt(k: Kernel, p: TaskStruct) -> None:
     """dequeue_task_rt(): take a task off its queue."""
-    cpu = m[p, task.CPU]
-    m[cpu, rq.CLOCK] = m[0, sim.NOW]
-    update_curr(m, cpu)
-    take_out(m, cpu, p)
-    m[p, task.ON_RT] = 0
-    m[p, task.PUSHABLE] = 0
-    m[rt_of(m, cpu), rt_rq.NR_RUNNING] -= 1
-    count_tasks(m, cpu)
+    cpu = p.cpu
+    cpu_rq(k, cpu).clock = k.now_ns
+    update_curr(k, cpu)
+    take_out(k, cpu, p)
+    p.on_rt = 0
+    p.pushable = 0
+    rt_of(k, cpu).nr_running -= 1
+    count_tasks(k, cpu)
 
 
 @apart(NOTHING)
-def put_prev(m, cpu, p):
+def put_prev(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """put_prev_task_rt(): charge the task that ran, which another CPU may take if it is still queued."""
-    update_curr(m, cpu)
-    if m[p, task.ON_RT] != 0:
-        make_pushable(m, p)
+    update_curr(k, cpu)
+    if p.on_rt != 0:
+        make_pushable(k, p)
 
 
 @apart(NOTHING)
-def period(m):
+def period(k: Kernel) -> None:
     """do_sched_rt_period_timer(): give every queue the runtime of a new period."""
-    s = shared(m)
-    cpu = m[s, rt_rq.PERIOD_CPU]
-    for c in range(m[0, sim.CPUS]):
-        if test(m, cpuset.ACTIVE, cpu):
+    s = shared(k)
+    cpu = s.period_cpu
+    for c in range(k.nr_cpus):
+        if test(k, cpuset.ACTIVE, cpu):
             break
         cpu = c
-    m[0, sim.CPU] = cpu
+    k.this_cpu = cpu
     idle = True
-    for cpu in range(m[0, sim.CPUS]):
-        if not test(m, cpuset.ACTIVE, cpu):
+    for cpu in range(k.nr_cpus):
+        if not test(k, cpuset.ACTIVE, cpu):
             continue
-        rt = rt_of(m, cpu)
+        rt = rt_of(k, cpu)
         enqueue = False
-        if m[rt, rt_rq.TIME] > 0:
-            m[rt, rt_rq.TIME] -= min(m[rt, rt_rq.TIME], RUNTIME_NS)
-            if m[rt, rt_rq.THROTTLED] != 0 and m[rt, rt_rq.TIME] < RUNTIME_NS:
-                m[rt, rt_rq.THROTTLED] = 0
+        if rt.time > 0:
+            rt.time -= min(rt.time, RUNTIME_NS)
+            if rt.throttled != 0 and rt.time < RUNTIME_NS:
+                rt.throttled = 0
                 enqueue = True
-            if m[rt, rt_rq.TIME] > 0 or m[rt, rt_rq.NR_RUNNING] > 0:
+            if rt.time > 0 or rt.nr_running > 0:
                 idle = False
-        elif m[rt, rt_rq.NR_RUNNING] > 0:
+        elif rt.nr_running > 0:
             idle = False
-            enqueue = m[rt, rt_rq.THROTTLED] == 0
-        if enqueue and m[rt, rt_rq.NR_RUNNING] > 0:
-            count_tasks(m, cpu)
-            if highest(m, cpu) > priority_of(m, cpu):
-                resched(m, cpu)
+            enqueue = rt.throttled == 0
+        if enqueue and rt.nr_running > 0:
+            count_tasks(k, cpu)
+            if highest(k, cpu) > priority_of(k, cpu):
+                resched(k, cpu)
     if idle:
-        m[s, rt_rq.PERIOD_CPU] = -1
+        s.period_cpu = -1
     else:
-        plan_period(m, m[0, sim.NOW] + PERIOD_NS)
+        plan_period(k, k.now_ns + PERIOD_NS)
 
 
 @apart(NOTHING)
-def tick_rt(m, cpu, p):
+def tick_rt(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """task_tick_rt(): charge the running task, and end the quantum of SCHED_RR."""
-    update_curr(m, cpu)
-    log_load(m, cpu)
-    if m[p, task.POLICY] != SCHED_RR:
+    update_curr(k, cpu)
+    log_load(k, cpu)
+    if p.policy != SCHED_RR:
         return
-    m[p, task.TIME_SLICE] -= 1
-    if m[p, task.TIME_SLICE] != 0:
+    p.time_slice -= 1
+    if p.time_slice != 0:
         return
-    m[p, task.TIME_SLICE] = m[shared(m), rt_rq.TIME_SLICE]
-    before = m[p, task.RT_PREV]
-    following = m[p, task.RT_NEXT]
-    if (before >= 0 and m[before, task.RT_PRIORITY] == m[p, task.RT_PRIORITY]) or (
-        following >= 0 and m[following, task.RT_PRIORITY] == m[p, task.RT_PRIORITY]
+    p.time_slice = shared(k).time_slice
+    before = p.rt_prev
+    following = p.rt_next
+    if (before != NO_TASK and before.rt_priority == p.rt_priority) or (
+        following != NO_TASK and following.rt_priority == p.rt_priority
     ):
-        requeue(m, cpu, p, 0)
-        resched(m, cpu)
+        requeue(k, cpu, p, 0)
+        resched(k, cpu)

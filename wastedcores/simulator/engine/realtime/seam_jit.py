@@ -8,7 +8,7 @@ from __future__ import annotations
 from wastedcores.jit.compile import config, inner
 from wastedcores.simulator.engine.design.seam_jit import call_at
 from wastedcores.simulator.engine.fair.entity_jit import dequeue_task, enqueue_task
-from wastedcores.simulator.engine.world import rt_rq, sim, task
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, RtShared, TaskStruct
 
 # The questions. Their arguments are (task, head), (task), (cpu, previous task), (cpu, task) twice more, (task, flag),
 # (cpu, task) three times, (cpu), nothing, (task, policy, priority), (task) and (cpu).
@@ -31,47 +31,47 @@ from wastedcores.simulator.engine.world import rt_rq, sim, task
 
 if config.DISABLE_JIT:
 
-    def ask_rt(m, question, a, b, c):
+    def ask_rt(k: Kernel, question: int, a: int, b: int, c: int) -> int:
         """Return the answer of the real-time class."""
         from wastedcores.simulator.engine.realtime.class_jit import answer
 
-        return answer(m, question, a, b, c)
+        return answer(k, question, a, b, c)
 
 else:
 
     @inner
-    def ask_rt(m, question, a, b, c):
+    def ask_rt(k: Kernel, question: int, a: int, b: int, c: int) -> int:
         """Return the answer of the real-time class."""
         return call_at(  # type: ignore[call-arg]
-            m, m[m[0, sim.RT0] + m[0, sim.CPUS], rt_rq.ENTRY], question, a, b, c
+            k, RtShared(k, k.rt0 + k.nr_cpus).entry, question, a, b, c
         )
 
 
 @inner
-def has_rt(m):
+def has_rt(k: Kernel) -> bool:
     """Return whether the program changes policies, so that there may be real-time tasks."""
-    return m[0, sim.RT0] != 0
+    return k.rt0 != 0
 
 
 @inner
-def is_rt(m, p):
+def is_rt(k: Kernel, p: TaskStruct) -> bool:
     """Return whether ``p`` is a real-time task; -1, which stands for idle, is none."""
-    return p >= 0 and m[p, task.RT_PRIORITY] != 0
+    return p != NO_TASK and p.rt_priority != 0
 
 
 @inner
-def enqueue(m, p, wakeup, waking):
+def enqueue(k: Kernel, p: TaskStruct, wakeup: int, waking: int) -> None:
     """enqueue_task() of the task's class."""
-    if m[p, task.RT_PRIORITY] != 0:
-        ask_rt(m, ENQUEUE, p, 0, 0)
+    if p.rt_priority != 0:
+        ask_rt(k, ENQUEUE, p.row, 0, 0)
     else:
-        enqueue_task(m, p, wakeup, waking)
+        enqueue_task(k, p, wakeup, waking)
 
 
 @inner
-def dequeue(m, p, sleep):
+def dequeue(k: Kernel, p: TaskStruct, sleep: int) -> None:
     """dequeue_task() of the task's class."""
-    if m[p, task.RT_PRIORITY] != 0:
-        ask_rt(m, DEQUEUE, p, 0, 0)
+    if p.rt_priority != 0:
+        ask_rt(k, DEQUEUE, p.row, 0, 0)
     else:
-        dequeue_task(m, p, sleep)
+        dequeue_task(k, p, sleep)

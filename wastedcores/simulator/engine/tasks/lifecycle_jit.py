@@ -12,103 +12,102 @@ from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.realtime.seam_jit import BORN, ask_rt, has_rt
 from wastedcores.simulator.engine.tasks.sync_jit import block
 from wastedcores.simulator.engine.tasks.weight_jit import set_load_weight
-from wastedcores.simulator.engine.world import eevdf, entity, rq, sim, table, task
+from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.log_jit import pid_of, record
 from wastedcores.simulator.engine.world.random_jit import stream
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.structs import NO_QUEUE, NO_TASK, Kernel, TaskStruct
 
 
 @inner
-def set_nice(m, p, nice):
+def set_nice(k: Kernel, p: TaskStruct, nice: int) -> None:
     """set_load_weight(): set the nice level and the weight of a task."""
-    m[p, task.NICE] = nice
-    set_load_weight(m, p)
+    p.nice = nice
+    set_load_weight(k, p)
 
 
 @apart(VALUE)
-def new_task(m, template, parent, group):
+def new_task(k: Kernel, template: int, parent: TaskStruct, group: int) -> TaskStruct:
     """Fill the next free task row from a template and return it. ``parent`` is -1 for a top-level task."""
-    number = m[0, sim.NR_TASKS]
-    m[0, sim.NR_TASKS] = number + 1
-    p = m[0, sim.TASK0] + number
-    t = m[0, sim.TEMPLATE0] + template
+    number = k.nr_tasks
+    k.nr_tasks = number + 1
+    p = TaskStruct(k, k.task0 + number)
+    t = TaskStruct(k, k.template0 + template)
     for i in range(table.WIDTH):
-        m[p, i] = 0
-    m[p, task.NUMBER] = number
-    m[p, task.TEMPLATE] = template
-    m[p, task.PC] = m[t, task.PC]
-    m[p, task.DAEMON] = m[t, task.DAEMON]
-    m[p, eevdf.KTHREAD] = m[t, eevdf.KTHREAD]
-    m[p, entity.MY_Q] = -1
-    m[p, task.STATE] = task_state.NEW
-    m[p, task.PARENT] = parent
-    m[p, task.LAST_WAKEE] = -1
-    m[p, task.WAKE_Q_HEAD] = -1
-    m[p, task.EXITED] = -1
-    m[p, task.STARTED] = -1
-    m[p, task.CPUS_ALLOWED] = m[t, task.CPUS_ALLOWED]
-    m[p, task.NR_CPUS_ALLOWED] = m[t, task.NR_CPUS_ALLOWED]
-    nice = m[t, task.NICE]
+        p[i] = 0
+    p.number = number
+    p.template = template
+    p.pc = t.pc
+    p.daemon = t.daemon
+    p.kthread = t.kthread
+    p.se.my_q = NO_QUEUE
+    p.state = task_state.NEW
+    p.parent = parent
+    p.last_wakee = NO_TASK
+    p.wake_q_head = NO_TASK
+    p.exited = -1
+    p.started = -1
+    p.cpus_allowed = t.cpus_allowed
+    p.nr_cpus_allowed = t.nr_cpus_allowed
+    nice = t.nice
     tg = group
-    if parent >= 0:
-        if m[t, task.CPUS_ALLOWED] < 0:
-            m[p, task.CPUS_ALLOWED] = m[parent, task.CPUS_ALLOWED]
-            m[p, task.NR_CPUS_ALLOWED] = m[parent, task.NR_CPUS_ALLOWED]
+    if parent != NO_TASK:
+        if t.cpus_allowed < 0:
+            p.cpus_allowed = parent.cpus_allowed
+            p.nr_cpus_allowed = parent.nr_cpus_allowed
         if nice < -20:
-            nice = m[parent, task.NICE]
+            nice = parent.nice
         if group < 0:
-            tg = m[parent, task.GROUP]
-        m[parent, task.CHILDREN] += 1
-        m[p, task.POLICY] = m[parent, task.POLICY]
-        m[p, task.RT_PRIORITY] = m[parent, task.RT_PRIORITY]
-    if has_rt(m):
-        ask_rt(m, BORN, p, 0, 0)
-    m[p, task.GROUP] = tg
-    set_nice(m, p, nice)
-    m[p, task.RNG] = stream(m[0, sim.SEED], number)
-    if m[p, task.DAEMON] == 0:
-        m[0, sim.LIVE_TASKS] += 1
+            tg = parent.group
+        parent.children += 1
+        p.policy = parent.policy
+        p.rt_priority = parent.rt_priority
+    if has_rt(k):
+        ask_rt(k, BORN, p.row, 0, 0)
+    p.group = tg
+    set_nice(k, p, nice)
+    p.random.state = stream(k.seed, number)
+    if p.daemon == 0:
+        k.live_tasks += 1
     return p
 
 
 @inner
-def sleep(m, p, length):
+def sleep(k: Kernel, p: TaskStruct, length: int) -> None:
     """Block a task until a timer wakes it after ``length`` ns."""
     length = max(length, 1)
-    m[p, task.WAITS_FOR] = waits_for.TIMER
-    m[p, task.WAIT_OBJECT] = m[0, sim.CPU]
-    block(m, p)
-    m[0, sim.TIMERS] += 1
-    queue_jit.push(m, (p << table.SHIFT) + task.TIMER, m[0, sim.NOW] + length)
+    p.waits_for = waits_for.TIMER
+    p.wait_object = k.this_cpu
+    block(k, p)
+    k.timers += 1
+    queue_jit.push(k, (p.row << table.SHIFT) + TaskStruct.timer, k.now_ns + length)
 
 
 @apart(NOTHING)
-def exit_task(m, p):
+def exit_task(k: Kernel, p: TaskStruct) -> None:
     """do_exit(): end a task and wake its parent if that waits for it."""
-    cpu = m[0, sim.CPU]
-    record(m, log_kind.EXIT, cpu, pid_of(m, p), -1, -1, -1, -1)
-    m[p, task.EXITED] = m[0, sim.NOW]
-    if m[p, task.DAEMON] == 0:
-        m[0, sim.LIVE_TASKS] -= 1
-    if m[p, task.GROUP] > 0:
-        move_group(m, p, 0)
-    m[cpu, rq.KEEP_TICK_UNTIL] = jiffies(m) + m[0, sim.IDLE_TICKS]
-    parent = m[p, task.PARENT]
-    if parent >= 0 and m[parent, task.STATE] != task_state.DEAD:
-        m[parent, task.CHILDREN] -= 1
-        if (
-            m[parent, task.STATE] == task_state.SLEEPING
-            and m[parent, task.WAITS_FOR] == waits_for.CHILDREN
-        ):
-            try_to_wake_up(m, parent, True)
-    m[p, task.STATE] = task_state.DEAD
-    m[0, sim.COMPUTING] -= 1
+    cpu = k.this_cpu
+    record(k, log_kind.EXIT, cpu, pid_of(k, p), -1, -1, -1, -1)
+    p.exited = k.now_ns
+    if p.daemon == 0:
+        k.live_tasks -= 1
+    if p.group > 0:
+        move_group(k, p, 0)
+    cpu_rq(k, cpu).keep_tick_until = jiffies(k) + k.idle_ticks
+    parent = p.parent
+    if parent != NO_TASK and parent.state != task_state.DEAD:
+        parent.children -= 1
+        if parent.state == task_state.SLEEPING and parent.waits_for == waits_for.CHILDREN:
+            try_to_wake_up(k, parent, True)
+    p.state = task_state.DEAD
+    k.computing -= 1
 
 
 @apart(NOTHING)
-def fork(m, p, template, group, thread):
+def fork(k: Kernel, p: TaskStruct, template: int, group: int, thread: int) -> None:
     """The operation FORK: make a child from a template. A process leaves work for RCU, a thread does not."""
-    child = new_task(m, template, p, group)
-    cpu = m[0, sim.CPU]
+    child = new_task(k, template, p, group)
+    cpu = k.this_cpu
     if thread == 0:
-        m[cpu, rq.KEEP_TICK_UNTIL] = jiffies(m) + m[0, sim.IDLE_TICKS]
-    fork_task(m, child, cpu, p)
+        cpu_rq(k, cpu).keep_tick_until = jiffies(k) + k.idle_ticks
+    fork_task(k, child, cpu, p)

@@ -49,236 +49,240 @@ from wastedcores.simulator.engine.tasks.vmstat_jit import (
     sleep_jiffies,
 )
 from wastedcores.simulator.engine.tasks.weight_jit import SCHED_BATCH
-from wastedcores.simulator.engine.world import cfs_rq, entity, rq, sim, task, wait
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.log_jit import log_affinity, pid_of, record
 from wastedcores.simulator.engine.world.random_jit import draw_exponential, draw_uniform
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.structs import (
+    NO_TASK,
+    CfsRq,
+    Kernel,
+    Op,
+    TaskStruct,
+    WaitObject,
+)
 from wastedcores.workload import ops
 
 MAX_STEPS = 100_000
 
 
 @inner
-def loop_back(m, p, op):
+def loop_back(k: Kernel, p: TaskStruct, op: Op) -> int:
     """Count a round at the bottom of a loop; return whether there is another round."""
-    slot = m[op, 2]
-    m[p, task.SLOT0 + slot] += 1
-    m[p, task.UNITS0 + slot] += 1
-    count = m[op, 3]
-    again = count < 0 or m[p, task.SLOT0 + slot] < count
-    last = m[op, 4]
-    if m[op, 0] == ops.OP_LOOP_BARRIER:
-        if m[m[0, sim.WAIT0] + last, wait.STOPPED] != 0:
+    slot = op.arg2
+    p.slot[slot] += 1
+    p.units[slot] += 1
+    count = op.arg3
+    again = count < 0 or p.slot[slot] < count
+    last = op.arg4
+    if op.code == ops.OP_LOOP_BARRIER:
+        if WaitObject(k, k.wait0 + last).stopped != 0:
             again = False
-    elif last >= 0 and m[0, sim.NOW] >= m[p, task.STARTED] + last:
+    elif last >= 0 and k.now_ns >= p.started + last:
         again = False
     if not again:
-        m[p, task.SLOT0 + slot] = 0
+        p.slot[slot] = 0
     return again
 
 
 @inner
-def timed_op(m, p, code, a, b, c):
+def timed_op(k: Kernel, p: TaskStruct, code: int, a: int, b: int, c: int) -> bool:
     """Do an operation that takes or waits for time; return whether the program continues at once."""
     if code == ops.OP_COMPUTE:
-        m[p, task.LEFT] = draw_uniform(m, p, a, b)
-        return m[p, task.LEFT] <= 0
+        p.left = draw_uniform(k, p, a, b)
+        return p.left <= 0
     if code == ops.OP_COMPUTE_EXP:
-        m[p, task.LEFT] = draw_exponential(m, p, a, b, c)
-        return m[p, task.LEFT] <= 0
+        p.left = draw_exponential(k, p, a, b, c)
+        return p.left <= 0
     if code == ops.OP_SLEEP:
-        sleep(m, p, draw_uniform(m, p, a, b))
+        sleep(k, p, draw_uniform(k, p, a, b))
     else:
-        sleep(m, p, draw_exponential(m, p, a, b, c))
+        sleep(k, p, draw_exponential(k, p, a, b, c))
     return False
 
 
 @apart(VALUE)
-def wait_op(m, p, code, op):
+def wait_op(k: Kernel, p: TaskStruct, code: int, op: Op) -> int:
     """Do an operation by which tasks wait for each other; return whether the program continues at once."""
-    y = m[0, sim.WAIT0] + m[op, 1]
+    y = WaitObject(k, k.wait0 + op.arg1)
     if code == ops.OP_BARRIER:
-        return barrier(m, p, y, m[op, 2], m[op, 3], m[op, 4])
+        return barrier(k, p, y, op.arg2, op.arg3, op.arg4)
     if code == ops.OP_LOCK:
-        done = lock(m, p, y, m[op, 2], m[op, 3], m[op, 4])
-        if not done and m[p, task.SPIN] == 0:
-            m[p, task.PC] -= 1  # a sleeper that is woken tries again
+        done = lock(k, p, y, op.arg2, op.arg3, op.arg4)
+        if not done and p.spin == 0:
+            p.pc = Op(k, p.pc.row - 1)  # a sleeper that is woken tries again
         return done
     if code == ops.OP_UNLOCK:
-        unlock(m, p, y, m[op, 4])
+        unlock(k, p, y, op.arg4)
         return True
     if code == ops.OP_POST:
-        post(m, p, y, m[op, 2])
+        post(k, p, y, op.arg2)
         return True
-    if m[y, wait.COUNT] > 0:
-        m[y, wait.COUNT] -= 1
+    if y.count > 0:
+        y.count -= 1
         return True
-    begin_wait(m, p, waits_for.SEM, y, m[op, 2], m[op, 3])
+    begin_wait(k, p, waits_for.SEM, y, op.arg2, op.arg3)
     return False
 
 
 @apart(VALUE)
-def placement_op(m, p, code, a, b):
+def placement_op(k: Kernel, p: TaskStruct, code: int, a: int, b: int) -> bool:
     """Do AFFINITY, SESSION, NICE, POLICY, EXEC or YIELD; return whether the program continues at once."""
-    cpu = m[0, sim.CPU]
+    cpu = k.this_cpu
     if code == ops.OP_AFFINITY:
-        m[p, task.CPUS_ALLOWED] = a
+        p.cpus_allowed = a
         total = 0
-        for c in range(m[0, sim.CPUS]):
-            if test(m, a, c):
+        for c in range(k.nr_cpus):
+            if test(k, a, c):
                 total += 1
-        m[p, task.NR_CPUS_ALLOWED] = total
-        log_affinity(m, p, cpu)
-        if test(m, a, cpu):
+        p.nr_cpus_allowed = total
+        log_affinity(k, p, cpu)
+        if test(k, a, cpu):
             return True
-        dst = fallback_cpu(m, p, cpu)
-        if m[0, sim.STATUS] == status.RUNNING:
-            move_task(m, p, dst, log_op.AFFINITY)
+        dst = fallback_cpu(k, p, cpu)
+        if k.status == status.RUNNING:
+            move_task(k, p, dst, log_op.AFFINITY)
         return False
     if code == ops.OP_EXEC:
-        dst = select_task_rq(m, p, sd_flag.BALANCE_EXEC, False)
+        dst = select_task_rq(k, p, sd_flag.BALANCE_EXEC, False)
         if dst == cpu:
             return True
-        move_task(m, p, dst, log_op.EXEC)
+        move_task(k, p, dst, log_op.EXEC)
         return False
     if code == ops.OP_SESSION:
-        if a != m[p, task.GROUP]:
-            move_group(m, p, a)
+        if a != p.group:
+            move_group(k, p, a)
         return True
     if code == ops.OP_POLICY:
-        ask_rt(m, SET_POLICY, p, a, b)
+        ask_rt(k, SET_POLICY, p.row, a, b)
         return True
-    if code == ops.OP_NICE and is_rt(m, p):
-        m[p, task.NICE] = a
+    if code == ops.OP_NICE and is_rt(k, p):
+        p.nice = a
         return True
     if code == ops.OP_NICE:
-        if has_eevdf(m):
-            ask_fair(m, FAIR_NICE, p, a)
+        if has_eevdf(k):
+            ask_fair(k, FAIR_NICE, p.row, a)
             return True
-        change = a - m[p, task.NICE]
-        dequeue_task(m, p, False)
-        set_nice(m, p, a)
-        enqueue_task(m, p, False, False)
+        change = a - p.nice
+        dequeue_task(k, p, False)
+        set_nice(k, p, a)
+        enqueue_task(k, p, False, False)
         if change != 0:
-            resched(m, cpu)
+            resched(k, cpu)
         return True
-    if has_eevdf(m):
-        ask_fair(m, FAIR_YIELD, p, 0)
-    elif is_rt(m, p):
-        ask_rt(m, YIELD, cpu, p, 0)
-    elif m[cpu, rq.NR_RUNNING] > 1:  # yield_task_fair()
-        clear_buddies(m, p)
-        if m[p, task.POLICY] != SCHED_BATCH:
-            update_curr(m, m[p, entity.CFS_RQ])
-        set_buddy(m, p, cfs_rq.SKIP)
-    m[cpu, rq.NEED_RESCHED] = 1
+    if has_eevdf(k):
+        ask_fair(k, FAIR_YIELD, p.row, 0)
+    elif is_rt(k, p):
+        ask_rt(k, YIELD, cpu, p.row, 0)
+    elif cpu_rq(k, cpu).nr_running > 1:  # yield_task_fair()
+        clear_buddies(k, p.se)
+        if p.policy != SCHED_BATCH:
+            update_curr(k, p.se.cfs_rq)
+        set_buddy(k, p.se, CfsRq.skip)
+    cpu_rq(k, cpu).need_resched = 1
     return False
 
 
 @apart(NOTHING)
-def advance(m, p, delay):
+def advance(k: Kernel, p: TaskStruct, delay: int) -> None:
     """Run the program of the task on CPU sim.CPU until an operation takes time, blocks the task or moves it.
 
     A stretch that begins here begins ``delay`` ns from now.
     """
-    cpu = m[0, sim.CPU]
-    if m[p, task.STARTED] < 0:
-        m[p, task.STARTED] = m[0, sim.NOW]
-    while m[0, sim.STEPS] < MAX_STEPS:
-        if m[0, sim.STATUS] != status.RUNNING:
+    cpu = k.this_cpu
+    if p.started < 0:
+        p.started = k.now_ns
+    while k.steps < MAX_STEPS:
+        if k.status != status.RUNNING:
             return
-        if m[p, task.WAKE_Q_HEAD] >= 0:
-            begin_wake(m, p)
-            if m[0, sim.WAKE_NS] > 0:
-                m[p, task.LEFT] = m[0, sim.WAKE_NS]
-                start_stretch(m, cpu, p, delay)
+        if p.wake_q_head != NO_TASK:
+            begin_wake(k, p)
+            if k.wake_ns > 0:
+                p.left = k.wake_ns
+                start_stretch(k, cpu, p, delay)
                 return
-            end_wake(m, p)
+            end_wake(k, p)
             continue
-        m[0, sim.STEPS] += 1
-        op = m[p, task.PC]
-        m[p, task.PC] = op + 1
-        code = m[op, 0]
+        k.steps += 1
+        op = p.pc
+        p.pc = Op(k, op.row + 1)
+        code = op.code
         on = True
         if code == ops.OP_LOOP or code == ops.OP_LOOP_BARRIER:
-            if loop_back(m, p, op):
-                m[p, task.PC] = m[op, 1]
+            if loop_back(k, p, op):
+                p.pc = Op(k, op.arg1)
         elif code <= ops.OP_SLEEP_EXP and code != ops.OP_EXIT:
-            on = timed_op(m, p, code, m[op, 1], m[op, 2], m[op, 3])
+            on = timed_op(k, p, code, op.arg1, op.arg2, op.arg3)
         elif code >= ops.OP_BARRIER and code <= ops.OP_WAIT:
-            on = wait_op(m, p, code, op)
+            on = wait_op(k, p, code, op) != 0
         elif code == ops.OP_FORK:
-            if m[0, sim.NR_TASKS] >= m[0, sim.TASK_ROOM]:
+            if k.nr_tasks >= k.task_room:
                 # simulate() enlarges the table, and then the task continues here
-                m[p, task.PC] = op
-                m[cpu, rq.SWITCHED_IN] = 1
-                m[cpu, rq.DELAY] = delay
-                m[0, sim.STATUS] = status.TASKS_FULL
+                p.pc = op
+                cpu_rq(k, cpu).switched_in = 1
+                cpu_rq(k, cpu).delay = delay
+                k.status = status.TASKS_FULL
                 return
-            fork(m, p, m[op, 1], m[op, 2], m[op, 3])
+            fork(k, p, op.arg1, op.arg2, op.arg3)
         elif code == ops.OP_WAIT_CHILDREN:
-            m[p, task.WAITS_FOR] = waits_for.NOTHING
-            if m[p, task.CHILDREN] > m[op, 1]:
-                m[p, task.PC] = op
-                m[p, task.WAITS_FOR] = waits_for.CHILDREN
-                block(m, p)
+            p.waits_for = waits_for.NOTHING
+            if p.children > op.arg1:
+                p.pc = op
+                p.waits_for = waits_for.CHILDREN
+                block(k, p)
                 on = False
         elif code == ops.OP_MARK:
-            record(m, log_kind.MARK, cpu, pid_of(m, p), -1, -1, m[op, 1], -1)
+            record(k, log_kind.MARK, cpu, pid_of(k, p), -1, -1, op.arg1, -1)
         elif code == ops.OP_EXIT:
-            exit_task(m, p)
+            exit_task(k, p)
             on = False
         elif code == ops.OP_SLEEP_JIFFIES:
-            ticks = m[op, 1]
-            ticks = ticks if ticks > 0 else round_jiffies(m, m[op, 2], m[op, 3])
-            sleep_jiffies(m, p, ticks, m[op, 4] - 1 if m[op, 4] > 0 else cpu)
+            ticks = op.arg1
+            ticks = ticks if ticks > 0 else round_jiffies(k, op.arg2, op.arg3)
+            sleep_jiffies(k, p, ticks, op.arg4 - 1 if op.arg4 > 0 else cpu)
             on = False
         elif code == ops.OP_SESSION or code == ops.OP_POLICY:
-            on = placement_op(m, p, code, m[op, 1], m[op, 2])
+            on = placement_op(k, p, code, op.arg1, op.arg2)
         elif code >= ops.OP_TOUCH:
-            on = page_counter_op(m, p, code, op)
+            on = page_counter_op(k, p, code, op)
         elif code >= ops.OP_SIGNAL:
-            on = signal_op(m, p, op)
+            on = signal_op(k, p, op)
         else:
-            on = placement_op(m, p, code, m[op, 1], 0)
+            on = placement_op(k, p, code, op.arg1, 0)
         if not on:
-            if (
-                m[cpu, rq.CURR] == p
-                and m[p, task.STATE] == task_state.READY
-                and m[p, task.LEFT] > 0
-            ):
-                start_stretch(m, cpu, p, delay)
+            if cpu_rq(k, cpu).curr == p and p.state == task_state.READY and p.left > 0:
+                start_stretch(k, cpu, p, delay)
             return
-    m[0, sim.STATUS] = status.ZERO_LOOP
-    m[0, sim.CULPRIT] = p
+    k.status = status.ZERO_LOOP
+    k.culprit = p.row
 
 
 @inner
-def run_over(m, cpu):
+def run_over(k: Kernel, cpu: int) -> None:
     """The event RUN: the running task's stretch has ended."""
-    p = m[cpu, rq.CURR]
-    m[p, task.LEFT] = 0
-    if m[p, task.SPIN] == 1:
+    p = cpu_rq(k, cpu).curr
+    p.left = 0
+    if p.spin == 1:
         # it has spun long enough, so it blocks
-        m[p, task.SPIN] = 0
-        if m[p, task.WAITS_FOR] == waits_for.LOCK:
-            m[p, task.PC] -= 1
-        block(m, p)
+        p.spin = 0
+        if p.waits_for == waits_for.LOCK:
+            p.pc = Op(k, p.pc.row - 1)
+        block(k, p)
         return
-    if m[p, task.SPIN] == GRANTED:
-        m[p, task.SPIN] = 0
-        m[p, task.WAITS_FOR] = waits_for.NOTHING
-    if m[p, task.WAKE_Q_HEAD] >= 0:
-        end_wake(m, p)
-    advance(m, p, 0)
+    if p.spin == GRANTED:
+        p.spin = 0
+        p.waits_for = waits_for.NOTHING
+    if p.wake_q_head != NO_TASK:
+        end_wake(k, p)
+    advance(k, p, 0)
 
 
 @inner
-def go_on(m, cpu):
+def go_on(k: Kernel, cpu: int) -> None:
     """Continue the program of the task that was just switched in, after the cost of the switch."""
-    p = m[cpu, rq.CURR]
-    m[cpu, rq.SWITCHED_IN] = 0
-    if m[p, task.LEFT] > 0:
-        start_stretch(m, cpu, p, m[cpu, rq.DELAY])
+    p = cpu_rq(k, cpu).curr
+    cpu_rq(k, cpu).switched_in = 0
+    if p.left > 0:
+        start_stretch(k, cpu, p, cpu_rq(k, cpu).delay)
     else:
-        advance(m, p, m[cpu, rq.DELAY])
+        advance(k, p, cpu_rq(k, cpu).delay)

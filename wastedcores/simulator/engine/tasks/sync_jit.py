@@ -7,7 +7,9 @@ from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import status, task_state, waits_for
 from wastedcores.simulator.engine.core.stretch_jit import start_stretch, stop_stretch
 from wastedcores.simulator.engine.core.wakeup_jit import choose_cpu, queue_woken
-from wastedcores.simulator.engine.world import rq, sim, table, task, wait
+from wastedcores.simulator.engine.world import table
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, Op, TaskStruct, WaitObject
 from wastedcores.simulator.engine.world.wait_lists_jit import append, unlink
 from wastedcores.workload import ops
 
@@ -16,156 +18,156 @@ GRANTED = 2
 
 
 @apart(VALUE)
-def begin_wait(m, p, why, y, mode, limit):
+def begin_wait(k: Kernel, p: TaskStruct, why: int, y: WaitObject, mode: int, limit: int) -> bool:
     """Spin or block until the wait is granted; return whether the task blocked."""
-    m[p, task.WAITS_FOR] = why
-    m[p, task.WAIT_OBJECT] = y
-    append(m, y, p)
+    p.waits_for = why
+    p.wait_object = y.row
+    append(k, y, p)
     if mode == ops.MODE_BLOCK:
-        block(m, p)
+        block(k, p)
         return True
-    m[p, task.SPIN] = 1
+    p.spin = 1
     if mode == ops.MODE_SPIN_BLOCK:
-        m[p, task.LEFT] = limit
+        p.left = limit
     else:
-        m[p, task.LEFT] = table.INFINITE
-        m[0, sim.COMPUTING] -= 1
+        p.left = table.INFINITE
+        k.computing -= 1
     return False
 
 
 @inner
-def block(m, p):
+def block(k: Kernel, p: TaskStruct) -> None:
     """Put the task to sleep at the schedule() that follows."""
-    m[p, task.STATE] = task_state.SLEEPING
-    m[p, task.LEFT] = 0
-    m[0, sim.COMPUTING] -= 1
+    p.state = task_state.SLEEPING
+    p.left = 0
+    k.computing -= 1
 
 
 @apart(NOTHING)
-def grant(m, p, by):
+def grant(k: Kernel, p: TaskStruct, by: TaskStruct) -> None:
     """End the wait of ``p`` on behalf of ``by``: a spinner notices it, a sleeper joins the wake queue of ``by``."""
-    if m[p, task.SPIN] != 0:
-        if m[p, task.LEFT] >= table.INFINITE:
-            m[0, sim.COMPUTING] += 1
-        cpu = m[p, task.CPU]
-        running = m[cpu, rq.CURR] == p
+    if p.spin != 0:
+        if p.left >= table.INFINITE:
+            k.computing += 1
+        cpu = p.cpu
+        running = cpu_rq(k, cpu).curr == p
         if running:
-            stop_stretch(m, cpu, p)
-        m[p, task.SPIN] = GRANTED
-        m[p, task.LEFT] = m[0, sim.SPIN_NS]
+            stop_stretch(k, cpu, p)
+        p.spin = GRANTED
+        p.left = k.spin_ns
         if running:
-            start_stretch(m, cpu, p, 0)
+            start_stretch(k, cpu, p, 0)
         return
-    m[p, task.WAIT_NEXT] = -1
-    if m[by, task.WAKE_Q_HEAD] < 0:
-        m[by, task.WAKE_Q_HEAD] = p
+    p.wait_next = NO_TASK
+    if by.wake_q_head == NO_TASK:
+        by.wake_q_head = p
     else:
-        m[m[by, task.WAKE_Q_TAIL], task.WAIT_NEXT] = p
-    m[by, task.WAKE_Q_TAIL] = p
+        by.wake_q_tail.wait_next = p
+    by.wake_q_tail = p
 
 
 @inner
-def begin_wake(m, p):
+def begin_wake(k: Kernel, p: TaskStruct) -> None:
     """Begin to wake the first task of the wake queue: choose its CPU.
 
     The operation that wakes is the one before the program counter. A POST to a pipe wakes with WF_SYNC (pipe_write(), fs/pipe.c).
     """
-    first = m[p, task.WAKE_Q_HEAD]
-    if m[first, task.WAITS_FOR] != waits_for.LOCK:
-        m[first, task.WAITS_FOR] = waits_for.NOTHING
-    op = m[p, task.PC] - 1
-    choose_cpu(m, first, m[op, 0] == ops.OP_POST and m[op, 3] != 0)
+    first = p.wake_q_head
+    if first.waits_for != waits_for.LOCK:
+        first.waits_for = waits_for.NOTHING
+    op = Op(k, p.pc.row - 1)
+    choose_cpu(k, first, op.code == ops.OP_POST and op.arg3 != 0)
 
 
 @inner
-def end_wake(m, p):
+def end_wake(k: Kernel, p: TaskStruct) -> None:
     """Finish waking the first task of the wake queue: enqueue it."""
-    first = m[p, task.WAKE_Q_HEAD]
-    m[p, task.WAKE_Q_HEAD] = m[first, task.WAIT_NEXT]
-    queue_woken(m, first)
+    first = p.wake_q_head
+    p.wake_q_head = first.wait_next
+    queue_woken(k, first)
 
 
 @apart(VALUE)
-def barrier(m, p, y, mode, limit, deadline):
+def barrier(k: Kernel, p: TaskStruct, y: WaitObject, mode: int, limit: int, deadline: int) -> bool:
     """Arrive at a barrier; return whether the task continues at once."""
-    m[y, wait.COUNT] += 1
-    if m[y, wait.COUNT] < m[y, wait.PARTIES]:
-        begin_wait(m, p, waits_for.BARRIER, y, mode, limit)
+    y.count += 1
+    if y.count < y.parties:
+        begin_wait(k, p, waits_for.BARRIER, y, mode, limit)
         return False
-    m[y, wait.COUNT] = 0
-    m[y, wait.GENERATION] += 1
-    if deadline >= 0 and m[0, sim.NOW] >= m[0, sim.T_START] + deadline:
-        m[y, wait.STOPPED] = 1
-    other = m[y, wait.HEAD]
-    m[y, wait.HEAD] = -1
-    m[y, wait.TAIL] = -1
-    while other >= 0:
-        following = m[other, task.WAIT_NEXT]
-        grant(m, other, p)
+    y.count = 0
+    y.generation += 1
+    if deadline >= 0 and k.now_ns >= k.t_start + deadline:
+        y.stopped = 1
+    other = y.head
+    y.head = NO_TASK
+    y.tail = NO_TASK
+    while other != NO_TASK:
+        following = other.wait_next
+        grant(k, other, p)
         other = following
     return True
 
 
 @inner
-def lock(m, p, y, mode, limit, shared):
+def lock(k: Kernel, p: TaskStruct, y: WaitObject, mode: int, limit: int, shared: int) -> bool:
     """Take a lock or wait for it; return whether the task continues at once."""
-    if m[y, wait.OWNER] < 0 and (shared != 0 or m[y, wait.COUNT] == 0):
+    if y.owner == NO_TASK and (shared != 0 or y.count == 0):
         if shared != 0:
-            m[y, wait.COUNT] += 1
+            y.count += 1
         else:
-            m[y, wait.OWNER] = p
-        m[p, task.WAITS_FOR] = waits_for.NOTHING
+            y.owner = p
+        p.waits_for = waits_for.NOTHING
         return True
-    begin_wait(m, p, waits_for.LOCK, y, mode, limit)
+    begin_wait(k, p, waits_for.LOCK, y, mode, limit)
     return False
 
 
 @inner
-def shares(m, p):
+def shares(k: Kernel, p: TaskStruct) -> bool:
     """Return whether a waiter sleeps in a shared LOCK; the program counter of a sleeper is at the LOCK."""
-    return m[p, task.SPIN] == 0 and m[m[p, task.PC], 4] != 0
+    return p.spin == 0 and p.pc.arg4 != 0
 
 
 @apart(NOTHING)
-def unlock(m, p, y, shared):
+def unlock(k: Kernel, p: TaskStruct, y: WaitObject, shared: int) -> None:
     """Give up a lock: hand it to the first spinner that runs, else wake the first sleeper, who tries again.
 
     Sleepers that share the lock are woken together and own it at once.
     """
-    if (shared == 0 and m[y, wait.OWNER] != p) or (shared != 0 and m[y, wait.COUNT] == 0):
-        m[0, sim.STATUS] = status.BAD_UNLOCK
-        m[0, sim.CULPRIT] = p
+    if (shared == 0 and y.owner != p) or (shared != 0 and y.count == 0):
+        k.status = status.BAD_UNLOCK
+        k.culprit = p.row
         return
     if shared != 0:
-        m[y, wait.COUNT] -= 1
-        if m[y, wait.COUNT] > 0:
+        y.count -= 1
+        if y.count > 0:
             return
-    m[y, wait.OWNER] = -1
-    other = m[y, wait.HEAD]
-    before = -1
-    while other >= 0:
-        if m[other, task.SPIN] == 1 and m[m[other, task.CPU], rq.CURR] == other:
-            unlink(m, y, other, before)
-            m[y, wait.OWNER] = other
-            grant(m, other, p)
+    y.owner = NO_TASK
+    other = y.head
+    before = NO_TASK
+    while other != NO_TASK:
+        if other.spin == 1 and cpu_rq(k, other.cpu).curr == other:
+            unlink(k, y, other, before)
+            y.owner = other
+            grant(k, other, p)
             return
         before = other
-        other = m[other, task.WAIT_NEXT]
-    other = m[y, wait.HEAD]
-    before = -1
-    while other >= 0:
-        following = m[other, task.WAIT_NEXT]
-        if m[other, task.SPIN] == 0:
-            unlink(m, y, other, before)
-            if not shares(m, other):
-                grant(m, other, p)
+        other = other.wait_next
+    other = y.head
+    before = NO_TASK
+    while other != NO_TASK:
+        following = other.wait_next
+        if other.spin == 0:
+            unlink(k, y, other, before)
+            if not shares(k, other):
+                grant(k, other, p)
                 return
             # a task that shares the lock owns it from now on
-            m[y, wait.COUNT] += 1
-            m[other, task.PC] += 1
-            m[other, task.WAITS_FOR] = waits_for.NOTHING
-            grant(m, other, p)
-            if following < 0 or not shares(m, following):
+            y.count += 1
+            other.pc = Op(k, other.pc.row + 1)
+            other.waits_for = waits_for.NOTHING
+            grant(k, other, p)
+            if following == NO_TASK or not shares(k, following):
                 return
         else:
             before = other
@@ -173,12 +175,12 @@ def unlock(m, p, y, shared):
 
 
 @apart(NOTHING)
-def post(m, p, y, units):
+def post(k: Kernel, p: TaskStruct, y: WaitObject, units: int) -> None:
     """Raise a semaphore by ``units``."""
     for _ in range(units):
-        first = m[y, wait.HEAD]
-        if first < 0:
-            m[y, wait.COUNT] += 1
+        first = y.head
+        if first == NO_TASK:
+            y.count += 1
         else:
-            unlink(m, y, first, -1)
-            grant(m, first, p)
+            unlink(k, y, first, NO_TASK)
+            grant(k, first, p)

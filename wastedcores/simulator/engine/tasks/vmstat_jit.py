@@ -8,30 +8,28 @@ from wastedcores.simulator.engine.codes import waits_for
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.tasks.sync_jit import begin_wait, block, post
-from wastedcores.simulator.engine.world import rq, sim, table, task, wait
+from wastedcores.simulator.engine.world import table
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, Op, TaskStruct, WaitObject
 from wastedcores.workload import ops
 
 
 @apart(NOTHING)
-def sleep_jiffies(m, p, ticks, cpu):
+def sleep_jiffies(k: Kernel, p: TaskStruct, ticks: int, cpu: int) -> None:
     """schedule_timeout(): block until the timer softirq of a CPU, right after its tick, finds that the jiffy is reached."""
-    at = (
-        (jiffies(m) + max(ticks, 1)) * m[0, sim.TICK_NS]
-        + cpu * m[0, sim.SKEW_NS]
-        + m[0, sim.IRQ_NS] // 2
-    )
-    m[p, task.WAITS_FOR] = waits_for.JIFFY
-    m[p, task.WAIT_OBJECT] = cpu
-    block(m, p)
-    m[0, sim.TIMERS] += 1
-    queue_jit.push(m, (p << table.SHIFT) + task.TIMER, at)
+    at = (jiffies(k) + max(ticks, 1)) * k.tick_ns + cpu * k.skew_ns + k.irq_ns // 2
+    p.waits_for = waits_for.JIFFY
+    p.wait_object = cpu
+    block(k, p)
+    k.timers += 1
+    queue_jit.push(k, (p.row << table.SHIFT) + TaskStruct.timer, at)
 
 
 @inner
-def round_jiffies(m, offset, period):
+def round_jiffies(k: Kernel, offset: int, period: int) -> int:
     """round_jiffies_relative(): return the ticks to a whole period about one period from now, staggered by 3 jiffies per CPU."""
-    skew = 3 * m[0, sim.CPU]
-    now = jiffies(m) + offset
+    skew = 3 * k.this_cpu
+    now = jiffies(k) + offset
     at = now + period + skew
     rest = at % period
     at -= rest + skew
@@ -41,23 +39,23 @@ def round_jiffies(m, offset, period):
 
 
 @apart(VALUE)
-def page_counter_op(m, p, code, op):
+def page_counter_op(k: Kernel, p: TaskStruct, code: int, op: Op) -> bool:
     """Do TOUCH, FLUSH or SHEPHERD; return whether the program continues at once."""
-    cpu = m[0, sim.CPU]
+    cpu = k.this_cpu
     if code == ops.OP_TOUCH:
-        m[cpu, rq.TOUCHED] = 1
-        if m[op, 1] != 0:
-            m[cpu, rq.KEEP_TICK_UNTIL] = jiffies(m) + m[0, sim.IDLE_TICKS]
+        cpu_rq(k, cpu).touched = 1
+        if op.arg1 != 0:
+            cpu_rq(k, cpu).keep_tick_until = jiffies(k) + k.idle_ticks
         return True
-    first = m[0, sim.WAIT0] + m[op, 1]
+    first = k.wait0 + op.arg1
     if code == ops.OP_FLUSH:
-        if m[cpu, rq.TOUCHED] != 0:
-            m[cpu, rq.TOUCHED] = 0
-            sleep_jiffies(m, p, round_jiffies(m, m[op, 2], m[op, 3]), cpu)
+        if cpu_rq(k, cpu).touched != 0:
+            cpu_rq(k, cpu).touched = 0
+            sleep_jiffies(k, p, round_jiffies(k, op.arg2, op.arg3), cpu)
         else:
-            begin_wait(m, p, waits_for.SEM, first, ops.MODE_BLOCK, 0)
+            begin_wait(k, p, waits_for.SEM, WaitObject(k, first), ops.MODE_BLOCK, 0)
         return False
-    for c in range(m[0, sim.CPUS]):
-        if m[c, rq.TOUCHED] != 0 and m[first + c, wait.HEAD] >= 0:
-            post(m, p, first + c, 1)
+    for c in range(k.nr_cpus):
+        if cpu_rq(k, c).touched != 0 and WaitObject(k, first + c).head != NO_TASK:
+            post(k, p, WaitObject(k, first + c), 1)
     return True

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from wastedcores.jit.compile import inner
-from wastedcores.simulator.engine.world import entity, sim, task
 from wastedcores.simulator.engine.world.cpusets_jit import item
+from wastedcores.simulator.engine.world.structs import Kernel, TaskStruct
 
 #: the policies of the fair class that behave differently (include/uapi/linux/sched.h)
 SCHED_BATCH, SCHED_IDLE = 3, 5
@@ -14,12 +14,12 @@ IDLE_WMULT = 1431655765
 
 
 @inner
-def set_load_weight(m, p):
+def set_load_weight(k: Kernel, p: TaskStruct) -> None:
     """set_load_weight(): set the weight that the fair class gives a task."""
-    if m[p, task.POLICY] == SCHED_IDLE:
-        m[p, entity.WEIGHT] = IDLE_WEIGHT
-        m[p, entity.INV_WEIGHT] = IDLE_WMULT
+    if p.policy == SCHED_IDLE:
+        p.se.weight = IDLE_WEIGHT
+        p.se.inv_weight = IDLE_WMULT
         return
-    nice = m[p, task.NICE]
-    m[p, entity.WEIGHT] = item(m, m[0, sim.WEIGHT_LISTS] + nice + 20)
-    m[p, entity.INV_WEIGHT] = item(m, m[0, sim.WEIGHT_LISTS] + 40 + nice + 20)
+    nice = p.nice
+    p.se.weight = item(k, k.weight_lists + nice + 20)
+    p.se.inv_weight = item(k, k.weight_lists + 40 + nice + 20)

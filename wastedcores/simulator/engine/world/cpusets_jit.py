@@ -3,51 +3,52 @@
 from __future__ import annotations
 
 from wastedcores.jit.compile import inner
-from wastedcores.simulator.engine.world import cpuset, sim, table
+from wastedcores.simulator.engine.world import cpuset, table
+from wastedcores.simulator.engine.world.structs import Kernel
 
 
 @inner
-def row_of(m, mask):
+def row_of(k: Kernel, mask: int) -> int:
     """Return the row of a set; the three sets that every function can name have negative numbers (cpuset.py)."""
-    return mask if mask >= 0 else m[0, sim.SETS] + mask
+    return mask if mask >= 0 else k.design.row + mask
 
 
 @inner
-def test(m, mask, cpu):
+def test(k: Kernel, mask: int, cpu: int) -> bool:
     """Return whether ``cpu`` is in the set."""
-    return (m[row_of(m, mask), cpu >> cpuset.WORD_SHIFT] >> (cpu & cpuset.WORD_LOW)) & 1 != 0
+    return (k[row_of(k, mask), cpu >> cpuset.WORD_SHIFT] >> (cpu & cpuset.WORD_LOW)) & 1 != 0
 
 
 @inner
-def include(m, mask, cpu):
+def include(k: Kernel, mask: int, cpu: int) -> None:
     """Add ``cpu`` to the set."""
-    m[row_of(m, mask), cpu >> cpuset.WORD_SHIFT] |= 1 << (cpu & cpuset.WORD_LOW)
+    k[row_of(k, mask), cpu >> cpuset.WORD_SHIFT] |= 1 << (cpu & cpuset.WORD_LOW)
 
 
 @inner
-def exclude(m, mask, cpu):
+def exclude(k: Kernel, mask: int, cpu: int) -> None:
     """Remove ``cpu`` from the set."""
-    if test(m, mask, cpu):
-        m[row_of(m, mask), cpu >> cpuset.WORD_SHIFT] ^= 1 << (cpu & cpuset.WORD_LOW)
+    if test(k, mask, cpu):
+        k[row_of(k, mask), cpu >> cpuset.WORD_SHIFT] ^= 1 << (cpu & cpuset.WORD_LOW)
 
 
 @inner
-def start_from_active(m):
+def start_from_active(k: Kernel) -> None:
     """Copy the active CPUs into `cpus` of load_balance()."""
-    for word in range(m[0, sim.CPUSET_WORDS]):
-        m[row_of(m, cpuset.LB), word] = m[row_of(m, cpuset.ACTIVE), word]
+    for word in range(k.cpuset_words):
+        k[row_of(k, cpuset.LB), word] = k[row_of(k, cpuset.ACTIVE), word]
 
 
 @inner
-def is_empty(m, mask):
+def is_empty(k: Kernel, mask: int) -> bool:
     """Return whether the set has no CPU."""
-    for word in range(m[0, sim.CPUSET_WORDS]):  # noqa: SIM110 (numba has no generators here)
-        if m[row_of(m, mask), word] != 0:
+    for word in range(k.cpuset_words):  # noqa: SIM110 (numba has no generators here)
+        if k[row_of(k, mask), word] != 0:
             return False
     return True
 
 
 @inner
-def item(m, i):
+def item(k: Kernel, i: int) -> int:
     """Return element ``i`` of the list of CPU numbers and other constants."""
-    return m[m[0, sim.LIST0] + (i >> table.SHIFT), i & table.LOW]
+    return k[k.list0 + (i >> table.SHIFT), i & table.LOW]

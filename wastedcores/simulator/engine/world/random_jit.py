@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from wastedcores.jit.compile import inner
-from wastedcores.simulator.engine.world import task
+from wastedcores.simulator.engine.world.structs import Kernel, RandomState, TaskStruct
 
 
 @inner
@@ -36,24 +36,24 @@ def stream(seed, number):
 
 
 @inner
-def draw(m, p):
+def draw(k: Kernel, p: RandomState) -> int:
     """Return the next number of the task's stream, uint64."""
-    state = np.uint64(np.int64(m[p, task.RNG])) + np.uint64(0x9E3779B97F4A7C15)
-    m[p, task.RNG] = int(np.int64(state))
+    state = np.uint64(np.int64(p.state)) + np.uint64(0x9E3779B97F4A7C15)
+    p.state = int(np.int64(state))
     return mix(state)
 
 
 @inner
-def draw_uniform(m, p, low, high):
+def draw_uniform(k: Kernel, p: TaskStruct, low: int, high: int) -> int:
     """Return an integer of [low, high]; nothing is drawn if they are equal."""
     if low >= high:
         return low
-    return low + int(np.int64(draw(m, p) % np.uint64(high - low + 1)))
+    return low + int(np.int64(draw(k, p.random) % np.uint64(high - low + 1)))
 
 
 @inner
-def draw_exponential(m, p, mean, cap, floor):
+def draw_exponential(k: Kernel, p: TaskStruct, mean: int, cap: int, floor: int) -> int:
     """Return an exponentially distributed integer, limited to [floor, cap]."""
-    u = (float(np.int64(draw(m, p) >> np.uint64(11))) + 0.5) * 2.0**-53
+    u = (float(np.int64(draw(k, p.random) >> np.uint64(11))) + 0.5) * 2.0**-53
     value = int(-mean * math.log(u))
     return min(max(value, floor), cap)

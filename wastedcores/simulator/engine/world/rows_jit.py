@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from wastedcores.jit.compile import inner
-from wastedcores.simulator.engine.world.structs import CfsRq, Kernel, Modern, Rq, SchedEntity, TaskStruct
+from wastedcores.simulator.engine.world.structs import (
+    CfsRq,
+    Kernel,
+    Modern,
+    Rq,
+    SchedEntity,
+    TaskStruct,
+)
 
 
 @inner

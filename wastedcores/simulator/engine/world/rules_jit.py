@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from wastedcores.jit.compile import inner
-from wastedcores.simulator.engine.world import sim, v6_12
+from wastedcores.simulator.engine.world import table
+from wastedcores.simulator.engine.world.structs import Kernel
 
 
 @inner
-def rule(m, which):
+def rule(k: Kernel, which: int) -> bool:
     """Return whether the kernel has a rule; ``which`` is its column in the row of v6.12's globals."""
-    return m[m[0, sim.SCRATCH] + v6_12.ROW, which] != 0
+    return k[k.scratch + table.MODERN_ROW, which] != 0

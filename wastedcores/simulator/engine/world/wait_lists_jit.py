@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 from wastedcores.jit.compile import inner
-from wastedcores.simulator.engine.world import task, wait
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStruct, WaitObject
 
 
 @inner
-def append(m, y, p):
+def append(k: Kernel, y: WaitObject, p: TaskStruct) -> None:
     """Append ``p`` to the list of wait object ``y``."""
-    m[p, task.WAIT_NEXT] = -1
-    if m[y, wait.HEAD] < 0:
-        m[y, wait.HEAD] = p
+    p.wait_next = NO_TASK
+    if y.head == NO_TASK:
+        y.head = p
     else:
-        m[m[y, wait.TAIL], task.WAIT_NEXT] = p
-    m[y, wait.TAIL] = p
+        y.tail.wait_next = p
+    y.tail = p
 
 
 @inner
-def unlink(m, y, p, before):
+def unlink(k: Kernel, y: WaitObject, p: TaskStruct, before: TaskStruct) -> None:
     """Remove ``p``, whose predecessor is ``before`` (-1 for none), from the list."""
-    if before < 0:
-        m[y, wait.HEAD] = m[p, task.WAIT_NEXT]
+    if before == NO_TASK:
+        y.head = p.wait_next
     else:
-        m[before, task.WAIT_NEXT] = m[p, task.WAIT_NEXT]
-    if m[y, wait.TAIL] == p:
-        m[y, wait.TAIL] = before
+        before.wait_next = p.wait_next
+    if y.tail == p:
+        y.tail = before
 
 
 @inner
-def leave(m, y, p):
+def leave(k: Kernel, y: WaitObject, p: TaskStruct) -> None:
     """Remove ``p`` from the list, wherever it is."""
-    before = -1
-    other = m[y, wait.HEAD]
+    before = NO_TASK
+    other = y.head
     while other != p:
         before = other
-        other = m[other, task.WAIT_NEXT]
-    unlink(m, y, p, before)
+        other = other.wait_next
+    unlink(k, y, p, before)
