@@ -110,7 +110,7 @@ class Decided:
     Attributes
     ----------
     calls
-        int64 (decisions, 18), columns of ``engine/world/decision.py``.
+        int64 (decisions, 18), fields of ``Decision``.
     groups
         int64 (groups of all decisions, 12), in the order of the calls.
     levels

@@ -47,7 +47,7 @@ class CpuSets:
         return len(self._numbers)
 
     def number(self, cpus: Iterable[int]) -> int:
-        """Return the number of a set, which is its row less ``sim.CPUSET0``."""
+        """Return the number of a set, which is its row less ``k.cpuset0``."""
         return self._numbers.setdefault(frozenset(int(c) for c in cpus), len(self._numbers))
 
     def write(self, m: np.ndarray) -> None:

@@ -44,7 +44,7 @@ _CHILDREN = 1024
 _LOG_RECORDS = 1 << 16
 #: names of the kernel's threads of which each CPU has one (is_per_cpu_kthread(), v6.12.107)
 _PER_CPU_KTHREAD = re.compile(r"(kworker|ksoftirqd|migration|cpuhp|irq_work|idle_inject)/\d+")
-#: group_imbalance of a kernel model -> sim.GROUP_IMBALANCE_FIX
+#: group_imbalance of a kernel model -> k.group_imbalance_fix
 _GROUP_IMBALANCE = {
     None: group_imbalance_fix.NONE,
     "paper": group_imbalance_fix.PAPER,

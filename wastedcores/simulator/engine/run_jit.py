@@ -169,7 +169,7 @@ def after_event(k: Kernel, was_tick: int) -> None:
 
 @apart(VALUE, entry=True)
 def run(k: Kernel) -> int:
-    """Simulate until all tasks are done, sim.UNTIL is reached, the log is nearly full or an error occurs; return the status."""
+    """Simulate until all tasks are done, k.until_ns is reached, the log is nearly full or an error occurs; return the status."""
     in_an_event = (
         k.status == status.TASKS_FULL
     )  # a run that stopped for want of room continues in the middle of an event

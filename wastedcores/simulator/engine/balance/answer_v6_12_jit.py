@@ -39,12 +39,11 @@ from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
 from wastedcores.simulator.engine.core.schedule_jit import next_tick, stop_tick
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.world.random_jit import stream
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, domain_at, modern
 from wastedcores.simulator.engine.world.structs import (
     NO_SHARED,
     Kernel,
     RandomState,
-    SchedDomain,
     TaskStruct,
 )
 
@@ -56,9 +55,8 @@ def booted(k: Kernel) -> None:
     smt_active = modern(k).smt_active
     for cpu in range(n):
         RandomState(k, n + cpu).state = stream(k.seed, -2 - cpu)
-        first = cpu_rq(k, cpu).sd.row
-        for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
-            sd = SchedDomain(k, sd_row)
+        for height in range(cpu_rq(k, cpu).nr_domains):
+            sd = domain_at(k, cpu, height)
             shared = sd.shared
             if shared != NO_SHARED:
                 shared.nr_idle_scan = sd.span_weight
@@ -69,9 +67,8 @@ def booted(k: Kernel) -> None:
 def attached(k: Kernel, now: int) -> None:
     """Let the domains that every CPU got just now begin; ``now`` is the jiffy of their last balancing."""
     for cpu in range(k.nr_cpus):
-        first = cpu_rq(k, cpu).sd.row
-        for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
-            sd = SchedDomain(k, sd_row)
+        for height in range(cpu_rq(k, cpu).nr_domains):
+            sd = domain_at(k, cpu, height)
             sd.last_decay_max_lb_cost = now
             sd.newidle_stamp = k.now_ns
     update_sharing(k)

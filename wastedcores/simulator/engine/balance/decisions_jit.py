@@ -1,7 +1,7 @@
 """The log of the balancer's decisions: what a call of load_balance() saw and why it gave up.
 
-Nothing here changes what the scheduler does. The functions do nothing unless ``sim.DECISIONS`` names the rows that hold the
-decision (world/decision.py).
+Nothing here changes what the scheduler does. The functions do nothing unless ``k.decisions`` names the rows that hold the
+decision (Decision, DecisionGroup).
 """
 
 from __future__ import annotations

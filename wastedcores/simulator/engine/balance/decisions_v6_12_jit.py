@@ -1,4 +1,4 @@
-"""The log of the decisions of v6.12's balancer: what differs from ``decisions_jit.py``, in the same rows (world/decision.py)."""
+"""The log of the decisions of v6.12's balancer: what differs from ``decisions_jit.py``, in the same rows."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from wastedcores.simulator.engine.codes import log_op
 from wastedcores.simulator.engine.fair.load_jit import source_load, target_load
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, group_at
 from wastedcores.simulator.engine.world.structs import (
     NO_GROUP,
     Kernel,
@@ -41,9 +41,8 @@ def find_idlest_group(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int) 
     min_load = HUGE
     this_load = 0
     index = sd.forkexec_idx
-    ring = sd.groups.row
-    for group_row in range(ring, ring + sd.nr_groups):
-        group = SchedGroup(k, group_row)
+    for place in range(sd.nr_groups):
+        group = group_at(sd, place)
         if not group_allowed(k, group, p.cpus_allowed):
             continue
         local = test(k, group.span, this_cpu)
@@ -84,9 +83,8 @@ def find_idlest_group_v4_10(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu:
     margin = sd.fork_margin
     scale = 100 + (sd.imbalance_pct - 100) // 2
     index = sd.forkexec_idx
-    ring = sd.groups.row
-    for group_row in range(ring, ring + sd.nr_groups):
-        group = SchedGroup(k, group_row)
+    for place in range(sd.nr_groups):
+        group = group_at(sd, place)
         if not group_allowed(k, group, p.cpus_allowed):
             continue
         local = test(k, group.span, this_cpu)

@@ -1,8 +1,8 @@
 """Statistics of scheduling groups and the choice of the busiest group.
 
 The code is kernel/sched/fair.c of Linux v4.1 (docs/scheduler-model.md, sections 5.4 and 5.7). The statistics of the local
-group, of the busiest group so far and of the group that is being looked at are three rows from ``st`` on (world/sgs.py).
-What find_busiest_group() finds is the row ``out`` (world/sds.py).
+group, of the busiest group so far and of the group that is being looked at are three rows from ``st`` on (SgLbStatsV4).
+What find_busiest_group() finds is the row ``out`` (SdLbStats).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from wastedcores.simulator.engine.world import (
 )
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, group_at
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
     NO_GROUP,
@@ -74,9 +74,8 @@ def update_group_capacity(k: Kernel, sd: SchedDomain, cpu: int) -> None:
             else:
                 capacity += cpu_rq(k, other).sd.groups.sgc.capacity
     else:
-        ring = child.groups.row
         for i in range(child.nr_groups):
-            capacity += SchedGroup(k, ring + i).sgc.capacity
+            capacity += group_at(child, i).sgc.capacity
     sgc.capacity = capacity
 
 

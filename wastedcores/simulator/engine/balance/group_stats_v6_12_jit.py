@@ -1,6 +1,6 @@
 """How busy a scheduling group is, as placement and balancing of Linux 6.12 judge it (kernel/sched/fair.c, v6.12.107).
 
-The sums over a group are row ``s``, one of three (world/sgs_v6_12.py).
+The sums over a group are row ``s``, one of three (codes/stats_row.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NUMA_IMBALANCE_MIN = 2
 @inner
 def clear(k: Kernel, s: SgLbStats) -> None:
     """Set all statistics of a row to 0; it has no group."""
-    for column in range(SgLbStats.group, SgLbStats.end):
+    for column in range(SgLbStats.group, SgLbStats.smt_balance + 1):
         s[column] = 0
     s.group = NO_GROUP
 

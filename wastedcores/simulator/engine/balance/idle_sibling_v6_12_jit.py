@@ -15,23 +15,16 @@ from wastedcores.simulator.engine.world import (
 )
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, item, row_of, test
 from wastedcores.simulator.engine.world.log_jit import record
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, domain_at, modern
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
     NO_SHARED,
     NO_TASK,
     Kernel,
-    Modern,
     SchedDomain,
     SchedDomainShared,
     TaskStruct,
 )
-
-
-@inner
-def globals_row(k: Kernel) -> Modern:
-    """Return the row of v6.12's globals."""
-    return modern(k)
 
 
 @inner
@@ -65,7 +58,7 @@ def share_id(k: Kernel, cpu: int) -> int:
     for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
         sd = SchedDomain(k, sd_row)
         if sd.flags & sd_flag.CLUSTER:
-            globals_row(k).clusters = globals_row(k).clusters_scanned
+            modern(k).clusters = modern(k).clusters_scanned
             return item(k, sd.span_cpus)
     return cpu_rq(k, cpu).sd_llc_id
 
@@ -73,7 +66,7 @@ def share_id(k: Kernel, cpu: int) -> int:
 @apart(NOTHING)
 def update_sharing(k: Kernel) -> None:
     """update_top_cache_domain(), sched_smt_active(): note which CPUs share a cluster, and whether some core has two CPUs."""
-    g = globals_row(k)
+    g = modern(k)
     g.smt_active = 0
     g.clusters = 0
     for cpu in range(k.nr_cpus):
@@ -90,7 +83,7 @@ def update_sharing(k: Kernel) -> None:
 def update_idle_core(k: Kernel, cpu: int) -> None:
     """__update_idle_core(): note that a core became idle when its last CPU does."""
     shared = sd_llc_shared(k, cpu)
-    if globals_row(k).smt_active == 0 or shared == NO_SHARED:
+    if modern(k).smt_active == 0 or shared == NO_SHARED:
         return
     if shared.has_idle_cores != 0:
         return
@@ -106,7 +99,7 @@ def update_idle_core(k: Kernel, cpu: int) -> None:
 def share_resources(k: Kernel, cpu: int, other: int) -> bool:
     """cpus_share_resources(): return whether no cluster separates two CPUs of an LLC."""
     return (
-        globals_row(k).clusters == 0
+        modern(k).clusters == 0
         or cpu_cfs_rq(k, cpu).rq_modern.share_id == cpu_cfs_rq(k, other).rq_modern.share_id
     )
 
@@ -140,7 +133,7 @@ def see(k: Kernel, cpu: int) -> None:
 @apart(NOTHING)
 def examine_core(k: Kernel, core: int) -> None:
     """select_idle_core(): find out whether all CPUs of a core are idle, and remember the first idle CPU met."""
-    g = globals_row(k)
+    g = modern(k)
     first = first_of_core(k, core)
     idle = True
     c = first
@@ -170,7 +163,7 @@ def examine_core(k: Kernel, core: int) -> None:
 @inner
 def examine(k: Kernel, cpu: int) -> None:
     """Examine a CPU, unless as many were examined as SIS_UTIL allows."""
-    g = globals_row(k)
+    g = modern(k)
     if g.scan_left == 0:
         g.scan_over = 1
         return
@@ -184,7 +177,7 @@ def examine(k: Kernel, cpu: int) -> None:
 @apart(NOTHING)
 def scan(k: Kernel, first: int, number: int, target: int, for_core: int) -> None:
     """Examine those CPUs of a list that are left to examine, from behind ``target`` around (for_each_cpu_wrap())."""
-    g = globals_row(k)
+    g = modern(k)
     for turn in range(2):
         for i in range(first, first + number):
             cpu = item(k, i)
@@ -200,7 +193,7 @@ def scan(k: Kernel, first: int, number: int, target: int, for_core: int) -> None
 @inner
 def begin_scan(k: Kernel, p: TaskStruct, sd: SchedDomain, limit: int) -> None:
     """Let the allowed CPUs of a domain be left to examine."""
-    g = globals_row(k)
+    g = modern(k)
     g.scan_left = limit
     g.scan_cpu = -1
     g.scan_over = 0
@@ -234,7 +227,7 @@ def select_idle_cpu(
     With an idle core in the LLC, the search is for the whole core and has no limit. Otherwise it examines at most
     ``nr_idle_scan`` CPUs.
     """
-    g = globals_row(k)
+    g = modern(k)
     shared = sd.shared
     limit = shared.nr_idle_scan
     if g.sis_util == 0:
@@ -269,7 +262,7 @@ def wakes_for_itself(k: Kernel, prev: int) -> bool:
         waker != NO_TASK
         and waker.kthread != 0
         and waker.nr_cpus_allowed == 1
-        and globals_row(k).in_interrupt == 0
+        and modern(k).in_interrupt == 0
         and prev == here
         and cpu_rq(k, prev).nr_running <= 1
     )
@@ -284,9 +277,8 @@ def beyond_cache(k: Kernel, p: TaskStruct, target: int) -> int:
     """
     if k.overload_on_wakeup_fix == 0:
         return target
-    first = cpu_rq(k, target).sd.row
-    for sd_row in range(first, first + cpu_rq(k, target).nr_domains):
-        sd = SchedDomain(k, sd_row)
+    for height in range(cpu_rq(k, target).nr_domains):
+        sd = domain_at(k, target, height)
         if sd.row <= cpu_rq(k, target).sd_llc.row:
             continue
         begin_scan(k, p, sd, 0)
@@ -336,7 +328,7 @@ def select_idle_sibling(k: Kernel, p: TaskStruct, prev: int, target: int) -> int
     if sd == NO_DOMAIN:
         return beyond_cache(k, p, target)
     has_idle_core = False
-    if globals_row(k).smt_active != 0:
+    if modern(k).smt_active != 0:
         has_idle_core = sd.shared.has_idle_cores != 0
         if not has_idle_core and cpu_rq(k, prev).sd_llc_id == llc:
             found = select_idle_smt(k, p, sd, prev)

@@ -123,7 +123,7 @@ def can_migrate_task(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
 
 @apart(VALUE)
 def detach_tasks(k: Kernel, env: LbEnv) -> int:
-    """detach_tasks(): take tasks off the busiest queue, the newest first; return their number. lb_env.TASKS lists them."""
+    """detach_tasks(): take tasks off the busiest queue, the newest first; return their number. LbEnv.tasks lists them."""
     src = env.src_cpu
     env.tasks = NO_TASK
     detached = 0

@@ -197,7 +197,7 @@ def cost_of(k: Kernel, p: TaskStruct, env: LbEnv) -> int:
 def detach_tasks(k: Kernel, env: LbEnv) -> int:
     """detach_tasks(): take tasks off the source, the one that ran longest ago first; return their number.
 
-    A newly idle CPU takes one task, because PREEMPT_DYNAMIC sets CONFIG_PREEMPTION. lb_env.TASKS lists the tasks.
+    A newly idle CPU takes one task, because PREEMPT_DYNAMIC sets CONFIG_PREEMPTION. LbEnv.tasks lists the tasks.
     """
     src = env.src_cpu
     env.tasks = NO_TASK

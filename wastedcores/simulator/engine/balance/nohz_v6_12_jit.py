@@ -20,16 +20,10 @@ from wastedcores.simulator.engine.world import (
 )
 from wastedcores.simulator.engine.world.cpusets_jit import include, test
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
-from wastedcores.simulator.engine.world.structs import NO_DOMAIN, Kernel, Modern
+from wastedcores.simulator.engine.world.structs import NO_DOMAIN, Kernel
 
 #: LOAD_AVG_PERIOD, in ms
 BLOCKED_MS = 32
-
-
-@inner
-def globals_of(k: Kernel) -> Modern:
-    """Return the row of the globals (world/v6_12.py)."""
-    return modern(k)
 
 
 @inner
@@ -46,7 +40,7 @@ def nohz_enter(k: Kernel, cpu: int) -> None:
     """nohz_balance_enter_idle(): add a CPU whose tick stopped to the tickless idle CPUs."""
     if not test(k, cpuset.ACTIVE, cpu):
         return
-    g = globals_of(k)
+    g = modern(k)
     cpu_cfs_rq(k, cpu).rq_modern.has_blocked_load = 1
     if cpu_rq(k, cpu).in_nohz_mask == 0:
         if cpu_rq(k, cpu).nr_domains == 0:
@@ -90,7 +84,7 @@ def nohz_balancer_kick(k: Kernel, cpu: int) -> None:
     busy_again(k, cpu)
     if k.nohz_nr_cpus == 0:
         return
-    g = globals_of(k)
+    g = modern(k)
     now = jiffies(k)
     flags = 0
     if g.nohz_has_blocked != 0 and now > g.nohz_next_blocked:
@@ -132,7 +126,7 @@ def end_pass(k: Kernel, cpu: int) -> None:
     """End a pass; another kick may have arrived in the meantime."""
     q = cpu_cfs_rq(k, cpu)
     if q.rq_modern.ilb_blocked != 0:
-        globals_of(k).nohz_has_blocked = 1
+        modern(k).nohz_has_blocked = 1
     cpu_rq(k, cpu).ilb_next = 0
     if q.rq_modern.nohz_flags & nohz_kick.KICKS:
         queue_jit.push(k, event_of(cpu_event.KICK, cpu), k.now_ns)
@@ -175,7 +169,7 @@ def continue_pass(k: Kernel, this_cpu: int) -> None:
     """
     n = k.nr_cpus
     this = cpu_cfs_rq(k, this_cpu).rq_modern
-    g = globals_of(k)
+    g = modern(k)
     flags = this.ilb_flags
     for offset in range(cpu_rq(k, this_cpu).ilb_next - 1, n):
         cpu = (this_cpu + 1 + offset) % n
@@ -206,7 +200,7 @@ def continue_pass(k: Kernel, this_cpu: int) -> None:
 def begin_pass(k: Kernel, cpu: int, flags: int) -> None:
     """_nohz_idle_balance(): begin to visit the tickless idle CPUs."""
     q = cpu_cfs_rq(k, cpu)
-    g = globals_of(k)
+    g = modern(k)
     if flags & nohz_kick.STATS:
         g.nohz_has_blocked = 0
     if flags & nohz_kick.NEXT:

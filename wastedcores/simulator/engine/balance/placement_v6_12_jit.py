@@ -15,7 +15,7 @@ from wastedcores.simulator.engine.codes import sd_flag
 from wastedcores.simulator.engine.fair.load_jit import idle_cpu, jiffies
 from wastedcores.simulator.engine.fair.signals_v6_12_jit import cpu_load, task_h_load
 from wastedcores.simulator.engine.world.cpusets_jit import test
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, domain_at
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
     NO_TASK,
@@ -104,9 +104,8 @@ def select_woken(k: Kernel, p: TaskStruct, prev: int, cpu: int, sync: int) -> in
         record_wakee_of_idle(k, cpu, p)
     target = prev
     if cpu != prev and not wake_wide(k, p, cpu) and test(k, p.cpus_allowed, cpu):
-        first = cpu_rq(k, cpu).sd.row
-        for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
-            sd = SchedDomain(k, sd_row)
+        for height in range(cpu_rq(k, cpu).nr_domains):
+            sd = domain_at(k, cpu, height)
             affine = sd.flags & sd_flag.WAKE_AFFINE
             if affine and test(k, sd.span, prev):
                 target = wake_affine(k, sd, p, cpu, prev, sync)
@@ -122,9 +121,8 @@ def select_task_rq_fair(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
     if flag == sd_flag.BALANCE_WAKE:
         return select_woken(k, p, prev, cpu, sync)
     top = NO_DOMAIN
-    first = cpu_rq(k, cpu).sd.row
-    for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
-        sd = SchedDomain(k, sd_row)
+    for height in range(cpu_rq(k, cpu).nr_domains):
+        sd = domain_at(k, cpu, height)
         if sd.flags & flag == 0:
             break
         top = sd

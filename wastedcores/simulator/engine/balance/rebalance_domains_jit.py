@@ -23,7 +23,7 @@ from wastedcores.simulator.engine.world import (
     cpuset,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, test
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, domain_at
 from wastedcores.simulator.engine.world.structs import NO_DOMAIN, Kernel, SchedDomain
 
 
@@ -53,9 +53,8 @@ def rebalance_domains(k: Kernel, cpu: int, idle: int, why: int) -> int:
     max_cost = 0
     going = True
     update_blocked_averages(k, cpu)
-    first = cpu_rq(k, cpu).sd.row
-    for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
-        sd = SchedDomain(k, sd_row)
+    for height in range(cpu_rq(k, cpu).nr_domains):
+        sd = domain_at(k, cpu, height)
         if now > sd.next_decay_max_lb_cost:
             sd.max_newidle_lb_cost = sd.max_newidle_lb_cost * 253 // 256
             sd.next_decay_max_lb_cost = now + k.hz

@@ -113,7 +113,7 @@ def update_blocked_averages(k: Kernel, cpu: int) -> None:
 
 @inner
 def newidle_rule(k: Kernel) -> int:
-    """Return when newidle balancing tries a level (v6_12.NEWIDLE)."""
+    """Return when newidle balancing tries a level (Modern.newidle)."""
     return modern(k).newidle
 
 
@@ -234,7 +234,7 @@ def due_idle(k: Kernel, sd: SchedDomain) -> int:
 
 @apart(VALUE)
 def try_levels(k: Kernel, cpu: int) -> int:
-    """Try the levels, innermost first; return how many tasks came. rq.NEXT_BALANCE becomes earlier if a level is due before."""
+    """Try the levels, innermost first; return how many tasks came. Rq.next_balance becomes earlier if a level is due before."""
     cost = 0
     pulled = 0
     first = cpu_rq(k, cpu).sd.row

@@ -1,7 +1,7 @@
 """Statistics of scheduling groups under Linux 6.12, and the choice of the busiest group.
 
 The code is kernel/sched/fair.c, v6.12.107. The statistics of the local group, of the busiest group so far and of the group that
-is being looked at are three rows from ``st`` on (world/sgs_v6_12.py), and the totals are the row ``out`` (world/sds.py).
+is being looked at are three rows from ``st`` on (SgLbStats), and the totals are the row ``out`` (SdLbStats).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wastedcores.simulator.engine.world import (
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.idle_jit import runs_idle
 from wastedcores.simulator.engine.world.log_jit import log_considered
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq, group_at
 from wastedcores.simulator.engine.world.rules_jit import rule
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
@@ -171,9 +171,8 @@ def update_sd_lb_stats(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> None:
     out.prefer_sibling = 0
     overloaded = False
     sum_util = 0
-    ring = sd.groups.row
     for i in range(sd.nr_groups):
-        group = SchedGroup(k, ring + i)
+        group = group_at(sd, i)
         is_local = 1 if test(k, group.span, dst) else 0
         sgc = group.sgc
         if is_local and (idle != idle_type.NEWLY_IDLE or jiffies(k) >= sgc.next_update):
@@ -182,7 +181,7 @@ def update_sd_lb_stats(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> None:
         if update_sg_lb_stats(k, env, group, is_local, s):
             overloaded = True
         if not is_local and pick_busiest(k, spare, busiest):
-            for column in range(SgLbStats.group, SgLbStats.end):
+            for column in range(SgLbStats.group, SgLbStats.smt_balance + 1):
                 busiest[column] = spare[column]
         if k.decisions != 0:
             note_group(k, group, i, is_local, s)

@@ -26,7 +26,7 @@ from wastedcores.simulator.engine.world import (
 )
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq, domain_at, group_at
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
     NO_GROUP,
@@ -107,9 +107,8 @@ def select_idle_sibling(k: Kernel, p: TaskStruct, target: int) -> int:
         log_considered(k, last, sd.span, log_op.SELECT_IDLE_SIBLING, sd.level)
     allowed = p.cpus_allowed
     while sd != NO_DOMAIN:
-        ring = sd.groups.row
-        for group_row in range(ring, ring + sd.nr_groups):
-            group = SchedGroup(k, group_row)
+        for place in range(sd.nr_groups):
+            group = group_at(sd, place)
             first = group.cpus
             found = -1
             busy = False
@@ -203,9 +202,8 @@ def slow_path(k: Kernel, p: TaskStruct, cpu: int, sd: SchedDomain, flag: int) ->
         cpu = new_cpu
         weight = sd.span_weight
         sd = NO_DOMAIN
-        first = cpu_rq(k, cpu).sd.row
-        for tmp_row in range(first, first + cpu_rq(k, cpu).nr_domains):
-            tmp = SchedDomain(k, tmp_row)
+        for height in range(cpu_rq(k, cpu).nr_domains):
+            tmp = domain_at(k, cpu, height)
             if tmp.span_weight >= weight:
                 break
             if tmp.flags & flag:
@@ -228,9 +226,8 @@ def select_task_rq_fair(k: Kernel, p: TaskStruct, prev: int, flag: int, cpu: int
     top = NO_DOMAIN
     wake = flag == sd_flag.BALANCE_WAKE
     want_affine = wake and test(k, p.cpus_allowed, cpu)
-    first = cpu_rq(k, cpu).sd.row
-    for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
-        sd = SchedDomain(k, sd_row)
+    for height in range(cpu_rq(k, cpu).nr_domains):
+        sd = domain_at(k, cpu, height)
         if want_affine and sd.flags & sd_flag.WAKE_AFFINE and test(k, sd.span, prev):
             affine = sd
             break

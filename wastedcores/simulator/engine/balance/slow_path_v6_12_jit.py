@@ -24,7 +24,7 @@ from wastedcores.simulator.engine.fair.signals_v6_12_jit import (
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.idle_jit import runs_idle
 from wastedcores.simulator.engine.world.log_jit import log_considered
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq, domain_at, group_at
 from wastedcores.simulator.engine.world.rules_jit import rule
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
@@ -152,9 +152,8 @@ def find_dst_group(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int) -> 
     clear(k, idlest)
     idlest.type = group_type.OVERLOADED
     idlest.avg_load = (1 << 32) - 1
-    ring = sd.groups.row
-    for group_row in range(ring, ring + sd.nr_groups):
-        group = SchedGroup(k, group_row)
+    for place in range(sd.nr_groups):
+        group = group_at(sd, place)
         if not group_allowed(k, group, p.cpus_allowed):
             continue
         span = group.span
@@ -164,7 +163,7 @@ def find_dst_group(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int) -> 
             continue
         update_sg_wakeup_stats(k, sd, group, p, spare)
         if is_idler(k, idlest, spare):
-            for column in range(SgLbStats.group, SgLbStats.end):
+            for column in range(SgLbStats.group, SgLbStats.smt_balance + 1):
                 idlest[column] = spare[column]
     if idlest.group == NO_GROUP:
         return NO_GROUP
@@ -217,9 +216,8 @@ def may_use(k: Kernel, p: TaskStruct, mask: int) -> bool:
 def widest_below(k: Kernel, cpu: int, weight: int, flag: int) -> SchedDomain:
     """Return the widest domain of a CPU that has the flag and fewer than ``weight`` CPUs, or -1."""
     found = -1
-    first = cpu_rq(k, cpu).sd.row
-    for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
-        sd = SchedDomain(k, sd_row)
+    for height in range(cpu_rq(k, cpu).nr_domains):
+        sd = domain_at(k, cpu, height)
         if sd.span_weight >= weight:
             break
         if sd.flags & flag:

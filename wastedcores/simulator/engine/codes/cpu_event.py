@@ -1,4 +1,4 @@
-"""Kinds of a CPU's future events, in the order of their words from ``rq.EVENTS`` on."""
+"""Kinds of a CPU's future events, in the order of their words from ``Rq.events`` on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When newidle balancing tries a level (wastedcores/kernels/rules.py: NEWIDLE); column ``v6_12.NEWIDLE``."""
+"""When newidle balancing tries a level (wastedcores/kernels/rules.py: NEWIDLE); column ``Modern.newidle``."""
 
 from __future__ import annotations
 

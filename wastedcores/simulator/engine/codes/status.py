@@ -1,4 +1,4 @@
-"""Why the engine's loop ended (``sim.STATUS``)."""
+"""Why the engine's loop ended (``k.status``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States of a task (``task.STATE``)."""
+"""States of a task (``TaskStruct.state``)."""
 
 from __future__ import annotations
 

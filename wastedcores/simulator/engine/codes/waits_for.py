@@ -1,4 +1,4 @@
-"""What a blocked or spinning task waits for (``task.WAITS_FOR``)."""
+"""What a blocked or spinning task waits for (``TaskStruct.waits_for``)."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ from wastedcores.simulator.engine.world import (
 )
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, item, test
 from wastedcores.simulator.engine.world.log_jit import log_migrate
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq, domain_at
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
     NO_TASK,
@@ -63,12 +63,11 @@ from wastedcores.simulator.engine.world.structs import (
 @apart(NOTHING)
 def shortcuts(k: Kernel, cpu: int) -> None:
     """update_top_cache_domain(): set sd_llc and sd_busy of a CPU."""
-    first = cpu_rq(k, cpu).sd.row
     cpu_rq(k, cpu).sd_llc = NO_DOMAIN
     cpu_rq(k, cpu).sd_busy = NO_DOMAIN
     cpu_rq(k, cpu).sd_llc_size = 1
-    for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
-        sd = SchedDomain(k, sd_row)
+    for height in range(cpu_rq(k, cpu).nr_domains):
+        sd = domain_at(k, cpu, height)
         if sd.flags & sd_flag.SHARE_PKG_RESOURCES:
             cpu_rq(k, cpu).sd_llc = sd
             cpu_rq(k, cpu).sd_llc_size = sd.span_weight
@@ -128,9 +127,8 @@ def attach_domains(k: Kernel, epoch: int, now: int) -> None:
 def booted_capacity(k: Kernel) -> None:
     """Update all group capacities, because every CPU has balanced since boot. At boot only some capacities were known."""
     for cpu in range(k.nr_cpus):
-        first = cpu_rq(k, cpu).sd.row
-        for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
-            sd = SchedDomain(k, sd_row)
+        for height in range(cpu_rq(k, cpu).nr_domains):
+            sd = domain_at(k, cpu, height)
             update_group_capacity(k, sd, cpu)
             sd.groups.sgc.next_update = 0
 

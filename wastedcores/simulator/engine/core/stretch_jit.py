@@ -32,7 +32,7 @@ def done(k: Kernel, cpu: int, elapsed_ns: int) -> int:
 
 @inner
 def start_stretch(k: Kernel, cpu: int, p: TaskStruct, delay: int) -> None:
-    """Let the running task do the work task.LEFT, beginning after ``delay``. The event RUN ends the stretch."""
+    """Let the running task do the work TaskStruct.left, beginning after ``delay``. The event RUN ends the stretch."""
     begin = k.now_ns + delay
     cpu_rq(k, cpu).stretch_start = begin
     if p.left < table.INFINITE:
@@ -43,7 +43,7 @@ def start_stretch(k: Kernel, cpu: int, p: TaskStruct, delay: int) -> None:
 
 @inner
 def stop_stretch(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """Interrupt the running task: subtract what it ran from task.LEFT."""
+    """Interrupt the running task: subtract what it ran from TaskStruct.left."""
     queue_jit.cancel(k, event_of(cpu_event.RUN, cpu))
     ran = k.now_ns - cpu_rq(k, cpu).stretch_start
     if ran > 0 and p.left < table.INFINITE:

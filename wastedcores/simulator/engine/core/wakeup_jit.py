@@ -110,7 +110,7 @@ def activate_woken(k: Kernel, p: TaskStruct, cpu: int) -> None:
 
 @apart(NOTHING)
 def try_to_wake_up(k: Kernel, p: TaskStruct, sync: int) -> None:
-    """try_to_wake_up() in the context of CPU sim.CPU."""
+    """try_to_wake_up() in the context of CPU k.this_cpu."""
     choose_cpu(k, p, sync)
     queue_woken(k, p)
 

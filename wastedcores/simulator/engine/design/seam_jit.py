@@ -2,7 +2,7 @@
 
 The scheduler's own code calls :func:`ask` at the few places where a design decides (docs/design-mode.md). It names no function
 of the design, so a replay of Linux neither compiles nor loads any of them. When the world is built, the address of the compiled
-core is written into the core row (``core_row.ENTRY``), or 0 for Linux.
+core is written into the core row (``Design.entry``), or 0 for Linux.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def placement_op(k: Kernel, p: TaskStruct, code: int, a: int, b: int) -> bool:
 
 @apart(NOTHING)
 def advance(k: Kernel, p: TaskStruct, delay: int) -> None:
-    """Run the program of the task on CPU sim.CPU until an operation takes time, blocks the task or moves it.
+    """Run the program of the task on CPU k.this_cpu until an operation takes time, blocks the task or moves it.
 
     A stretch that begins here begins ``delay`` ns from now.
     """

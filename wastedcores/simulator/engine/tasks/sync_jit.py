@@ -13,7 +13,7 @@ from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, Op, Task
 from wastedcores.simulator.engine.world.wait_lists_jit import append, unlink
 from wastedcores.workload import ops
 
-# task.SPIN is 0 without spinning, 1 while waiting and GRANTED while the task spends its last spin_ns
+# TaskStruct.spin is 0 without spinning, 1 while waiting and GRANTED while the task spends its last spin_ns
 GRANTED = 2
 
 

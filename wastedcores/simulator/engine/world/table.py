@@ -1,11 +1,13 @@
 """The world of a replay: one table of int64 that holds the whole state of the scheduler.
 
-Everything is a **row** of the table ``m``, and a row number is a handle, as a pointer is in the kernel. CPU c is row c.
-Behind the CPUs come the CFS queues (group g on CPU c is row ``m[0, sim.CFS_RQ0] + g*cpus + c``), the group entities in the
-same order from ``sim.ENTITY0``, then task groups, domains, scheduling groups, capacities, wait objects, CPU sets, the ticks
-and stretches to come, programs and tasks (each with its entity), and at the end the heap of other future events and the log.
--1 is the null handle. The modules beside this one name the columns: ``m[p, task.CPU]``, ``m[cpu, rq.CURR]``,
-``m[0, sim.NOW]``.
+A row of the table is a struct (structs.py), and a pointer to a struct is the number of its row; -1 is NULL. Code reads
+``p.se.vruntime`` and ``cpu_rq(k, cpu).curr``, where ``k`` is the table with the globals in row 0
+(:mod:`wastedcores.jit.structs`). Python code outside of the engine reads ``m[p, TaskStruct.cpu]``.
+
+CPU c is row c. Behind the CPUs come the CFS queues (group g on CPU c is row ``k.cfs_rq0 + g * k.nr_cpus + c``), the group
+entities in the same order from ``k.entity0``, then task groups, domains, scheduling groups, capacities, wait objects, CPU sets,
+the ticks and stretches to come, programs and tasks (each with its entity), and at the end the heap of other future events and
+the log.
 
 It is one table because numba passes every array of a tuple by value and counts the references to each. With an array per
 field, or even with eight arrays, the engine took 130 s to compile and ran at a third of the speed (measured 2026-11-21).
