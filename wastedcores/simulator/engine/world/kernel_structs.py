@@ -103,7 +103,7 @@ class Kernel(Struct):
 
 
 class Modern(Struct):
-    """The globals that modern kernels have besides: nohz, the rules of a release (wastedcores/kernels/rules.py), and a search for an idle CPU."""
+    """The globals that modern kernels have besides, among them the rules of a release (wastedcores/kernels/rules.py)."""
 
     entry = integer(0)  # address of the balancer of v6.12, 0 if it does not balance
     nohz_has_blocked = integer(1)  # nohz.has_blocked: averages of tickless CPUs are left to update
@@ -193,7 +193,8 @@ class Clock(Struct):
     """The clock of a CPU, row ``k.clock0 + cpu``.
 
     The clock of a core is in the row of its first CPU, and the number of active cores of a package in the row of the package's
-    first CPU (docs/replay-semantics.md, section 12)."""
+    first CPU (docs/replay-semantics.md, section 12).
+    """
 
     speed = integer(0)
     busy = integer(1)  # whether it runs a task
