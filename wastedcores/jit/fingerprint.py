@@ -9,8 +9,10 @@ elsewhere. The columns of the structs that a function names, and of all structs 
 
 from __future__ import annotations
 
+import dis
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -49,7 +51,7 @@ def fingerprint(function: Callable[..., Any]) -> str:
 def referenced(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
     """Yield the name and the value of each global that a function reads, also those that it reads as ``module.name``."""
     names = dict.fromkeys(n for code in _codes(function.__code__) for n in code.co_names)
-    for name in names:
+    for name in dict.fromkeys(n for code in _codes(function.__code__) for n in _globals(code)):
         value = function.__globals__.get(name)
         if isinstance(value, ModuleType):
             yield from ((f"{name}.{n}", getattr(value, n)) for n in names if hasattr(value, n))
@@ -57,6 +59,12 @@ def referenced(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield name, cell.cell_contents
+
+
+@cache
+def _globals(code: CodeType) -> tuple[str, ...]:
+    """Return the names of the globals that some code reads; an attribute may have the name of a global, too."""
+    return tuple(i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL")
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
