@@ -117,7 +117,8 @@ def main() -> None:
     differ = 0
     for kind in [args.kind] if args.kind else KINDS:
         have = known.setdefault(kind, [])
-        for number, now in blocks(kind, args.first, args.last):
+        last = args.last if args.write else min(args.last, len(have))
+        for number, now in blocks(kind, args.first, last):
             if args.write:
                 have[number : number + 1] = [now]
             elif have[number] != now:
@@ -126,7 +127,7 @@ def main() -> None:
         if args.write:
             args.file.parent.mkdir(exist_ok=True)
             args.file.write_text(json.dumps(known, indent=0) + "\n")
-        print(f"{kind}: blocks {args.first} to {args.last - 1} done", flush=True)
+        print(f"{kind}: blocks {args.first} to {last - 1} done", flush=True)
     raise SystemExit(f"{differ} blocks differ" if differ else 0)
 
 

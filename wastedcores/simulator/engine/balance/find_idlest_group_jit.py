@@ -36,7 +36,7 @@ def group_allowed(k: Kernel, group: SchedGroup, mask: int) -> bool:
 
 @apart(VALUE)
 def find_idlest_group(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int) -> SchedGroup:
-    """find_idlest_group(): return -1 if the task should stay in the local group."""
+    """find_idlest_group(): return NULL if the task should stay in the local group."""
     idlest = NO_GROUP
     min_load = HUGE
     this_load = 0
@@ -74,7 +74,7 @@ def cfs_rq_load_avg(k: Kernel, cpu: int) -> int:
 
 @apart(VALUE)
 def find_idlest_group_v4_10(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int) -> SchedGroup:
-    """find_idlest_group() of v4.10 to v5.4, without its test of spare capacity; -1 if the task should stay in the local group."""
+    """find_idlest_group() of v4.10 to v5.4, without its test of spare capacity; NULL if the task should stay in the local group."""
     idlest = NO_GROUP
     min_runnable = HUGE
     min_avg = HUGE

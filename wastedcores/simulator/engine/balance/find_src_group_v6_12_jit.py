@@ -170,7 +170,7 @@ def calculate_imbalance(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> None:
 
 @apart(VALUE)
 def find_src_group(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> SchedGroup:
-    """sched_balance_find_src_group(): return the group to pull from, or -1 if the domain is balanced."""
+    """sched_balance_find_src_group(): return the group to pull from, or NULL if the domain is balanced."""
     update_sd_lb_stats(k, env, st, out)
     env.imbalance = 0
     env.moves = 0

@@ -46,7 +46,7 @@ def first_of_core(k: Kernel, cpu: int) -> int:
 
 @inner
 def sd_llc_shared(k: Kernel, cpu: int) -> SchedDomainShared:
-    """sd_llc_shared: return the row of what the CPUs of an LLC have in common, -1 for none."""
+    """sd_llc_shared: return what the CPUs of an LLC have in common, or NULL."""
     sd = cpu_rq(k, cpu).sd_llc
     return sd.shared if sd != NO_DOMAIN else NO_SHARED
 

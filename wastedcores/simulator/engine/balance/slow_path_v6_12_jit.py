@@ -144,7 +144,7 @@ def stays_local(
 
 @apart(VALUE)
 def find_dst_group(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int) -> SchedGroup:
-    """sched_balance_find_dst_group(): return the group that should get ``p``; -1 if it is the one of ``this_cpu``."""
+    """sched_balance_find_dst_group(): return the group that should get ``p``; NULL if it is the one of ``this_cpu``."""
     local = SgLbStats(k, k.scratch + stats_row.LOCAL)
     idlest = SgLbStats(k, k.scratch + stats_row.BUSIEST)
     spare = SgLbStats(k, k.scratch + stats_row.SPARE)
@@ -214,7 +214,7 @@ def may_use(k: Kernel, p: TaskStruct, mask: int) -> bool:
 
 @inner
 def widest_below(k: Kernel, cpu: int, weight: int, flag: int) -> SchedDomain:
-    """Return the widest domain of a CPU that has the flag and fewer than ``weight`` CPUs, or -1."""
+    """Return the widest domain of a CPU that has the flag and fewer than ``weight`` CPUs, or NULL."""
     found = -1
     for height in range(cpu_rq(k, cpu).nr_domains):
         sd = domain_at(k, cpu, height)

@@ -196,7 +196,7 @@ def refill(k: Kernel, cpu: int, p: TaskStruct) -> int:
 
 @inner
 def switch_to(k: Kernel, cpu: int, prev_pid: int, state: int, p: TaskStruct) -> None:
-    """context_switch(): switch to task ``p``, or to idle (-1). The loop then continues the task's program (Rq.switched_in)."""
+    """context_switch(): switch to task ``p``, or to idle (NULL). The loop then continues the task's program (Rq.switched_in)."""
     cpu_rq(k, cpu).curr = p
     if p != NO_TASK:
         leave_idle(k, cpu)
@@ -228,7 +228,7 @@ def find_work(k: Kernel, cpu: int) -> int:
 
 @inner
 def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskStruct:
-    """pick_next_task(): return the next task, a real-time one first, or -1 for idle.
+    """pick_next_task(): return the next task, a real-time one first, or NULL for idle.
 
     ``before`` is the priority of what ran: the stopper's is above that of every real-time task.
     """
@@ -283,7 +283,7 @@ def schedule(k: Kernel, cpu: int) -> None:
 
 @apart(VALUE)
 def stopper_begin(k: Kernel, cpu: int) -> TaskStruct:
-    """Let the stopper preempt what runs on ``cpu``; return the task that ran, or -1. The stopper is no task: Rq.curr is NULL."""
+    """Let the stopper preempt what runs on ``cpu``; return the task that ran, or NULL. The stopper is no task: Rq.curr is NULL."""
     prev = cpu_rq(k, cpu).curr
     cpu_rq(k, cpu).clock = k.now_ns
     log_load(k, cpu)

@@ -199,7 +199,7 @@ def ttwu_pending(k: Kernel, cpu: int) -> None:
 
 @apart(NOTHING)
 def fork_task(k: Kernel, p: TaskStruct, cpu: int, parent: TaskStruct) -> None:
-    """task_fork_fair() on ``cpu``, then wake_up_new_task(). ``parent`` is -1 for a top-level task."""
+    """task_fork_fair() on ``cpu``, then wake_up_new_task(). ``parent`` is NULL for a top-level task."""
     k.computing += 1
     set_task_rq(k, p, cpu)
     if has_eevdf(k):

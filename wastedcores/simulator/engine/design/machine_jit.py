@@ -56,7 +56,7 @@ def shortest_queue(k: Kernel, p: TaskStruct) -> int:
 
 @apart(VALUE)
 def waiting_thread(k: Kernel, src: int, cpu: int) -> TaskStruct:
-    """Return the thread that has been on ``src`` longest among those that wait and may run on ``cpu``, or -1."""
+    """Return the thread that has been on ``src`` longest among those that wait and may run on ``cpu``, or NULL."""
     if cpu_rq(k, src).nr_running < 2 or src == cpu:
         return NO_TASK
     p = cpu_rq(k, src).cfs_tasks_tail

@@ -150,7 +150,7 @@ def set_next_task(k: Kernel, p: TaskStruct) -> None:
 def pick_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
     """pick_next_task_fair() of a queue that is not empty; only the levels that differ between the two tasks are put and set.
 
-    ``prev`` is -1 after the idle task or the stopper.
+    ``prev`` is NULL after the idle task or the stopper.
     """
     if has_eevdf(k):
         return TaskStruct(k, ask_fair(k, FAIR_PICK, cpu, prev.row))

@@ -141,7 +141,7 @@ def set_next_task(k: Kernel, p: TaskStruct) -> None:
 
 @apart(VALUE)
 def pick_task_fair(k: Kernel, cpu: int) -> TaskStruct:
-    """pick_next_task_fair(): choose the next task and move it to the head of rq->cfs_tasks; return -1 for none."""
+    """pick_next_task_fair(): choose the next task and move it to the head of rq->cfs_tasks; return NULL for none."""
     q = cpu_cfs_rq(k, cpu)
     if q.nr_running == 0:
         return NO_TASK
@@ -163,7 +163,7 @@ def pick_task_fair(k: Kernel, cpu: int) -> TaskStruct:
 def set_picked(k: Kernel, p: TaskStruct, prev: TaskStruct) -> None:
     """pick_next_task_fair(): put back the task that ran and set the chosen one, if there is one.
 
-    Only the levels that differ are put and set. ``prev`` is -1 after the idle task or the stopper.
+    Only the levels that differ are put and set. ``prev`` is NULL after the idle task or the stopper.
     """
     if p == NO_TASK:
         if prev != NO_TASK:
@@ -203,7 +203,7 @@ def task_tick(k: Kernel, p: TaskStruct) -> None:
 
 @apart(VALUE)
 def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
-    """pick_next_task_fair(): choose and set the next task, after newidle balancing if there is none; return -1 for none."""
+    """pick_next_task_fair(): choose and set the next task, after newidle balancing if there is none; return NULL for none."""
     p = pick_task_fair(k, cpu)
     while p == NO_TASK and ask_balancer(k, PULL, cpu, 0, 0) != 0:
         p = pick_task_fair(k, cpu)

@@ -110,7 +110,7 @@ def set_next_task(k: Kernel, p: TaskStruct, first: int) -> None:
 
 @apart(VALUE)
 def pick_next_entity(k: Kernel, q: CfsRq, protects: int) -> SchedEntity:
-    """pick_next_entity(): choose an entity; -1 if it was a sleeper, which now leaves the queue."""
+    """pick_next_entity(): choose an entity; NULL if it was a sleeper, which now leaves the queue."""
     se = q.next
     # an entity that is alone is chosen either way
     if protects != 0 and se != NO_ENTITY and eligible(k, q, se) != 0:
@@ -144,7 +144,7 @@ def pick_task_fair(k: Kernel, cpu: int) -> TaskStruct:
 def set_picked(k: Kernel, p: TaskStruct, prev: TaskStruct) -> None:
     """pick_next_task_fair(): put back the task that ran and set the chosen one, if there is one.
 
-    Only the levels that differ are put and set. ``prev`` is -1 after the idle task or the stopper.
+    Only the levels that differ are put and set. ``prev`` is NULL after the idle task or the stopper.
     """
     if p == NO_TASK:
         if prev != NO_TASK:
@@ -241,7 +241,7 @@ def check_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
 
 @apart(VALUE)
 def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
-    """pick_next_task_fair(): choose and set the next task, after newidle balancing if there is none; return -1 for none.
+    """pick_next_task_fair(): choose and set the next task, after newidle balancing if there is none; return NULL for none.
 
     A pulled task may be asleep, and leave the queue when it is chosen: then newidle balancing is tried again.
     """

@@ -37,7 +37,7 @@ NICE_0_LOAD = 1 << 20
 
 @inner
 def running(k: Kernel, q: CfsRq) -> SchedEntity:
-    """Return the entity that runs if it is still runnable, else -1; it is not in the tree and not in the sums."""
+    """Return the entity that runs if it is still runnable, else NULL; it is not in the tree and not in the sums."""
     curr = q.curr
     return curr if curr != NO_ENTITY and curr.on_rq != 0 else NO_ENTITY
 

@@ -38,7 +38,7 @@ def task_util_est(k: Kernel, p: TaskStruct) -> int:
 
 @apart(VALUE)
 def cpu_util(k: Kernel, cpu: int, p: TaskStruct, dst_cpu: int, boost: int) -> int:
-    """cpu_util(): the use of a CPU as it is (``p`` is -1), or as it would be if ``p`` ran on ``dst_cpu``.
+    """cpu_util(): the use of a CPU as it is (``p`` is NULL), or as it would be if ``p`` ran on ``dst_cpu``.
 
     With ``boost``, tasks that wait for the CPU count as use.
     """

@@ -34,9 +34,9 @@ from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStru
 
 @apart(VALUE)
 def pick_rt(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskStruct:
-    """pick_next_task_rt(): return the next real-time task or -1, after pulling one if the CPU becomes less urgent.
+    """pick_next_task_rt(): return the next real-time task or NULL, after pulling one if the CPU becomes less urgent.
 
-    ``before`` is the priority of what ran; ``prev`` is -1 after idle and after the stopper.
+    ``before`` is the priority of what ran; ``prev`` is NULL after idle and after the stopper.
     """
     if before > highest(k, cpu):
         pull_rt_task(k, cpu)

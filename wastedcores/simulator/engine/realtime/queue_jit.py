@@ -122,7 +122,7 @@ def make_pushable(k: Kernel, p: TaskStruct) -> None:
 
 @apart(VALUE)
 def first_pushable(k: Kernel, cpu: int, dst: int) -> TaskStruct:
-    """Return the most urgent pushable task of ``cpu`` that may run on ``dst`` (-1: anywhere), or -1."""
+    """Return the most urgent pushable task of ``cpu`` that may run on ``dst`` (-1: anywhere), or NULL."""
     out = NO_TASK
     p = rt_of(k, cpu).head
     while p != NO_TASK and (out == NO_TASK or p.rt_priority == out.rt_priority):

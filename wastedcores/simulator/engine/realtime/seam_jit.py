@@ -55,7 +55,7 @@ def has_rt(k: Kernel) -> bool:
 
 @inner
 def is_rt(k: Kernel, p: TaskStruct) -> bool:
-    """Return whether ``p`` is a real-time task; -1, which stands for idle, is none."""
+    """Return whether ``p`` is a real-time task; NULL, which stands for the idle task, is none."""
     return p != NO_TASK and p.rt_priority != 0
 
 

@@ -28,7 +28,7 @@ def set_nice(k: Kernel, p: TaskStruct, nice: int) -> None:
 
 @apart(VALUE)
 def new_task(k: Kernel, template: int, parent: TaskStruct, group: int) -> TaskStruct:
-    """Fill the next free task row from a template and return it. ``parent`` is -1 for a top-level task."""
+    """Fill the next free task row from a template and return it. ``parent`` is NULL for a top-level task."""
     number = k.nr_tasks
     k.nr_tasks = number + 1
     p = TaskStruct(k, k.task0 + number)

@@ -19,7 +19,7 @@ def append(k: Kernel, y: WaitObject, p: TaskStruct) -> None:
 
 @inner
 def unlink(k: Kernel, y: WaitObject, p: TaskStruct, before: TaskStruct) -> None:
-    """Remove ``p``, whose predecessor is ``before`` (-1 for none), from the list."""
+    """Remove ``p``, whose predecessor is ``before`` (NULL for none), from the list."""
     if before == NO_TASK:
         y.head = p.wait_next
     else:
