@@ -5,6 +5,7 @@ The kernel is the address alone, because its row is 0. There are no reference co
 
 from __future__ import annotations
 
+import inspect
 import operator
 from functools import cache
 from typing import Any
@@ -13,7 +14,7 @@ from llvmlite import ir
 from numba.core import errors, types
 from numba.core.imputils import lower_constant
 from numba.core.typing import signature
-from numba.core.typing.templates import AttributeTemplate
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate
 from numba.extending import (
     infer_getattr,
     lower_builtin,
@@ -25,7 +26,7 @@ from numba.extending import (
     typeof_impl,
 )
 
-from wastedcores.jit.structs import KERNEL, Field, Null, StructClass, fields
+from wastedcores.jit.structs import KERNEL, Field, Null, StructClass, fields, structs_named
 from wastedcores.jit.table import TableType, table_type
 
 _INT = ir.IntType(64)
@@ -164,7 +165,49 @@ class _Attributes(AttributeTemplate):  # type: ignore[misc]
         if name == "row":
             return types.int64
         field = fields(kind.struct).get(name)
+        if field is not None and field.kind == "function":
+            return types.BoundFunction(_method(kind.struct, name), kind)
         return None if field is None else _type_of(field)
+
+
+def method_signature(struct: str, name: str) -> tuple[Any, tuple[Any, ...]]:
+    """Return the type of the result and the types of the arguments of a function whose address a field holds."""
+    prototype: Any = fields(struct)[name].prototype
+    structs = structs_named(prototype)
+    parameters = list(inspect.signature(prototype).parameters)[1:]
+    kinds = tuple(reference(structs[p]) if p in structs else types.int64 for p in parameters)
+    result = types.void if prototype.__annotations__["return"] in ("None", None) else types.int64
+    return reference(structs["return"]) if "return" in structs else result, kinds
+
+
+@cache
+def _method(struct: str, name: str) -> Any:
+    """Return the template of a function whose address a field holds, and tell numba how to call it."""
+    field = fields(struct)[name]
+    result, kinds = method_signature(struct, name)
+    this = reference(struct)
+
+    class Method(AbstractTemplate):  # type: ignore[misc]
+        key = f"{struct}.{name}"
+
+        def generic(self, args: Any, kws: Any) -> Any:
+            """Type the call."""
+            if len(args) != len(kinds) or kws:
+                raise errors.TypingError(
+                    f"{self.key}: expected {len(kinds)} arguments, got {args} {kws or ''}."
+                )
+            return signature(result, *kinds, recvr=this)
+
+    @lower_builtin(Method.key, this, *kinds)
+    def call(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        convention = context.call_conv
+        kind = convention.get_function_type(result, kinds)
+        address = builder.load(_address(builder, this, args[0], _INT(field.column)))
+        function = builder.inttoptr(address, kind.as_pointer())
+        _, value = convention.call_function(builder, function, result, kinds, args[1:])
+        return value
+
+    return Method
 
 
 class _Columns(AttributeTemplate):  # type: ignore[misc]
@@ -198,6 +241,8 @@ def _load(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
     if name == "row":
         return _parts(builder, kind, value)[1]
     field = fields(kind.struct)[name]
+    if field.kind == "function":
+        return value  # the receiver of the call
     if field.kind == "embedded":
         return (
             _with_row(context, builder, kind, value, _ZERO)

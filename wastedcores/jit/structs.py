@@ -31,6 +31,8 @@ from wastedcores.jit import TABLE_WIDTH
 KERNEL = "Kernel"
 _declared: dict[str, type[Struct]] = {}
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 class Field(int):
     """One field of a struct. It is the number of its column, so that it indexes the NumPy table."""
@@ -38,6 +40,7 @@ class Field(int):
     kind: str
     target: str
     length: int
+    prototype: Callable[..., Any] | None = None
 
     def __new__(cls, kind: str, column: int = -1, target: str = "", length: int = 1) -> Self:
         """Make a field."""
@@ -51,7 +54,8 @@ class Field(int):
         return int(self)
 
     def __repr__(self) -> str:
-        return f"Field({self.kind!r}, {int(self)}, {self.target!r}, {self.length})"
+        annotations = self.prototype.__annotations__ if self.prototype else ""
+        return f"Field({self.kind!r}, {int(self)}, {self.target!r}, {self.length}{annotations})"
 
     def __get__(self, instance: None, owner: type) -> Any:
         """Return the field itself or, of an embedded struct, the class of that struct."""
@@ -114,6 +118,25 @@ def embedded(struct: str) -> Any:
 def array(column: int, length: int) -> Integers:
     """Declare an array of integers; ``column`` is that of its first element."""
     return Field("array", column, length=length)  # type: ignore[return-value]
+
+
+def method(column: int) -> Callable[[F], F]:
+    """Declare a field that holds the address of a function (:func:`wastedcores.jit.units.address_of`).
+
+    What is decorated is its prototype: ``self`` is the struct, and the annotations of the other parameters are those of the
+    function. ``k.fair.task_tick(k, p)`` calls the function without ``self``.
+    """
+
+    def declare(prototype: F) -> F:
+        field = Field("function", column)
+        field.prototype = prototype
+        return field  # type: ignore[return-value]
+
+    return declare
+
+
+#: functions of plain Python whose addresses are in tables: the address is the place in this list
+plain_functions: list[Callable[..., Any]] = []
 
 
 class Array:
@@ -332,6 +355,10 @@ def _fill(found: Any, kernel: Any, row: int, m: Any) -> None:
             setattr(found, f"_{field.target}_rows", kernel._tables[field.target])
 
 
+def _function_at(address: str) -> Callable[[Any], Callable[..., Any]]:
+    return lambda reference: plain_functions[getattr(reference, address)]
+
+
 _classes: dict[str, Any] = {}
 
 
@@ -356,6 +383,9 @@ def _make_class(struct: str) -> Any:
             slots.append(name)
             continue
         raw = name
+        if field.kind == "function":
+            raw = f"_{name}_address"
+            body[name] = property(_function_at(raw))
         if field.kind == "pointer":
             raw, rows = f"_{name}_row", f"_{field.target}_rows"
             slots += [rows] * (rows not in slots)

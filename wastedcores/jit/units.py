@@ -26,8 +26,15 @@ from numba.extending import lower_builtin, type_callable
 from wastedcores.jit.cache import cache_of, config
 from wastedcores.jit.fingerprint import referenced
 from wastedcores.jit.second import second_process
-from wastedcores.jit.struct_types import reference
-from wastedcores.jit.structs import KERNEL, kernel_of, structs_named
+from wastedcores.jit.struct_types import method_signature, reference
+from wastedcores.jit.structs import (
+    KERNEL,
+    Struct,
+    fields,
+    kernel_of,
+    plain_functions,
+    structs_named,
+)
 from wastedcores.jit.table import table_type
 
 #: what a unit returns: an integer or truth value, or nothing
@@ -84,7 +91,12 @@ class Unit:
 
     def publish(self) -> None:
         """Let callers find the compiled function by its symbol."""
-        llvm.add_symbol(self.symbol, self._pointer(self._compiled.fndesc.llvm_func_name))
+        llvm.add_symbol(self.symbol, self.native_address)
+
+    @property
+    def native_address(self) -> int:
+        """Address of the compiled function for callers that use numba's calling convention, after :func:`prepare`."""
+        return self._pointer(self._compiled.fndesc.llvm_func_name)
 
     def _pointer(self, name: str) -> int:
         return int(self._compiled.library.get_pointer_to_function(name))
@@ -173,6 +185,37 @@ def apart(result: Any, *, entry: bool = False) -> Callable[[Callable[..., Any]],
         )
 
     return mark
+
+
+def install(
+    row: np.ndarray, struct: type[Struct], functions: dict[str, Callable[..., Any]]
+) -> None:
+    """Write the addresses of functions into the fields of a row that :func:`wastedcores.jit.structs.method` declares.
+
+    Raises
+    ------
+    TypeError
+        A function has another signature than its field, or one is missing.
+    """
+    wanted = {n: f for n, f in fields(struct.__name__).items() if f.kind == "function"}
+    if wanted.keys() != functions.keys():
+        raise TypeError(
+            f"{struct.__name__}: expected the functions {sorted(wanted)}, got {sorted(functions)}."
+        )
+    if not config.DISABLE_JIT:
+        prepare()
+    for name, function in functions.items():
+        if isinstance(function, Unit):
+            have, want = function.signature, method_signature(struct.__name__, name)
+            if (have.return_type, have.args) != want:
+                raise TypeError(
+                    f"{struct.__name__}.{name}: expected {want}, got {have} of {function.symbol}."
+                )
+            row[wanted[name]] = function.native_address
+        else:
+            if function not in plain_functions:
+                plain_functions.append(function)
+            row[wanted[name]] = plain_functions.index(function)
 
 
 def _taking_arrays(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from wastedcores.kernels import KernelModel
 from wastedcores.kernels.rules import NEWIDLE, REWEIGHTS
+from wastedcores.simulator.engine import classes
 from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.structs import (
     Kernel,
@@ -46,10 +47,8 @@ def install(m: np.ndarray, first: int, trees: Sequence[Domains], kernel: KernelM
     """Write what the balancer of v6.12 needs into the table; do nothing for other kernels."""
     if not kernel.is_modern:
         return
-    from wastedcores.simulator.engine.balance import v6_12_seam
-
     g = m[m[0, Kernel.scratch] + table.MODERN_ROW]
-    g[Modern.entry] = v6_12_seam.entry()
+    classes.modern(g, kernel.rules.eevdf)
     g[Modern.newidle] = list(NEWIDLE).index(kernel.rules.newidle)
     g[Modern.reweight] = REWEIGHTS.index(kernel.rules.reweight)
     g[Modern.delay_dequeue] = kernel.rules.delayed_dequeue

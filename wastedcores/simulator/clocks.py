@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wastedcores.simulator.engine import classes
 from wastedcores.simulator.engine.world.structs import Clock, ClockConstants, Kernel
 from wastedcores.topology.clocks import UNIT
 from wastedcores.topology.machine import Machine
@@ -19,8 +20,6 @@ def install(m: np.ndarray, first: int, machine: Machine, costs: Costs) -> None:
     """Write the clocks into the table; do nothing if all CPUs run at one constant speed."""
     if not machine.has_clocks:
         return
-    from wastedcores.simulator.engine.clocks.seam import entry
-
     m[0, Kernel.clock0] = first
     cores: dict[int, int] = {}
     packages: dict[int, int] = {}
@@ -38,7 +37,7 @@ def install(m: np.ndarray, first: int, machine: Machine, costs: Costs) -> None:
         m[row, Clock.last_tick] = -1
         m[row, Clock.speed] = UNIT
     _write_constants(m[first + machine.cpus], machine, costs)
-    m[first + machine.cpus, ClockConstants.entry] = entry()
+    classes.clocks(m[first + machine.cpus])
     if machine.frequency is not None:
         lowest = machine.frequency.min_khz
         m[first : first + machine.cpus, Clock.khz] = lowest

@@ -173,7 +173,7 @@ def decision_texts(raw: RawReplay, cpus: int) -> pl.Series:
     assert raw.decided is not None
     heads = raw.of(log_kind.DECISION)
     calls, first = raw.decided.calls, int(raw.masks[0, Kernel.domain0])
-    modern = bool(raw.masks[0, Kernel.fair_entry])
+    modern = bool(raw.masks[0, Kernel.is_modern])
     level = np.array(raw.decided.levels)[heads[:, log_column.PID] - first]
     compares = "min_load" if raw.masks[0, Kernel.group_imbalance_fix] else "avg_load"
     frame = pl.DataFrame(

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from wastedcores.kernels import MODULES, KernelModel
+from wastedcores.simulator.engine import classes
 from wastedcores.simulator.engine.codes import log_op, suggestion
 from wastedcores.simulator.engine.world.structs import Design, Kernel
 from wastedcores.simulator.engine.world.table import rows_for
@@ -58,11 +59,10 @@ def install(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
     """Write the core row and the lists that it names into the table; do nothing for Linux."""
     if kernel.modules is None:
         return
-    from wastedcores.simulator.engine.design.seam import entry
-
     first = int(m[0, Kernel.design])
     core = m[first]
-    core[Design.entry] = entry()
+    core[Design.decides] = 1
+    classes.design(core)
     core[Design.nodes] = machine.nodes
     core[Design.counts] = first + 1
     core[Design.busy] = core[Design.counts] + len(MODULES)

@@ -6,6 +6,7 @@ import numpy as np
 
 from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
+from wastedcores.simulator.engine import classes
 from wastedcores.simulator.engine.world.structs import Kernel, RtRq, RtShared
 from wastedcores.workload import ops
 from wastedcores.workload.program import Costs, Program
@@ -43,12 +44,10 @@ def install(m: np.ndarray, first: int, program: Program, costs: Costs) -> None:
     """Write the real-time queues into the table; do nothing if no task changes its policy."""
     if not has_policies(program):
         return
-    from wastedcores.simulator.engine.realtime.seam import entry
-
     cpus = int(m[0, Kernel.nr_cpus])
     m[0, Kernel.rt0] = first
     m[first : first + cpus, [RtRq.head, RtRq.tail]] = -1
     last = m[first + cpus]
     last[RtShared.period_cpu] = -1
     last[RtShared.time_slice] = max(RR_TIMESLICE_NS // costs.tick_ns, 1)
-    last[RtShared.entry] = entry()
+    classes.realtime(last)

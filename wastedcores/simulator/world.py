@@ -15,7 +15,6 @@ from wastedcores.kernels import KernelModel
 from wastedcores.simulator import balancing_v6_12, clocks, decisions, design, realtime
 from wastedcores.simulator.domain_rows import CpuSets, Tree
 from wastedcores.simulator.engine.codes import group_imbalance_fix
-from wastedcores.simulator.engine.fair import eevdf_seam
 from wastedcores.simulator.engine.fair.weights import INVERSES, WEIGHTS
 from wastedcores.simulator.engine.world import (
     cpuset,
@@ -202,7 +201,7 @@ def _write_kernel(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
     if kernel.forks_stay_on_node:
         domains[:, SchedDomain.stays_on_node] = (domains[:, SchedDomain.flags] & SD_NUMA) != 0
     if kernel.is_modern:
-        m[0, Kernel.fair_entry] = eevdf_seam.entry(kernel.rules.eevdf)
+        m[0, Kernel.is_modern] = 1
     design.install(m, machine, kernel)
 
 

@@ -5,27 +5,15 @@ from __future__ import annotations
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.rebalance_domains_jit import run_rebalance
-from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
-    SOFTIRQ,
-    ask_balancer,
-    balances_v6_12,
-)
 from wastedcores.simulator.engine.codes import cpu_event, status, task_state, waits_for
 from wastedcores.simulator.engine.core.hotplug_jit import hotplug
-from wastedcores.simulator.engine.core.schedule_jit import (
-    hrtick,
-    kick,
-    run_stopper,
-    schedule,
-    tick,
-)
+from wastedcores.simulator.engine.core.schedule_jit import hrtick, kick, run_stopper, schedule, tick
 from wastedcores.simulator.engine.core.wakeup_jit import (
     fallback_cpu,
     fork_task,
     try_to_wake_up,
     ttwu_pending,
 )
-from wastedcores.simulator.engine.design.seam_jit import ASK_SETTLE, ask, designed
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import (
     FROM_NOWHERE,
@@ -40,14 +28,17 @@ from wastedcores.simulator.engine.events.queue_jit import (
     time_of,
 )
 from wastedcores.simulator.engine.fair.preemption_jit import enter_kernel
-from wastedcores.simulator.engine.realtime.seam_jit import PERIOD, ask_rt
 from wastedcores.simulator.engine.tasks.program_jit import go_on, run_over
-from wastedcores.simulator.engine.world import (
-    cpuset,
-    table,
-)
+from wastedcores.simulator.engine.world import cpuset, table
 from wastedcores.simulator.engine.world.cpusets_jit import test
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq, modern
+from wastedcores.simulator.engine.world.rows_jit import (
+    balancer,
+    core_module,
+    cpu_rq,
+    designed,
+    modern,
+    rt_class,
+)
 from wastedcores.simulator.engine.world.structs import NO_TASK, HotplugStep, Kernel, Rq, TaskStruct
 
 
@@ -94,7 +85,7 @@ def dispatch(k: Kernel, event: int) -> bool:
         if cpu >= k.task0:
             timer(k, TaskStruct(k, cpu))
         elif cpu >= k.scratch:
-            ask_rt(k, PERIOD, 0, 0, 0)
+            rt_class(k).period_timer(k)
         elif cpu < 2 * k.nr_cpus:
             hrtick(k, cpu - k.nr_cpus)
         else:
@@ -112,8 +103,8 @@ def dispatch(k: Kernel, event: int) -> bool:
     elif kind == cpu_event.STOP:
         run_stopper(k, cpu)
     elif kind == cpu_event.SOFTIRQ:
-        if balances_v6_12(k):
-            ask_balancer(k, SOFTIRQ, cpu, 0, 0)
+        if k.is_modern != 0:
+            balancer(k).run_rebalance_domains(k, cpu)
         else:
             run_rebalance(k, cpu)
     return kind == cpu_event.TICK
@@ -209,5 +200,5 @@ def run(k: Kernel) -> int:
             if turn == 0:
                 break
             if k.status == status.RUNNING:
-                ask(k, ASK_SETTLE, 0, 0, 0)
+                core_module(k).settle(k)
     return k.status

@@ -6,23 +6,15 @@ import numpy as np
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
-    BOOTED,
-    ask_balancer,
-    balances_v6_12,
-)
 from wastedcores.simulator.engine.core.hotplug_jit import attach_domains, booted_capacity
 from wastedcores.simulator.engine.core.schedule_jit import enter_nohz
 from wastedcores.simulator.engine.events import queue_jit
-from wastedcores.simulator.engine.fair.eevdf_seam_jit import FAIR_ONLINE, ask_fair, has_eevdf
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import new_entity
 from wastedcores.simulator.engine.tasks.lifecycle_jit import new_task
-from wastedcores.simulator.engine.world import (
-    table,
-)
+from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.random_jit import draw, stream
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import balancer, cpu_cfs_rq, cpu_rq, fair_class
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_TASK,
@@ -59,8 +51,8 @@ def start_state(k: Kernel) -> int:
         cpu_rq(k, cpu).tick_stopped = 1
         cpu_rq(k, cpu).idle_stamp = 1 + np_mod(draw(k, rng), table.EPOCH_NS - 1)
         enter_nohz(k, cpu)
-    if balances_v6_12(k):
-        ask_balancer(k, BOOTED, 0, 0, 0)
+    if k.is_modern != 0:
+        balancer(k).booted(k)
     for tg in range(k.task_groups):
         TaskGroup(k, k.task_group0 + tg).shares = 1024
         for cpu in range(n):
@@ -87,12 +79,12 @@ def start_state(k: Kernel) -> int:
                 se.cfs_rq = cpu_cfs_rq(k, cpu)
                 se.my_q = q
                 se.parent = NO_ENTITY
-                se.weight = 1 << 20 if has_eevdf(k) else 1024
+                se.weight = 1 << 20 if k.is_modern != 0 else 1024
                 se.inv_weight = 4194304
                 if k.load_v4_4 != 0:
                     new_entity(k, se)
-                if has_eevdf(k):
-                    ask_fair(k, FAIR_ONLINE, se.row, 0)
+                if k.is_modern != 0:
+                    fair_class(k).online_sched_group(k, se)
     return np_mod(draw(k, rng), k.tick_ns)
 
 

@@ -10,9 +10,7 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.codes import idle_type, lb_result, log_kind
 from wastedcores.simulator.engine.fair.load_jit import idle_cpu
-from wastedcores.simulator.engine.world import (
-    decision_record,
-)
+from wastedcores.simulator.engine.world import decision_record
 from wastedcores.simulator.engine.world.log_jit import record
 from wastedcores.simulator.engine.world.rows_jit import cpu_rq
 from wastedcores.simulator.engine.world.structs import (
@@ -111,14 +109,7 @@ def log_parts(k: Kernel, at: Decision, values: int) -> None:
     """Log the first values of a row as records."""
     for i in range(0, values, decision_record.PER_RECORD):
         record(
-            k,
-            log_kind.DECISION_PART,
-            at[i],
-            at[i + 1],
-            at[i + 2],
-            at[i + 3],
-            at[i + 4],
-            at[i + 5],
+            k, log_kind.DECISION_PART, at[i], at[i + 1], at[i + 2], at[i + 3], at[i + 4], at[i + 5]
         )
 
 
@@ -131,16 +122,7 @@ def log_decision(k: Kernel, env: LbEnv, result: int) -> None:
     at.dst_cpu = env.dst_cpu
     if result == lb_result.FAILED and at.hot > 0 and at.held_back[0] == 0 and at.heavy == 0:
         result = HOT
-    record(
-        k,
-        log_kind.DECISION,
-        env.this_cpu,
-        env.sd.row,
-        result,
-        env.src_cpu,
-        env.moved,
-        env.why,
-    )
+    record(k, log_kind.DECISION, env.this_cpu, env.sd.row, result, env.src_cpu, env.moved, env.why)
     log_parts(k, at, decision_record.WIDTH)
     for place in range(at.nr_groups):
         log_parts(k, Decision(k, at.row + 1 + place), decision_record.GROUP_WIDTH)

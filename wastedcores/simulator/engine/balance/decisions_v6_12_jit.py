@@ -5,9 +5,7 @@ from __future__ import annotations
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.balance.decisions_jit import log_decision
-from wastedcores.simulator.engine.world import (
-    decision_record,
-)
+from wastedcores.simulator.engine.world import decision_record
 from wastedcores.simulator.engine.world.structs import (
     NO_GROUP,
     Decision,

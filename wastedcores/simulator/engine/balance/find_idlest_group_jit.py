@@ -74,7 +74,7 @@ def cfs_rq_load_avg(k: Kernel, cpu: int) -> int:
 
 @apart(VALUE)
 def find_idlest_group_v4_10(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int) -> SchedGroup:
-    """find_idlest_group() of v4.10 to v5.4, without its test of spare capacity; NULL if the task should stay in the local group."""
+    """find_idlest_group() of v4.10 to v5.4, without its test of spare capacity; NULL: stay in the local group."""
     idlest = NO_GROUP
     min_runnable = HUGE
     min_avg = HUGE

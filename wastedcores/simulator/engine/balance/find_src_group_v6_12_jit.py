@@ -27,14 +27,8 @@ from wastedcores.simulator.engine.codes import (
     sd_flag,
     stats_row,
 )
-from wastedcores.simulator.engine.fair.signals_v6_12_jit import (
-    CAPACITY,
-    cpu_load,
-    cpu_util,
-)
-from wastedcores.simulator.engine.world import (
-    cpuset,
-)
+from wastedcores.simulator.engine.fair.signals_v6_12_jit import CAPACITY, cpu_load, cpu_util
+from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
 from wastedcores.simulator.engine.world.rules_jit import rule
@@ -193,13 +187,7 @@ def find_src_rq(k: Kernel, env: LbEnv, group: SchedGroup) -> int:
     """sched_balance_find_src_rq(): return the CPU to pull from, or -1 if there is none."""
     busiest = -1
     most = 0
-    log_considered(
-        k,
-        env.dst_cpu,
-        group.span,
-        log_op.FIND_BUSIEST_QUEUE,
-        env.sd.level,
-    )
+    log_considered(k, env.dst_cpu, group.span, log_op.FIND_BUSIEST_QUEUE, env.sd.level)
     first = group.cpus
     for i in range(first, first + group.group_weight):
         cpu = item(k, i)

@@ -27,9 +27,7 @@ from wastedcores.simulator.engine.fair.load_jit import (
     target_load,
     weighted_cpuload,
 )
-from wastedcores.simulator.engine.world import (
-    cpuset,
-)
+from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, group_at

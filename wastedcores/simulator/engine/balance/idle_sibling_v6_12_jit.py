@@ -10,9 +10,7 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import log_kind, log_op, sd_flag
 from wastedcores.simulator.engine.fair.load_jit import idle_cpu
-from wastedcores.simulator.engine.world import (
-    cpuset,
-)
+from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, item, row_of, test
 from wastedcores.simulator.engine.world.log_jit import record
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, domain_at, modern

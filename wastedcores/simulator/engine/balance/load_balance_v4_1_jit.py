@@ -27,9 +27,7 @@ from wastedcores.simulator.engine.fair.entity_jit import (
 from wastedcores.simulator.engine.fair.load_jit import idle_cpu, task_h_load, weighted_cpuload
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import migrate
 from wastedcores.simulator.engine.tasks.weight_jit import SCHED_IDLE
-from wastedcores.simulator.engine.world import (
-    cpuset,
-)
+from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import (
     exclude,
     is_empty,
@@ -192,13 +190,7 @@ def find_busiest_queue(k: Kernel, env: LbEnv, group: SchedGroup) -> int:
     busiest = -1
     busiest_load = 0
     busiest_cap = 1
-    log_considered(
-        k,
-        env.dst_cpu,
-        group.span,
-        log_op.FIND_BUSIEST_QUEUE,
-        env.sd.level,
-    )
+    log_considered(k, env.dst_cpu, group.span, log_op.FIND_BUSIEST_QUEUE, env.sd.level)
     first = group.cpus
     for i in range(first, first + group.group_weight):
         cpu = item(k, i)

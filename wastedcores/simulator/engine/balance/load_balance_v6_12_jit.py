@@ -32,19 +32,12 @@ from wastedcores.simulator.engine.codes import (
     sd_flag,
 )
 from wastedcores.simulator.engine.events.queue_jit import event_of, push
-from wastedcores.simulator.engine.fair.eevdf_seam_jit import FAIR_DEQUEUE, FAIR_MIGRATE, ask_fair
-from wastedcores.simulator.engine.fair.entity_jit import (
-    list_add_task,
-    list_del_task,
-    set_task_rq,
-)
+from wastedcores.simulator.engine.fair.entity_jit import list_add_task, list_del_task, set_task_rq
 from wastedcores.simulator.engine.fair.signals_v6_12_jit import task_h_load, task_util_est
-from wastedcores.simulator.engine.world import (
-    cpuset,
-)
+from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, item, start_from_active, test
 from wastedcores.simulator.engine.world.log_jit import log_balance, log_migrate
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, fair_class
 from wastedcores.simulator.engine.world.rules_jit import rule
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
@@ -169,10 +162,10 @@ def can_migrate_task(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
 def detach_task(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
     """detach_task(): take a task off its queue and assign it to ``dst``, as set_task_cpu() does."""
     src = p.cpu
-    ask_fair(k, FAIR_DEQUEUE, p.row, 0)
+    fair_class(k).dequeue_task(k, p, 0)
     if src != dst:
         log_migrate(k, p, src, dst, why)
-        ask_fair(k, FAIR_MIGRATE, p.row, 0)
+        fair_class(k).migrate_task_rq(k, p)
     set_task_rq(k, p, dst)
 
 

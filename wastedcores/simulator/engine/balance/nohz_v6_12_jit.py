@@ -15,9 +15,7 @@ from wastedcores.simulator.engine.codes import cpu_event, idle_type, log_op, noh
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair.load_jit import jiffies
-from wastedcores.simulator.engine.world import (
-    cpuset,
-)
+from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import include, test
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
 from wastedcores.simulator.engine.world.structs import NO_DOMAIN, Kernel

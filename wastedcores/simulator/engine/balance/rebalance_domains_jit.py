@@ -19,9 +19,7 @@ from wastedcores.simulator.engine.fair.load_jit import (
     update_blocked_averages,
     weighted_cpuload,
 )
-from wastedcores.simulator.engine.world import (
-    cpuset,
-)
+from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, test
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, domain_at
 from wastedcores.simulator.engine.world.structs import NO_DOMAIN, Kernel, SchedDomain

@@ -23,9 +23,7 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     update_queue,
     update_tg_load_avg,
 )
-from wastedcores.simulator.engine.world import (
-    cpuset,
-)
+from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.random_jit import draw
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
@@ -153,7 +151,7 @@ def update_newidle_cost(k: Kernel, sd: SchedDomain, cost: int, success: int) -> 
     return False
 
 
-@inner
+@apart(NOTHING)
 def update_wakeup_idle(k: Kernel, cpu: int) -> None:
     """The part of ttwu_do_activate() (core.c) that updates the mean time for which this CPU stays idle."""
     if cpu_rq(k, cpu).idle_stamp != 0:

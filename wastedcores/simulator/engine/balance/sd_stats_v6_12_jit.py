@@ -19,9 +19,7 @@ from wastedcores.simulator.engine.fair.signals_v6_12_jit import (
     cpu_runnable,
     cpu_util,
 )
-from wastedcores.simulator.engine.world import (
-    cpuset,
-)
+from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.idle_jit import runs_idle
 from wastedcores.simulator.engine.world.log_jit import log_considered
@@ -55,13 +53,7 @@ def idle_cpu(k: Kernel, cpu: int) -> int:
 def update_sg_lb_stats(k: Kernel, env: LbEnv, group: SchedGroup, local: int, s: SgLbStats) -> int:
     """update_sg_lb_stats() into row ``s``; return whether one of the CPUs has several tasks."""
     sd = env.sd
-    log_considered(
-        k,
-        env.dst_cpu,
-        group.span,
-        log_op.UPDATE_SG_LB_STATS,
-        sd.level,
-    )
+    log_considered(k, env.dst_cpu, group.span, log_op.UPDATE_SG_LB_STATS, sd.level)
     overloaded = False
     clear(k, s)
     first = group.cpus

@@ -8,7 +8,6 @@ from __future__ import annotations
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.clocks.khz_jit import constants, has_cooled_down
-from wastedcores.simulator.engine.clocks.seam_jit import SWITCHED
 from wastedcores.simulator.engine.codes import log_kind
 from wastedcores.simulator.engine.core.stretch_jit import done, needed_ns
 from wastedcores.simulator.engine.events.queue_jit import push_run
@@ -85,7 +84,7 @@ def update_speeds(k: Kernel, core: Clock, still: int) -> None:
         row = Clock(k, row.sibling)
 
 
-@inner
+@apart(VALUE)
 def switched(k: Kernel, cpu: int) -> int:
     """Follow a switch between a task and idle; return the exit latency of the idle state that was left."""
     row = Clock(k, k.clock0 + cpu)
@@ -115,7 +114,7 @@ def switched(k: Kernel, cpu: int) -> int:
     return exit_ns
 
 
-@inner
+@apart(NOTHING)
 def ticked(k: Kernel, cpu: int) -> None:
     """Let the core of a busy CPU that ticks choose its frequency, and log the tick."""
     c = constants(k)
@@ -132,12 +131,3 @@ def ticked(k: Kernel, cpu: int) -> None:
     set_khz(k, core, cpu, khz)
     update_speeds(k, core, -1)
     record(k, log_kind.TICK, cpu, pid_of(k, cpu_rq(k, cpu).curr), -1, -1, core.khz, -1)
-
-
-@apart(VALUE, entry=True)
-def follow(k: Kernel, what: int, cpu: int, _b: int, _c: int) -> int:
-    """Follow what the scheduler's own code tells through the seam."""
-    if what == SWITCHED:
-        return switched(k, cpu)
-    ticked(k, cpu)
-    return 0

@@ -2,14 +2,4 @@
 
 from __future__ import annotations
 
-(
-    RUNNING,
-    DONE,
-    UNTIL,
-    LOG_FULL,
-    DEADLOCK,
-    ZERO_LOOP,
-    NO_CPU,
-    BAD_UNLOCK,
-    TASKS_FULL,
-) = range(9)
+(RUNNING, DONE, UNTIL, LOG_FULL, DEADLOCK, ZERO_LOOP, NO_CPU, BAD_UNLOCK, TASKS_FULL) = range(9)

@@ -6,16 +6,7 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.balance.group_stats_jit import update_group_capacity
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import attach_task, detach_task
-from wastedcores.simulator.engine.balance.rebalance_domains_jit import (
-    nohz_exit,
-    sd_state_idle,
-)
-from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
-    ATTACHED,
-    LEAVES,
-    ask_balancer,
-    balances_v6_12,
-)
+from wastedcores.simulator.engine.balance.rebalance_domains_jit import nohz_exit, sd_state_idle
 from wastedcores.simulator.engine.codes import cpu_event, log_op, sd_flag, status
 from wastedcores.simulator.engine.core.schedule_jit import (
     enter_nohz,
@@ -27,29 +18,20 @@ from wastedcores.simulator.engine.core.wakeup_jit import fallback_cpu, ttwu_pend
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair.cfs_jit import check_preempt
-from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
-    FAIR_CHOOSE,
-    FAIR_LEAVE,
-    FAIR_MIGRATE,
-    ask_fair,
-    has_eevdf,
-)
 from wastedcores.simulator.engine.fair.entity_jit import set_task_rq
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import migrate
-from wastedcores.simulator.engine.realtime.seam_jit import (
-    OFFLINE,
-    ask_rt,
-    dequeue,
-    enqueue,
-    has_rt,
-)
-from wastedcores.simulator.engine.world import (
-    cpuset,
-)
+from wastedcores.simulator.engine.realtime.of_class_jit import dequeue, enqueue, has_rt
+from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, item, test
 from wastedcores.simulator.engine.world.log_jit import log_migrate
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq, domain_at
+from wastedcores.simulator.engine.world.rows_jit import (
+    balancer,
+    cpu_rq,
+    domain_at,
+    fair_class,
+    rt_class,
+)
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
     NO_TASK,
@@ -90,7 +72,7 @@ def first_capacity(k: Kernel, cpu: int, first: int, number: int) -> None:
             cpu_rq(k, cpu).cpu_capacity_orig = 1024
             shares = sd.flags & sd_flag.SHARE_CPUCAPACITY
             # smt_gain, until v5.1
-            if shares and sd.span_weight > 1 and not has_eevdf(k):
+            if shares and sd.span_weight > 1 and k.is_modern == 0:
                 cpu_rq(k, cpu).cpu_capacity_orig = 1178 // sd.span_weight
         update_group_capacity(k, sd, cpu)
         group.sgc.nr_busy_cpus = group.group_weight
@@ -119,8 +101,8 @@ def attach_domains(k: Kernel, epoch: int, now: int) -> None:
             sd.last_balance = now
         shortcuts(k, cpu)
         sd_state_idle(k, cpu)
-    if balances_v6_12(k):
-        ask_balancer(k, ATTACHED, now, 0, 0)
+    if k.is_modern != 0:
+        balancer(k).attached(k, now)
 
 
 @inner
@@ -158,8 +140,8 @@ def push_away(k: Kernel, p: TaskStruct, cpu: int) -> None:
         return
     dequeue(k, p, False)
     log_migrate(k, p, cpu, dst, log_op.HOTPLUG)
-    if has_eevdf(k):
-        ask_fair(k, FAIR_MIGRATE, p.row, 0)
+    if k.is_modern != 0:
+        fair_class(k).migrate_task_rq(k, p)
     migrate(k, p)
     set_task_rq(k, p, dst)
     enqueue(k, p, False, False)
@@ -170,7 +152,7 @@ def push_away(k: Kernel, p: TaskStruct, cpu: int) -> None:
 def push_all(k: Kernel, cpu: int) -> None:
     """balance_push(): move every task that a dying CPU picks. Sleepers that are still queued leave the queue (v6.12.107)."""
     while k.status == status.RUNNING:
-        p = TaskStruct(k, ask_fair(k, FAIR_CHOOSE, cpu, 0))
+        p = fair_class(k).pick_task(k, cpu)
         if p == NO_TASK:
             return
         push_away(k, p, cpu)
@@ -186,22 +168,22 @@ def hotplug(k: Kernel, step: int) -> None:
         include(k, cpuset.ACTIVE, cpu)
     else:
         exclude(k, cpuset.ACTIVE, cpu)
-        if has_eevdf(k):
-            ask_fair(k, FAIR_LEAVE, cpu, 0)
+        if k.is_modern != 0:
+            fair_class(k).rq_offline(k, cpu)
     # the domains change at CPU_DOWN_PREPARE and CPU_ONLINE, so a CPU that goes offline pulls nothing from then on
     attach_domains(k, step + 1, jiffies(k))
     if online == 0:
         ttwu_pending(k, cpu)
         if has_rt(k):
-            ask_rt(k, OFFLINE, cpu, 0, 0)
+            rt_class(k).rq_offline(k, cpu)
         if cpu_rq(k, cpu).nr_running > 0:
             stopper_begin(k, cpu)
             while has_rt(k) and k.status == status.RUNNING:
-                p = TaskStruct(k, ask_rt(k, OFFLINE, cpu, 0, 0))  # the most urgent real-time task
+                p = rt_class(k).rq_offline(k, cpu)  # the most urgent real-time task
                 if p == NO_TASK:
                     break
                 push_away(k, p, cpu)
-            if has_eevdf(k):
+            if k.is_modern != 0:
                 push_all(k, cpu)
             while cpu_rq(k, cpu).cfs_tasks != NO_TASK and k.status == status.RUNNING:
                 p = cpu_rq(k, cpu).cfs_tasks
@@ -217,8 +199,8 @@ def hotplug(k: Kernel, step: int) -> None:
         stop_hrtick(k, cpu)
         cpu_rq(k, cpu).nohz_kick = 0
         cpu_rq(k, cpu).ilb_next = 0
-        if balances_v6_12(k):
-            ask_balancer(k, LEAVES, cpu, 0, 0)
+        if k.is_modern != 0:
+            balancer(k).leaves(k, cpu)
         nohz_exit(k, cpu)
     if online != 0 and cpu_rq(k, cpu).tick_stopped != 0:
         enter_nohz(k, cpu)

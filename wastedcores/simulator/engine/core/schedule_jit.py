@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import (
-    active_balance_step,
-)
+from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import active_balance_step
 from wastedcores.simulator.engine.balance.rebalance_domains_jit import (
     idle_balance,
     nohz_enter,
@@ -15,21 +13,9 @@ from wastedcores.simulator.engine.balance.rebalance_domains_jit import (
     sd_state_idle,
     trigger_load_balance,
 )
-from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
-    ACTIVE,
-    AT_TICK,
-    ENTERS_NOHZ,
-    IDLE_CORE,
-    IDLES,
-    KICKED,
-    WOKEN,
-    ask_balancer,
-    balances_v6_12,
-)
-from wastedcores.simulator.engine.clocks.seam_jit import SWITCHED, TICKED, ask_clock
+from wastedcores.simulator.engine.clocks.follow_jit import clock_switched, clock_ticked
 from wastedcores.simulator.engine.codes import cpu_event, log_kind, task_state, waits_for
 from wastedcores.simulator.engine.core.stretch_jit import stop_stretch
-from wastedcores.simulator.engine.design.seam_jit import ASK_PULL, ASK_TICK, ask, designed
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair import pelt_v4_4_jit
@@ -40,12 +26,6 @@ from wastedcores.simulator.engine.fair.cfs_jit import (
     resched,
     set_next_entity,
     task_tick,
-)
-from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
-    FAIR_DEAD,
-    FAIR_GROUP,
-    ask_fair,
-    has_eevdf,
 )
 from wastedcores.simulator.engine.fair.entity_jit import add_nr_running, set_task_rq
 from wastedcores.simulator.engine.fair.load_jit import (
@@ -61,22 +41,19 @@ from wastedcores.simulator.engine.fair.preemption_jit import (
     hrtick_exit,
     hrtick_of,
 )
-from wastedcores.simulator.engine.realtime.seam_jit import (
-    PICK,
-    POST_SCHEDULE,
-    PUT_PREV,
-    TICK,
-    ask_rt,
-    dequeue,
-    enqueue,
-    has_rt,
-    is_rt,
-)
-from wastedcores.simulator.engine.world import (
-    table,
-)
+from wastedcores.simulator.engine.realtime.of_class_jit import dequeue, enqueue, has_rt, is_rt
+from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.log_jit import log_load, log_migrate, pid_of, record
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
+from wastedcores.simulator.engine.world.rows_jit import (
+    balancer,
+    core_module,
+    cpu_cfs_rq,
+    cpu_rq,
+    designed,
+    fair_class,
+    modern,
+    rt_class,
+)
 from wastedcores.simulator.engine.world.rules_jit import rule
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
@@ -100,8 +77,8 @@ def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
     setsid() does this (autogroup_move_group() in kernel/sched/auto_group.c). So does exit: the task returns to the root group
     before its parent is told (cpu_cgroup_exit(), task_wants_autogroup() with PF_EXITING).
     """
-    if has_eevdf(k):
-        ask_fair(k, FAIR_GROUP, p.row, group)
+    if k.is_modern != 0:
+        fair_class(k).task_change_group(k, p, group)
         return
     dequeue(k, p, False)
     fair = not is_rt(k, p)
@@ -139,15 +116,15 @@ def leave_idle(k: Kernel, cpu: int) -> None:
 @inner
 def idle_ends(k: Kernel, cpu: int) -> None:
     """put_prev_task_idle(), v7.2.13: update the mean idle time of a CPU whose idle task is put back."""
-    if balances_v6_12(k) and rule(k, Modern.idle_time_at_exit):
-        ask_balancer(k, WOKEN, cpu, 0, 0)
+    if k.is_modern != 0 and rule(k, Modern.idle_time_at_exit):
+        balancer(k).idle_cpu_woken(k, cpu)
 
 
 @inner
 def enter_idle(k: Kernel, cpu: int) -> None:
     """tick_nohz_idle_enter(): stop the tick, unless RCU still needs it; v6.12 does more, and does not always stop it at once."""
-    if balances_v6_12(k):
-        ask_balancer(k, IDLES, cpu, 0, 0)
+    if k.is_modern != 0:
+        balancer(k).enters_idle(k, cpu)
         return
     sd_state_idle(k, cpu)
     stop_tick(k, cpu)
@@ -156,8 +133,8 @@ def enter_idle(k: Kernel, cpu: int) -> None:
 @inner
 def enter_nohz(k: Kernel, cpu: int) -> None:
     """nohz_balance_enter_idle(): add the CPU to the tickless idle CPUs."""
-    if balances_v6_12(k):
-        ask_balancer(k, ENTERS_NOHZ, cpu, 0, 0)
+    if k.is_modern != 0:
+        balancer(k).nohz_balance_enter_idle(k, cpu)
     else:
         nohz_enter(k, cpu)
 
@@ -202,12 +179,12 @@ def switch_to(k: Kernel, cpu: int, prev_pid: int, state: int, p: TaskStruct) -> 
         leave_idle(k, cpu)
     record(k, log_kind.SWITCH, cpu, pid_of(k, p), prev_pid, -1, state, -1)
     if p == NO_TASK:
-        if balances_v6_12(k):
-            ask_balancer(k, IDLE_CORE, cpu, 0, 0)
+        if k.is_modern != 0:
+            balancer(k).update_idle_core(k, cpu)
         enter_idle(k, cpu)
-        ask_clock(k, SWITCHED, cpu)
+        clock_switched(k, cpu)
         return
-    exit_ns = ask_clock(k, SWITCHED, cpu)
+    exit_ns = clock_switched(k, cpu)
     if p.spin == 1 and p.waits_for == waits_for.LOCK and lock_free(k, WaitObject(k, p.wait_object)):
         # a spinner that gets its CPU back tries the lock again
         leave(k, WaitObject(k, p.wait_object), p)
@@ -223,7 +200,7 @@ def switch_to(k: Kernel, cpu: int, prev_pid: int, state: int, p: TaskStruct) -> 
 @inner
 def find_work(k: Kernel, cpu: int) -> int:
     """Look for work for a CPU that ran out of it; return whether it has some now."""
-    return ask(k, ASK_PULL, cpu, 0, 0) != 0 if designed(k) else idle_balance(k, cpu) != 0
+    return core_module(k).pull(k, cpu) != 0 if designed(k) else idle_balance(k, cpu) != 0
 
 
 @inner
@@ -234,13 +211,13 @@ def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskSt
     """
     rt = is_rt(k, prev)
     if has_rt(k):
-        p = TaskStruct(k, ask_rt(k, PICK, cpu, prev.row, before))
+        p = rt_class(k).pick_next_task(k, cpu, prev, before)
         if p != NO_TASK:
             return p
         if rt:
-            ask_rt(k, PUT_PREV, cpu, prev.row, 0)
+            rt_class(k).put_prev_task(k, cpu, prev)
     # v6.12's class looks for work itself, because the tasks on a queue may all be asleep
-    if has_eevdf(k) or cpu_cfs_rq(k, cpu).nr_running > 0 or find_work(k, cpu):
+    if k.is_modern != 0 or cpu_cfs_rq(k, cpu).nr_running > 0 or find_work(k, cpu):
         return pick_task(k, cpu, NO_TASK if rt else prev)
     if prev != NO_TASK and not rt:
         put_prev_task(k, prev)
@@ -266,8 +243,8 @@ def schedule(k: Kernel, cpu: int) -> None:
         else:
             idle_ends(k, cpu)
         switch_to(k, cpu, pid_of(k, prev), state, p)
-        if state == STATE_X and has_eevdf(k):
-            ask_fair(k, FAIR_DEAD, prev.row, 0)
+        if state == STATE_X and k.is_modern != 0:
+            fair_class(k).task_dead(k, prev)
         elif state == STATE_X and k.load_v4_4 != 0:
             pelt_v4_4_jit.remove(k, prev)
     elif p == NO_TASK:
@@ -278,12 +255,12 @@ def schedule(k: Kernel, cpu: int) -> None:
         cpu_rq(k, cpu).delay = 0
     hrtick_exit(k, cpu)
     if has_rt(k):
-        ask_rt(k, POST_SCHEDULE, cpu, 0, 0)
+        rt_class(k).post_schedule(k, cpu)
 
 
 @apart(VALUE)
 def stopper_begin(k: Kernel, cpu: int) -> TaskStruct:
-    """Let the stopper preempt what runs on ``cpu``; return the task that ran, or NULL. The stopper is no task: Rq.curr is NULL."""
+    """Let the stopper preempt what runs on ``cpu``; return the task that ran, or NULL. Rq.curr is NULL then."""
     prev = cpu_rq(k, cpu).curr
     cpu_rq(k, cpu).clock = k.now_ns
     log_load(k, cpu)
@@ -292,7 +269,7 @@ def stopper_begin(k: Kernel, cpu: int) -> TaskStruct:
     if prev != NO_TASK:
         stop_stretch(k, cpu, prev)
         if is_rt(k, prev):
-            ask_rt(k, PUT_PREV, cpu, prev.row, 0)
+            rt_class(k).put_prev_task(k, cpu, prev)
         else:
             put_prev_task(k, prev)
     else:
@@ -316,7 +293,7 @@ def stopper_end(k: Kernel, cpu: int) -> None:
     switch_to(k, cpu, cpu + 1, STATE_S, p)
     hrtick_exit(k, cpu)
     if has_rt(k):
-        ask_rt(k, POST_SCHEDULE, cpu, 0, 0)
+        rt_class(k).post_schedule(k, cpu)
 
 
 @apart(NOTHING)
@@ -330,8 +307,8 @@ def run_stopper(k: Kernel, cpu: int) -> None:
         queue_jit.push(k, event_of(cpu_event.STOP, cpu), k.now_ns + max(k.wake_ns, 1))
         return
     stopper_begin(k, cpu)
-    if balances_v6_12(k):
-        ask_balancer(k, ACTIVE, cpu, 0, 0)
+    if k.is_modern != 0:
+        balancer(k).active_load_balance(k, cpu)
     else:
         active_balance_step(k, cpu)
     stopper_end(k, cpu)
@@ -365,19 +342,19 @@ def tick(k: Kernel, cpu: int) -> None:
     cpu_rq(k, cpu).clock = k.now_ns
     enter_kernel(k, cpu)
     if is_rt(k, cpu_rq(k, cpu).curr):
-        ask_rt(k, TICK, cpu, cpu_rq(k, cpu).curr.row, 0)
+        rt_class(k).task_tick(k, cpu, cpu_rq(k, cpu).curr)
     elif cpu_rq(k, cpu).curr != NO_TASK:
         task_tick(k, cpu_rq(k, cpu).curr)
     cpu_rq(k, cpu).last_load_update_tick = jiffies(k)
     update_cpu_load(k, cpu, weighted_cpuload(k, cpu), 1)
     if cpu_rq(k, cpu).curr != NO_TASK:
-        ask_clock(k, TICKED, cpu)
+        clock_ticked(k, cpu)
     if designed(k):
         if cpu_rq(k, cpu).curr != NO_TASK:
-            ask(k, ASK_TICK, cpu, 0, 0)
-    elif balances_v6_12(k):
-        ask_balancer(k, AT_TICK, cpu, 0, 0)
-    elif not has_eevdf(k) and trigger_load_balance(k, cpu):
+            core_module(k).task_tick(k, cpu)
+    elif k.is_modern != 0:
+        balancer(k).trigger_load_balance(k, cpu)
+    elif k.is_modern == 0 and trigger_load_balance(k, cpu):
         # all CPUs have had their tick of this jiffy before the first softirq runs
         queue_jit.push(k, event_of(cpu_event.SOFTIRQ, cpu), k.now_ns + k.irq_ns)
     if cpu_rq(k, cpu).curr == NO_TASK:
@@ -404,8 +381,8 @@ def stop_hrtick(k: Kernel, cpu: int) -> None:
 @apart(NOTHING)
 def kick(k: Kernel, cpu: int) -> None:
     """Handle a NOHZ kick (scheduler_ipi(), got_nohz_idle_kick()), or continue the pass that it started."""
-    if balances_v6_12(k):
-        ask_balancer(k, KICKED, cpu, 0, 0)
+    if k.is_modern != 0:
+        balancer(k).kick_arrives(k, cpu)
         return
     if cpu_rq(k, cpu).nohz_kick == 0:
         return

@@ -7,13 +7,8 @@ from wastedcores.simulator.engine.balance.select_task_rq_v4_1_jit import (
     record_wakee,
     select_task_rq_fair,
 )
-from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
-    PLACE,
-    ask_balancer,
-    balances_v6_12,
-)
-from wastedcores.simulator.engine.balance.v6_12_seam_jit import WOKEN as IDLE_CPU_WOKEN
 from wastedcores.simulator.engine.codes import (
+    arrival,
     cpu_event,
     log_kind,
     log_op,
@@ -21,20 +16,9 @@ from wastedcores.simulator.engine.codes import (
     status,
     task_state,
 )
-from wastedcores.simulator.engine.design.seam_jit import ASK_PLACE, ask, designed
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair.cfs_jit import check_preempt, check_preempt_new
-from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
-    FAIR_ENQUEUE,
-    FAIR_FORK,
-    FAIR_MIGRATE,
-    FAIR_POST_INIT,
-    FAIR_WAKE,
-    NEW,
-    ask_fair,
-    has_eevdf,
-)
 from wastedcores.simulator.engine.fair.entity_jit import set_task_rq
 from wastedcores.simulator.engine.fair.pelt_jit import synchronize_decay
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import is_detached, migrate
@@ -42,11 +26,18 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
     init_task_runnable_average,
     task_fork_fair,
 )
-from wastedcores.simulator.engine.realtime.seam_jit import SELECT, WOKEN, ask_rt, enqueue, is_rt
+from wastedcores.simulator.engine.realtime.of_class_jit import enqueue, is_rt
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.log_jit import log_affinity, log_migrate, pid_of, record
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import (
+    balancer,
+    core_module,
+    cpu_rq,
+    designed,
+    fair_class,
+    rt_class,
+)
 from wastedcores.simulator.engine.world.rules_jit import rule
 from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, Modern, TaskStruct
 
@@ -74,11 +65,11 @@ def select_task_rq(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
     """select_task_rq(): return the CPU that a woken, new or exec'ing task goes to."""
     cpu = p.cpu
     if p.nr_cpus_allowed > 1 and designed(k):
-        cpu = ask(k, ASK_PLACE, p.row, flag, sync)
+        cpu = core_module(k).select_cpu(k, p, flag, sync)
     elif p.nr_cpus_allowed > 1 and is_rt(k, p):
-        cpu = ask_rt(k, SELECT, p.row, flag, 0)
-    elif p.nr_cpus_allowed > 1 and balances_v6_12(k):
-        cpu = ask_balancer(k, PLACE, p.row, flag, sync)
+        cpu = rt_class(k).select_task_rq(k, p, flag)
+    elif p.nr_cpus_allowed > 1 and k.is_modern != 0:
+        cpu = balancer(k).select_task_rq(k, p, flag, sync)
     elif p.nr_cpus_allowed > 1:
         cpu = select_task_rq_fair(k, p, cpu, flag, k.this_cpu, sync)
     if not test(k, p.cpus_allowed, cpu) or not test(k, cpuset.ACTIVE, cpu):
@@ -95,10 +86,10 @@ def activate_woken(k: Kernel, p: TaskStruct, cpu: int) -> None:
     here = k.this_cpu
     record(k, log_kind.WAKEUP, cpu, pid_of(k, p), pid_of(k, cpu_rq(k, here).curr), here, -1, -1)
     if is_rt(k, p):
-        ask_rt(k, WOKEN, cpu, p.row, 0)
-    if balances_v6_12(k):
+        rt_class(k).task_woken(k, cpu, p)
+    if k.is_modern != 0:
         if not rule(k, Modern.idle_time_at_exit):
-            ask_balancer(k, IDLE_CPU_WOKEN, cpu, 0, 0)
+            balancer(k).idle_cpu_woken(k, cpu)
     elif cpu_rq(k, cpu).idle_stamp != 0:
         delta = k.now_ns - cpu_rq(k, cpu).idle_stamp
         # update_avg(): as in C, the shift of a negative number is arithmetic
@@ -124,7 +115,7 @@ def choose_cpu(k: Kernel, p: TaskStruct, sync: int) -> None:
         p.state = task_state.WAKING  # it is still queued, and stays on its CPU
         return
     old = p.cpu
-    fair = not has_eevdf(k) and not is_rt(k, p)
+    fair = k.is_modern == 0 and not is_rt(k, p)
     if fair:  # task_waking_fair()
         p.se.vruntime -= p.se.cfs_rq.min_vruntime
         record_wakee(k, cpu_rq(k, here).curr, p)
@@ -137,8 +128,8 @@ def choose_cpu(k: Kernel, p: TaskStruct, sync: int) -> None:
             decays = synchronize_decay(k, p.se)
             p.se.decay_count = -decays
             p.se.cfs_rq.removed_load += p.se.load_avg_contrib
-        if has_eevdf(k):
-            ask_fair(k, FAIR_MIGRATE, p.row, 0)
+        if k.is_modern != 0:
+            fair_class(k).migrate_task_rq(k, p)
         migrate(k, p)
         p.se.exec_start = 0
         set_task_rq(k, p, cpu)
@@ -153,7 +144,7 @@ def queue_woken(k: Kernel, p: TaskStruct) -> None:
     here = k.this_cpu
     cpu = p.cpu
     if p.se.sched_delayed != 0:
-        ask_fair(k, FAIR_WAKE, p.row, 0)
+        fair_class(k).wake_delayed(k, p)
         p.state = task_state.READY
         record(k, log_kind.WAKEUP, cpu, pid_of(k, p), pid_of(k, cpu_rq(k, here).curr), here, -1, -1)
         return
@@ -161,14 +152,14 @@ def queue_woken(k: Kernel, p: TaskStruct) -> None:
         # the CPU went offline in the meantime
         up = fallback_cpu(k, p, cpu)
         log_migrate(k, p, cpu, up, log_op.WAKEUP)
-        if has_eevdf(k):
-            ask_fair(k, FAIR_MIGRATE, p.row, 0)
+        if k.is_modern != 0:
+            fair_class(k).migrate_task_rq(k, p)
         if k.load_v4_4 != 0 and not is_detached(k, p.se):
             migrate(k, p)
             p.se.exec_start = 0
         set_task_rq(k, p, up)
         cpu = up
-    idle = has_eevdf(k) and cpu != here and cpu_rq(k, cpu).nr_running == 0
+    idle = k.is_modern != 0 and cpu != here and cpu_rq(k, cpu).nr_running == 0
     if designed(k) or (cpu_rq(k, cpu).sd_llc_id == cpu_rq(k, here).sd_llc_id and not idle):
         # under a design a task is on its runqueue at once, as in a Linux without TTWU_QUEUE
         activate_woken(k, p, cpu)
@@ -176,7 +167,7 @@ def queue_woken(k: Kernel, p: TaskStruct) -> None:
     last = cpu_rq(k, cpu).wake_list
     if last == NO_TASK:
         queue_jit.push(k, event_of(cpu_event.TTWU, cpu), k.now_ns + k.ipi_ns)
-    if last == NO_TASK or not has_eevdf(k):
+    if last == NO_TASK or k.is_modern == 0:
         p.wait_next = last
         cpu_rq(k, cpu).wake_list = p
         return
@@ -202,8 +193,8 @@ def fork_task(k: Kernel, p: TaskStruct, cpu: int, parent: TaskStruct) -> None:
     """task_fork_fair() on ``cpu``, then wake_up_new_task(). ``parent`` is NULL for a top-level task."""
     k.computing += 1
     set_task_rq(k, p, cpu)
-    if has_eevdf(k):
-        ask_fair(k, FAIR_FORK, p.row, 0)
+    if k.is_modern != 0:
+        fair_class(k).task_fork(k, p)
     elif not is_rt(k, p):
         task_fork_fair(k, p, cpu)
     pid = pid_of(k, p)
@@ -220,17 +211,17 @@ def fork_task(k: Kernel, p: TaskStruct, cpu: int, parent: TaskStruct) -> None:
         log_migrate(k, p, cpu, dst, log_op.FORK)
         migrate(k, p)
         set_task_rq(k, p, dst)
-    if has_eevdf(k):
-        ask_fair(k, FAIR_POST_INIT, p.row, 0)
+    if k.is_modern != 0:
+        fair_class(k).post_init_entity_util_avg(k, p)
     else:
         init_task_runnable_average(k, p)
     p.home = cpu_rq(k, dst).node
     p.state = task_state.READY
-    if has_eevdf(k):
-        ask_fair(k, FAIR_ENQUEUE, p.row, NEW)
+    if k.is_modern != 0:
+        fair_class(k).enqueue_task(k, p, arrival.NEW)
     else:
         enqueue(k, p, False, False)
     record(k, log_kind.WAKEUP_NEW, dst, pid, by, cpu, -1, -1)
     check_preempt_new(k, dst, p)
     if is_rt(k, p):
-        ask_rt(k, WOKEN, dst, p.row, 0)
+        rt_class(k).task_woken(k, dst, p)

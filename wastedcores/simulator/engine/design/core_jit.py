@@ -24,7 +24,6 @@ from wastedcores.simulator.engine.design.modules_jit import (
     suggest_pull,
     suggest_source,
 )
-from wastedcores.simulator.engine.design.seam_jit import ASK_PLACE, ASK_PULL, ASK_TICK
 from wastedcores.simulator.engine.fair.load_jit import update_blocked_averages
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import test
@@ -101,7 +100,7 @@ def place(k: Kernel, p: TaskStruct, why: int, free: int) -> int:
     return p.cpu if why == log_op.EXEC else shortest_queue(k, p)
 
 
-@inner
+@apart(VALUE)
 def select(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
     """Choose a CPU for a thread that becomes runnable; ``flag`` is SD_BALANCE_WAKE, _FORK or _EXEC."""
     k.design.sync = sync
@@ -191,17 +190,3 @@ def settle(k: Kernel) -> None:
                 if free >= 0:
                     move(k, p, place(k, p, log_op.HANDOVER, free), log_op.HANDOVER)
             p = before
-
-
-@apart(VALUE, entry=True)
-def answer(k: Kernel, question: int, a: int, b: int, c: int) -> int:
-    """Answer a question that the scheduler's own code asks through the seam."""
-    if question == ASK_PLACE:
-        return select(k, TaskStruct(k, a), b, c)
-    if question == ASK_PULL:
-        return pull(k, a)
-    if question == ASK_TICK:
-        tick(k, a)
-    else:
-        settle(k)
-    return 0

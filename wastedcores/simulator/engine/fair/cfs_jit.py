@@ -7,15 +7,6 @@ from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import cpu_event
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of, pending
-from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
-    FAIR_PICK,
-    FAIR_PREEMPT,
-    FAIR_PREEMPT_NEW,
-    FAIR_PUT_PREV,
-    FAIR_TICK,
-    ask_fair,
-    has_eevdf,
-)
 from wastedcores.simulator.engine.fair.entity_jit import (
     clear_buddies,
     insert,
@@ -30,10 +21,15 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
     sched_slice,
     update_curr,
 )
-from wastedcores.simulator.engine.realtime.seam_jit import PREEMPT, ask_rt
 from wastedcores.simulator.engine.tasks.weight_jit import SCHED_IDLE
 from wastedcores.simulator.engine.world.log_jit import log_load
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, task_of
+from wastedcores.simulator.engine.world.rows_jit import (
+    cpu_cfs_rq,
+    cpu_rq,
+    fair_class,
+    rt_class,
+    task_of,
+)
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,
@@ -128,8 +124,8 @@ def put_prev_entity(k: Kernel, se: SchedEntity) -> None:
 @inner
 def put_prev_task(k: Kernel, p: TaskStruct) -> None:
     """put_prev_task_fair(): put_prev_entity() on all levels."""
-    if has_eevdf(k):
-        ask_fair(k, FAIR_PUT_PREV, p.row, 0)
+    if k.is_modern != 0:
+        fair_class(k).put_prev_task(k, p)
         return
     se = p.se
     while se != NO_ENTITY:
@@ -152,8 +148,8 @@ def pick_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
 
     ``prev`` is NULL after the idle task or the stopper.
     """
-    if has_eevdf(k):
-        return TaskStruct(k, ask_fair(k, FAIR_PICK, cpu, prev.row))
+    if k.is_modern != 0:
+        return fair_class(k).pick_next_task(k, cpu, prev)
     q = cpu_cfs_rq(k, cpu)
     se = NO_ENTITY
     while True:
@@ -205,8 +201,8 @@ def check_preempt_tick(k: Kernel, q: CfsRq, curr: SchedEntity) -> None:
 @apart(NOTHING)
 def task_tick(k: Kernel, p: TaskStruct) -> None:
     """task_tick_fair(), entity_tick(): the tick of the running task, on all levels."""
-    if has_eevdf(k):
-        ask_fair(k, FAIR_TICK, p.row, 0)
+    if k.is_modern != 0:
+        fair_class(k).task_tick(k, p)
         return
     se = p.se
     while se != NO_ENTITY:
@@ -225,8 +221,8 @@ def task_tick(k: Kernel, p: TaskStruct) -> None:
 @apart(NOTHING)
 def check_preempt(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """check_preempt_curr(), check_preempt_wakeup(): reschedule if the woken task ``p`` should preempt the running one."""
-    if has_eevdf(k):
-        ask_fair(k, FAIR_PREEMPT, cpu, p.row)
+    if k.is_modern != 0:
+        fair_class(k).wakeup_preempt(k, cpu, p)
         return
     check_preempt_wakeup(k, cpu, p)
 
@@ -234,8 +230,8 @@ def check_preempt(k: Kernel, cpu: int, p: TaskStruct) -> None:
 @apart(NOTHING)
 def check_preempt_new(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """wakeup_preempt() with WF_FORK: the same for a new task, which makes a difference since v7.2."""
-    if has_eevdf(k):
-        ask_fair(k, FAIR_PREEMPT_NEW, cpu, p.row)
+    if k.is_modern != 0:
+        fair_class(k).wakeup_preempt_new(k, cpu, p)
         return
     check_preempt_wakeup(k, cpu, p)
 
@@ -248,7 +244,7 @@ def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct) -> None:
         resched(k, cpu)
         return
     if (curr.rt_priority | p.rt_priority) != 0:
-        ask_rt(k, PREEMPT, cpu, p.row, 0)
+        rt_class(k).check_preempt_curr(k, cpu, p)
         return
     if curr == p or cpu_rq(k, cpu).need_resched != 0:
         return

@@ -1,6 +1,6 @@
 """The fair class of v6.1: CFS as in v4.1, with the load tracking and the weights of v6.12 (kernel/sched/fair.c, v6.1.192).
 
-The scheduler calls it through ``eevdf_seam_jit.py``. What is equal to v4.1 comes from ``cfs_jit.py``, ``entity_jit.py`` and
+The scheduler calls it through the addresses in ``FairClass``. What is equal to v4.1 comes from ``cfs_jit.py``, ``entity_jit.py`` and
 ``vruntime_jit.py``: the choice of the next entity, buddies, preemption and placement. Long sleepers, whose virtual time does not
 count after 104 days, do not occur, because no replay is that long. ``cfs_v6_1_queue_jit.py`` enqueues and dequeues.
 """
@@ -9,14 +9,8 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.balance.v6_12_seam_jit import PULL, ask_balancer
-from wastedcores.simulator.engine.codes import task_state
-from wastedcores.simulator.engine.fair.cfs_jit import (
-    check_preempt_tick,
-    check_preempt_wakeup,
-    next_entity,
-    resched,
-)
+from wastedcores.simulator.engine.codes import arrival, task_state
+from wastedcores.simulator.engine.fair.cfs_jit import check_preempt_tick, next_entity, resched
 from wastedcores.simulator.engine.fair.cfs_v6_1_queue_jit import (
     MIGRATING,
     SAVED,
@@ -25,26 +19,6 @@ from wastedcores.simulator.engine.fair.cfs_v6_1_queue_jit import (
     enqueue_task,
     reweight_entity,
     update_cfs_group,
-)
-from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
-    FAIR_CHOOSE,
-    FAIR_DEAD,
-    FAIR_DEQUEUE,
-    FAIR_ENQUEUE,
-    FAIR_FORK,
-    FAIR_GROUP,
-    FAIR_MIGRATE,
-    FAIR_NICE,
-    FAIR_ONLINE,
-    FAIR_PICK,
-    FAIR_POST_INIT,
-    FAIR_PREEMPT,
-    FAIR_PREEMPT_NEW,
-    FAIR_PUT_PREV,
-    FAIR_SET,
-    FAIR_TICK,
-    FAIR_YIELD,
-    WOKEN,
 )
 from wastedcores.simulator.engine.fair.entity_jit import (
     clear_buddies,
@@ -67,13 +41,10 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     post_init_util,
     update_load_avg,
 )
-from wastedcores.simulator.engine.fair.signals_v6_12_jit import migrate_task, remove_entity_load_avg
-from wastedcores.simulator.engine.fair.vruntime_jit import (
-    task_fork_fair,
-    update_curr,
-)
+from wastedcores.simulator.engine.fair.signals_v6_12_jit import migrate_task
+from wastedcores.simulator.engine.fair.vruntime_jit import task_fork_fair, update_curr
 from wastedcores.simulator.engine.world.log_jit import log_load
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, task_of
+from wastedcores.simulator.engine.world.rows_jit import balancer, cpu_cfs_rq, cpu_rq, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,
@@ -205,7 +176,7 @@ def task_tick(k: Kernel, p: TaskStruct) -> None:
 def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
     """pick_next_task_fair(): choose and set the next task, after newidle balancing if there is none; return NULL for none."""
     p = pick_task_fair(k, cpu)
-    while p == NO_TASK and ask_balancer(k, PULL, cpu, 0, 0) != 0:
+    while p == NO_TASK and balancer(k).newidle_balance(k, cpu) != 0:
         p = pick_task_fair(k, cpu)
     set_picked(k, p, prev)
     return p
@@ -214,14 +185,14 @@ def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
 # --- what a task does to itself -----------------------------------------------------------------------------------------
 
 
-@inner
+@apart(NOTHING)
 def task_fork(k: Kernel, p: TaskStruct) -> None:
     """sched_fork(), init_entity_runnable_average(), task_fork_fair(): begin the life of a task and place it."""
     begin_task(k, p)
     task_fork_fair(k, p, p.cpu)
 
 
-@inner
+@apart(NOTHING)
 def set_user_nice(k: Kernel, p: TaskStruct, nice: int) -> None:
     """set_user_nice(), reweight_task(), prio_changed_fair(): change the weight of the running task."""
     change = nice - p.nice
@@ -238,7 +209,7 @@ def set_user_nice(k: Kernel, p: TaskStruct, nice: int) -> None:
         resched(k, cpu)
 
 
-@inner
+@apart(NOTHING)
 def yield_task(k: Kernel, p: TaskStruct) -> None:
     """yield_task_fair(): let a task give way to the next one in the tree."""
     if cpu_rq(k, rq_of(k, p)).nr_running == 1:
@@ -248,7 +219,7 @@ def yield_task(k: Kernel, p: TaskStruct) -> None:
     set_buddy(k, p.se, CfsRq.skip)
 
 
-@inner
+@apart(NOTHING)
 def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
     """sched_move_task(), task_change_group_fair(): move the running task to another group."""
     cpu = rq_of(k, p)
@@ -260,7 +231,7 @@ def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
     resched(k, cpu)
 
 
-@inner
+@apart(NOTHING)
 def leave_cpu(k: Kernel, p: TaskStruct) -> None:
     """migrate_task_rq_fair(): make the virtual time of a sleeper relative when it changes its CPU."""
     if p.state == task_state.WAKING and p.se.avg.last_update != 0:
@@ -268,39 +239,38 @@ def leave_cpu(k: Kernel, p: TaskStruct) -> None:
     migrate_task(k, p)
 
 
-@apart(VALUE, entry=True)
-def answer(k: Kernel, question: int, a: int, b: int, c: int) -> int:
-    """Do what the scheduler asks for through the seam. The loads of groups stay when a CPU goes offline (FAIR_LEAVE)."""
-    if question == FAIR_ENQUEUE:
-        enqueue_task(k, TaskStruct(k, a), 1 if b == WOKEN else 0)
-    elif question == FAIR_DEQUEUE:
-        dequeue_task(k, TaskStruct(k, a), SLEEP if b != 0 else MIGRATING)
-    elif question == FAIR_PICK:
-        return pick_next_task(k, a, TaskStruct(k, b)).row
-    elif question == FAIR_PUT_PREV:
-        put_prev_task(k, TaskStruct(k, a))
-    elif question == FAIR_TICK:
-        task_tick(k, TaskStruct(k, a))
-    elif question in (FAIR_PREEMPT, FAIR_PREEMPT_NEW):
-        check_preempt_wakeup(k, a, TaskStruct(k, b))
-    elif question == FAIR_FORK:
-        task_fork(k, TaskStruct(k, a))
-    elif question == FAIR_POST_INIT:
-        post_init_util(k, SchedEntity(k, a), True)
-    elif question == FAIR_NICE:
-        set_user_nice(k, TaskStruct(k, a), b)
-    elif question == FAIR_GROUP:
-        move_group(k, TaskStruct(k, a), b)
-    elif question == FAIR_MIGRATE:
-        leave_cpu(k, TaskStruct(k, a))
-    elif question == FAIR_CHOOSE:
-        return pick_task_fair(k, a).row
-    elif question == FAIR_SET:
-        set_picked(k, TaskStruct(k, a), TaskStruct(k, b))
-    elif question == FAIR_DEAD:
-        remove_entity_load_avg(k, TaskStruct(k, a))  # task_dead_fair()
-    elif question == FAIR_ONLINE:
-        attach_task(k, SchedEntity(k, a))  # online_fair_sched_group()
-    elif question == FAIR_YIELD:
-        yield_task(k, TaskStruct(k, a))
-    return 0
+# --- the functions of the class that take what the scheduler says (engine/classes.py) --------------------------------------
+
+
+@apart(NOTHING)
+def enqueue_task_fair(k: Kernel, p: TaskStruct, how: int) -> None:
+    """enqueue_task_fair()."""
+    enqueue_task(k, p, 1 if how == arrival.WOKEN else 0)
+
+
+@apart(NOTHING)
+def dequeue_task_fair(k: Kernel, p: TaskStruct, sleep: int) -> None:
+    """dequeue_task_fair()."""
+    dequeue_task(k, p, SLEEP if sleep != 0 else MIGRATING)
+
+
+@apart(NOTHING)
+def never(k: Kernel, p: TaskStruct) -> None:
+    """Do nothing: CFS has no task that is asleep and queued."""
+
+
+@apart(NOTHING)
+def rq_offline(k: Kernel, cpu: int) -> None:
+    """rq_offline_fair(): the loads of groups stay when a CPU goes offline."""
+
+
+@apart(NOTHING)
+def post_init_entity_util_avg(k: Kernel, p: TaskStruct) -> None:
+    """post_init_entity_util_avg() of a task."""
+    post_init_util(k, p.se, True)
+
+
+@apart(NOTHING)
+def online_sched_group(k: Kernel, se: SchedEntity) -> None:
+    """online_fair_sched_group(): attach the entity of a new group."""
+    attach_task(k, se)

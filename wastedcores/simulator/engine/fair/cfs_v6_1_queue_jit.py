@@ -13,9 +13,7 @@ from wastedcores.simulator.engine.fair.entity_jit import (
     remove,
     set_buddy,
 )
-from wastedcores.simulator.engine.fair.modern_task_jit import (
-    rq_of,
-)
+from wastedcores.simulator.engine.fair.modern_task_jit import rq_of
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     DO_ATTACH,
     DO_DETACH,

@@ -1,6 +1,6 @@
 """The fair class of v6.12: pick, tick, wakeup preemption (kernel/sched/fair.c, v6.12.107).
 
-The scheduler calls it through ``eevdf_seam_jit.py``. ``eevdf_jit.py`` has the arithmetic of one
+The scheduler calls it through the addresses in ``FairClass``. ``eevdf_jit.py`` has the arithmetic of one
 queue, and ``eevdf_queue_jit.py`` enqueues and dequeues.
 """
 
@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.balance.v6_12_seam_jit import (
-    PULL,
-    ask_balancer,
-    balances_v6_12,
-)
+from wastedcores.simulator.engine.codes import arrival
 from wastedcores.simulator.engine.fair.cfs_jit import resched
 from wastedcores.simulator.engine.fair.eevdf_jit import (
     clear_buddies,
@@ -37,27 +33,6 @@ from wastedcores.simulator.engine.fair.eevdf_queue_jit import (
     dequeue_task,
     enqueue_task,
 )
-from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
-    FAIR_CHOOSE,
-    FAIR_DEAD,
-    FAIR_DEQUEUE,
-    FAIR_ENQUEUE,
-    FAIR_FORK,
-    FAIR_GROUP,
-    FAIR_LEAVE,
-    FAIR_MIGRATE,
-    FAIR_NICE,
-    FAIR_ONLINE,
-    FAIR_PICK,
-    FAIR_POST_INIT,
-    FAIR_PREEMPT,
-    FAIR_PREEMPT_NEW,
-    FAIR_PUT_PREV,
-    FAIR_SET,
-    FAIR_TICK,
-    FAIR_WAKE,
-    NEW,
-)
 from wastedcores.simulator.engine.fair.modern_task_jit import (
     begin_task,
     change_group,
@@ -72,9 +47,8 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     update_load_avg,
 )
 from wastedcores.simulator.engine.fair.preemption_jit import hrtick_start, resched_lazy
-from wastedcores.simulator.engine.fair.signals_v6_12_jit import migrate_task, remove_entity_load_avg
 from wastedcores.simulator.engine.world.log_jit import log_load
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, task_of
+from wastedcores.simulator.engine.world.rows_jit import balancer, cpu_cfs_rq, cpu_rq, task_of
 from wastedcores.simulator.engine.world.rules_jit import rule
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
@@ -246,7 +220,7 @@ def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
     A pulled task may be asleep, and leave the queue when it is chosen: then newidle balancing is tried again.
     """
     p = pick_task_fair(k, cpu)
-    while p == NO_TASK and balances_v6_12(k) and ask_balancer(k, PULL, cpu, 0, 0) != 0:
+    while p == NO_TASK and k.is_modern != 0 and balancer(k).newidle_balance(k, cpu) != 0:
         p = pick_task_fair(k, cpu)
     set_picked(k, p, prev)
     if p != NO_TASK and p != prev:
@@ -257,13 +231,13 @@ def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
 # --- what a task does to itself -----------------------------------------------------------------------------------------
 
 
-@inner
+@apart(NOTHING)
 def task_fork(k: Kernel, p: TaskStruct) -> None:
     """__sched_fork(), init_entity_runnable_average(): begin the life of a task."""
     begin_task(k, p)
 
 
-@inner
+@apart(NOTHING)
 def set_user_nice(k: Kernel, p: TaskStruct, nice: int) -> None:
     """set_user_nice(), reweight_task_fair(), prio_changed_fair(): change the weight of the running task."""
     change = nice - p.nice
@@ -280,7 +254,7 @@ def set_user_nice(k: Kernel, p: TaskStruct, nice: int) -> None:
         resched(k, cpu)
 
 
-@inner
+@apart(NOTHING)
 def yield_task(k: Kernel, p: TaskStruct) -> None:
     """yield_task_fair(): let an eligible task forgo the rest of its slice."""
     if cpu_rq(k, rq_of(k, p)).nr_running == 1:
@@ -293,7 +267,7 @@ def yield_task(k: Kernel, p: TaskStruct) -> None:
         update_deadline(k, q, p.se)
 
 
-@inner
+@apart(NOTHING)
 def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
     """sched_move_task(), task_change_group_fair(): move the running task to another group."""
     cpu = rq_of(k, p)
@@ -308,7 +282,7 @@ def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
 # --- several CPUs -------------------------------------------------------------------------------------------------------
 
 
-@inner
+@apart(NOTHING)
 def leave_groups(k: Kernel, cpu: int) -> None:
     """clear_tg_offline_cfs_rqs(): take a dying CPU off the loads of all task groups."""
     for group in range(1, k.task_groups):
@@ -318,46 +292,47 @@ def leave_groups(k: Kernel, cpu: int) -> None:
         q.last_update_tg = k.now_ns
 
 
-@apart(VALUE, entry=True)
-def answer(k: Kernel, question: int, a: int, b: int, c: int) -> int:
-    """Do what the scheduler asks for through the seam."""
-    if question == FAIR_ENQUEUE:
-        enqueue_task(k, TaskStruct(k, a), b == NEW)
-    elif question == FAIR_DEQUEUE:
-        dequeue_task(k, TaskStruct(k, a), SLEEP if b != 0 else MIGRATING)
-    elif question == FAIR_PICK:
-        return pick_next_task(k, a, TaskStruct(k, b)).row
-    elif question == FAIR_PUT_PREV:
-        put_prev_task(k, TaskStruct(k, a))
-    elif question == FAIR_TICK:
-        task_tick(k, TaskStruct(k, a))
-    elif question == FAIR_PREEMPT:
-        check_preempt(k, a, TaskStruct(k, b), 0)
-    elif question == FAIR_PREEMPT_NEW:
-        check_preempt(k, a, TaskStruct(k, b), 1)
-    elif question == FAIR_FORK:
-        task_fork(k, TaskStruct(k, a))
-    elif question == FAIR_POST_INIT:
-        post_init_util(k, SchedEntity(k, a), False)
-    elif question == FAIR_NICE:
-        set_user_nice(k, TaskStruct(k, a), b)
-    elif question == FAIR_GROUP:
-        move_group(k, TaskStruct(k, a), b)
-    elif question == FAIR_WAKE:
-        enqueue_task(k, TaskStruct(k, a), 0)
-        check_preempt(k, rq_of(k, TaskStruct(k, a)), TaskStruct(k, a), 0)
-    elif question == FAIR_MIGRATE:
-        migrate_task(k, TaskStruct(k, a))
-    elif question == FAIR_CHOOSE:
-        return pick_task_fair(k, a).row
-    elif question == FAIR_SET:
-        set_picked(k, TaskStruct(k, a), TaskStruct(k, b))
-    elif question == FAIR_LEAVE:
-        leave_groups(k, a)
-    elif question == FAIR_DEAD:
-        remove_entity_load_avg(k, TaskStruct(k, a))  # task_dead_fair(), v6.12.107
-    elif question == FAIR_ONLINE:
-        attach_task(k, SchedEntity(k, a))  # online_fair_sched_group()
-    else:
-        yield_task(k, TaskStruct(k, a))
-    return 0
+# --- the functions of the class that take what the scheduler says (engine/classes.py) --------------------------------------
+
+
+@apart(NOTHING)
+def enqueue_task_fair(k: Kernel, p: TaskStruct, how: int) -> None:
+    """enqueue_task_fair()."""
+    enqueue_task(k, p, how == arrival.NEW)
+
+
+@apart(NOTHING)
+def dequeue_task_fair(k: Kernel, p: TaskStruct, sleep: int) -> None:
+    """dequeue_task_fair()."""
+    dequeue_task(k, p, SLEEP if sleep != 0 else MIGRATING)
+
+
+@apart(NOTHING)
+def wakeup_preempt(k: Kernel, cpu: int, p: TaskStruct) -> None:
+    """wakeup_preempt_fair() by a task that woke."""
+    check_preempt(k, cpu, p, 0)
+
+
+@apart(NOTHING)
+def wakeup_preempt_new(k: Kernel, cpu: int, p: TaskStruct) -> None:
+    """wakeup_preempt_fair() by a new task."""
+    check_preempt(k, cpu, p, 1)
+
+
+@apart(NOTHING)
+def wake_delayed(k: Kernel, p: TaskStruct) -> None:
+    """ttwu_runnable(): wake a task that is still queued."""
+    enqueue_task(k, p, 0)
+    check_preempt(k, rq_of(k, p), p, 0)
+
+
+@apart(NOTHING)
+def post_init_entity_util_avg(k: Kernel, p: TaskStruct) -> None:
+    """post_init_entity_util_avg() of a task."""
+    post_init_util(k, p.se, False)
+
+
+@apart(NOTHING)
+def online_sched_group(k: Kernel, se: SchedEntity) -> None:
+    """online_fair_sched_group(): attach the entity of a new group."""
+    attach_task(k, se)

@@ -17,9 +17,7 @@ from wastedcores.simulator.engine.fair.eevdf_jit import (
     update_curr,
     update_entity_lag,
 )
-from wastedcores.simulator.engine.fair.modern_task_jit import (
-    rq_of,
-)
+from wastedcores.simulator.engine.fair.modern_task_jit import rq_of
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     DO_ATTACH,
     DO_DETACH,

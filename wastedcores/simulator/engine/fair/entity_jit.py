@@ -7,14 +7,7 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
-from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
-    FAIR_DEQUEUE,
-    FAIR_ENQUEUE,
-    MOVED,
-    WOKEN,
-    ask_fair,
-    has_eevdf,
-)
+from wastedcores.simulator.engine.codes import arrival
 from wastedcores.simulator.engine.fair.pelt_jit import (
     dequeue_load_avg,
     enqueue_load_avg,
@@ -28,7 +21,7 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
 )
 from wastedcores.simulator.engine.tasks.weight_jit import SCHED_IDLE
 from wastedcores.simulator.engine.world.log_jit import log_load, log_nr
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq, task_of
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq, fair_class, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,
@@ -202,8 +195,8 @@ def update_level(k: Kernel, se: SchedEntity) -> None:
 @apart(NOTHING)
 def enqueue_task(k: Kernel, p: TaskStruct, wakeup: int, waking: int) -> None:
     """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
-    if has_eevdf(k):
-        ask_fair(k, FAIR_ENQUEUE, p.row, WOKEN if wakeup else MOVED)
+    if k.is_modern != 0:
+        fair_class(k).enqueue_task(k, p, arrival.WOKEN if wakeup else arrival.MOVED)
         return
     se = p.se
     while se != NO_ENTITY and se.on_rq == 0:
@@ -272,8 +265,8 @@ def dequeue_entity(k: Kernel, se: SchedEntity, sleep: int) -> None:
 @apart(NOTHING)
 def dequeue_task(k: Kernel, p: TaskStruct, sleep: int) -> None:
     """dequeue_task_fair(), sub_nr_running(): take a task, and its group if nothing else of it is queued, off the runqueue."""
-    if has_eevdf(k):
-        ask_fair(k, FAIR_DEQUEUE, p.row, sleep)
+    if k.is_modern != 0:
+        fair_class(k).dequeue_task(k, p, sleep)
         return
     task_sleep = sleep
     se = p.se

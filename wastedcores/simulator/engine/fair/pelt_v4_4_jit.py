@@ -142,14 +142,7 @@ def detach(k: Kernel, p: TaskStruct) -> None:
     """detach_entity_load_avg(), task_move_group_fair(): take a task's load off its queue's own average."""
     q = p.se.cfs_rq
     update_se(k, p.se, q.avg.last_update)
-    subtract(
-        k,
-        q,
-        p.se.avg.load_avg,
-        p.se.avg.load_sum,
-        p.se.avg.util_avg,
-        p.se.avg.util_sum,
-    )
+    subtract(k, q, p.se.avg.load_avg, p.se.avg.load_sum, p.se.avg.util_avg, p.se.avg.util_sum)
     p.se.avg.last_update = DETACHED
 
 

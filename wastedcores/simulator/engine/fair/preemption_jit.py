@@ -7,9 +7,7 @@ from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import pending
 from wastedcores.simulator.engine.fair.cfs_jit import resched
-from wastedcores.simulator.engine.world import (
-    table,
-)
+from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.idle_jit import runs_idle
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
 from wastedcores.simulator.engine.world.rules_jit import rule

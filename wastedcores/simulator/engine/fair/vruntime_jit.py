@@ -1,14 +1,13 @@
 """Virtual runtime in CFS: weights, slices, placement and the running entity.
 
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1. CFS of v6.1 shares most of it: where the two differ, a
-function asks whether the fair class is behind the seam (``eevdf_seam_jit.has_eevdf()``).
+function asks whether the fair class is behind the seam (``k.is_modern``).
 """
 
 from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.fair.decay_jit import MAX32, mul_shift
-from wastedcores.simulator.engine.fair.eevdf_seam_jit import has_eevdf
 from wastedcores.simulator.engine.fair.pelt_jit import update_task_contrib
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import new_entity
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
@@ -47,7 +46,7 @@ def calc_delta(delta, weight, inv):
 @inner
 def calc_delta_fair(k: Kernel, delta: int, se: SchedEntity) -> int:
     """calc_delta_fair(): convert real time to the virtual time of an entity."""
-    nice_0_load = 1 << 20 if has_eevdf(k) else 1024
+    nice_0_load = 1 << 20 if k.is_modern != 0 else 1024
     if se.weight == nice_0_load:
         return delta
     return calc_delta(delta, 1024, se.inv_weight)
@@ -58,7 +57,7 @@ def update_min_vruntime(k: Kernel, q: CfsRq) -> None:
     """update_min_vruntime(): v4.1 does not check whether curr is queued, v6.1 does."""
     v = q.min_vruntime
     curr = q.curr
-    if curr != NO_ENTITY and has_eevdf(k) and curr.on_rq == 0:
+    if curr != NO_ENTITY and k.is_modern != 0 and curr.on_rq == 0:
         curr = NO_ENTITY
     left = q.leftmost
     if curr != NO_ENTITY:
@@ -89,7 +88,7 @@ def update_curr(k: Kernel, q: CfsRq) -> None:
 @inner
 def weighed(k: Kernel, weight: int) -> int:
     """scale_load_down(): a weight as slices are computed with it; those of modern kernels have ten bits more."""
-    if not has_eevdf(k) or weight == 0:
+    if k.is_modern == 0 or weight == 0:
         return weight
     return max(2, weight >> 10)
 
@@ -100,7 +99,7 @@ def sched_slice(k: Kernel, q: CfsRq, se: SchedEntity) -> int:
 
     In v6.1 it counts the tasks of the CPU (ALT_PERIOD), and no slice is below the minimum granularity (BASE_SLICE).
     """
-    modern = has_eevdf(k)
+    modern = k.is_modern != 0
     nr = q.nr_running
     if modern:
         nr = cpu_cfs_rq(k, q.cpu).h_nr_running

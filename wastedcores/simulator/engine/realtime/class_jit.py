@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.fair.cfs_jit import put_prev_task, resched, set_next_task
 from wastedcores.simulator.engine.fair.entity_jit import dequeue_task, enqueue_task
-from wastedcores.simulator.engine.realtime import seam_jit
-from wastedcores.simulator.engine.realtime.push_pull_jit import (
-    check_preempt_rt,
-    pull_rt_task,
-    push_rt_tasks,
-    select_task_rq_rt,
-    woken_rt,
-)
+from wastedcores.simulator.engine.realtime.push_pull_jit import pull_rt_task, push_rt_tasks
 from wastedcores.simulator.engine.realtime.queue_jit import (
     count_tasks,
     dequeue_rt,
     enqueue_rt,
     first_pushable,
     highest,
-    period,
     put_prev,
     requeue,
     rt_of,
     shared,
-    tick_rt,
     update_curr,
 )
 from wastedcores.simulator.engine.tasks.weight_jit import set_load_weight
@@ -56,7 +46,7 @@ def pick_rt(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskStruct:
     return p
 
 
-@inner
+@apart(NOTHING)
 def post_schedule(k: Kernel, cpu: int) -> None:
     """post_schedule_rt(): push the tasks that wait behind the one just chosen."""
     rt = rt_of(k, cpu)
@@ -100,53 +90,23 @@ def set_policy(k: Kernel, p: TaskStruct, policy: int, priority: int) -> None:
         resched(k, cpu)
 
 
-@inner
-def offline(k: Kernel, cpu: int) -> None:
-    """rq_offline_rt(), __disable_runtime(): let the tasks of a CPU that goes offline run, so that they can be moved."""
+@apart(VALUE)
+def offline(k: Kernel, cpu: int) -> TaskStruct:
+    """rq_offline_rt(), __disable_runtime(): let the tasks of a CPU that goes offline run; return the most urgent one."""
     rt = rt_of(k, cpu)
     rt.time = 0
     rt.throttled = 0
     count_tasks(k, cpu)
+    return rt.head
 
 
-@apart(VALUE)
-def about_a_cpu(k: Kernel, question: int, cpu: int, p: TaskStruct, c: int) -> int:
-    """Answer a question about a CPU."""
-    if question == seam_jit.PICK:
-        return pick_rt(k, cpu, p, c).row
-    if question == seam_jit.PUT_PREV:
-        put_prev(k, cpu, p)
-    elif question == seam_jit.TICK:
-        tick_rt(k, cpu, p)
-    elif question == seam_jit.PREEMPT:
-        check_preempt_rt(k, cpu, p)
-    elif question == seam_jit.WOKEN:
-        woken_rt(k, cpu, p)
-    elif question == seam_jit.YIELD:
-        requeue(k, cpu, p, 0)  # yield_task_rt()
-    elif question == seam_jit.POST_SCHEDULE:
-        post_schedule(k, cpu)
-    elif question == seam_jit.OFFLINE:
-        offline(k, cpu)
-        return rt_of(k, cpu).head.row
-    return 0
+@apart(NOTHING)
+def yield_task_rt(k: Kernel, cpu: int, p: TaskStruct) -> None:
+    """yield_task_rt(): put the task behind those of its priority."""
+    requeue(k, cpu, p, 0)
 
 
-@apart(VALUE, entry=True)
-def answer(k: Kernel, question: int, a: int, b: int, c: int) -> int:
-    """Do what the scheduler asks (realtime/seam_jit.py) and return the answer."""
-    if question == seam_jit.ENQUEUE:
-        enqueue_rt(k, TaskStruct(k, a), b)
-    elif question == seam_jit.DEQUEUE:
-        dequeue_rt(k, TaskStruct(k, a))
-    elif question == seam_jit.SELECT:
-        return select_task_rq_rt(k, TaskStruct(k, a), b)
-    elif question == seam_jit.PERIOD:
-        period(k)
-    elif question == seam_jit.SET_POLICY:
-        set_policy(k, TaskStruct(k, a), b, c)
-    elif question == seam_jit.BORN:
-        TaskStruct(k, a).time_slice = shared(k).time_slice
-    else:
-        return about_a_cpu(k, question, a, TaskStruct(k, b), c)
-    return 0
+@apart(NOTHING)
+def born(k: Kernel, p: TaskStruct) -> None:
+    """Give a new task its quantum."""
+    p.time_slice = shared(k).time_slice

@@ -9,13 +9,13 @@ from wastedcores.simulator.engine.core.schedule_jit import move_group
 from wastedcores.simulator.engine.core.wakeup_jit import fork_task, try_to_wake_up
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.fair.load_jit import jiffies
-from wastedcores.simulator.engine.realtime.seam_jit import BORN, ask_rt, has_rt
+from wastedcores.simulator.engine.realtime.of_class_jit import has_rt
 from wastedcores.simulator.engine.tasks.sync_jit import block
 from wastedcores.simulator.engine.tasks.weight_jit import set_load_weight
 from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.log_jit import pid_of, record
 from wastedcores.simulator.engine.world.random_jit import stream
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq, rt_class
 from wastedcores.simulator.engine.world.structs import NO_QUEUE, NO_TASK, Kernel, TaskStruct
 
 
@@ -63,7 +63,7 @@ def new_task(k: Kernel, template: int, parent: TaskStruct, group: int) -> TaskSt
         p.policy = parent.policy
         p.rt_priority = parent.rt_priority
     if has_rt(k):
-        ask_rt(k, BORN, p.row, 0, 0)
+        rt_class(k).task_born(k, p)
     p.group = tg
     set_nice(k, p, nice)
     p.random.state = stream(k.seed, number)

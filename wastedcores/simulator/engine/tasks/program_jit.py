@@ -16,12 +16,6 @@ from wastedcores.simulator.engine.core.schedule_jit import move_group, move_task
 from wastedcores.simulator.engine.core.stretch_jit import start_stretch
 from wastedcores.simulator.engine.core.wakeup_jit import fallback_cpu, select_task_rq
 from wastedcores.simulator.engine.fair.cfs_jit import resched
-from wastedcores.simulator.engine.fair.eevdf_seam_jit import (
-    FAIR_NICE,
-    FAIR_YIELD,
-    ask_fair,
-    has_eevdf,
-)
 from wastedcores.simulator.engine.fair.entity_jit import (
     clear_buddies,
     dequeue_task,
@@ -29,7 +23,7 @@ from wastedcores.simulator.engine.fair.entity_jit import (
     set_buddy,
 )
 from wastedcores.simulator.engine.fair.vruntime_jit import update_curr
-from wastedcores.simulator.engine.realtime.seam_jit import SET_POLICY, YIELD, ask_rt, is_rt
+from wastedcores.simulator.engine.realtime.of_class_jit import is_rt
 from wastedcores.simulator.engine.tasks.lifecycle_jit import exit_task, fork, set_nice, sleep
 from wastedcores.simulator.engine.tasks.signal_jit import signal_op
 from wastedcores.simulator.engine.tasks.sync_jit import (
@@ -52,7 +46,7 @@ from wastedcores.simulator.engine.tasks.weight_jit import SCHED_BATCH
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.log_jit import log_affinity, pid_of, record
 from wastedcores.simulator.engine.world.random_jit import draw_exponential, draw_uniform
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq, fair_class, rt_class
 from wastedcores.simulator.engine.world.structs import (
     NO_TASK,
     CfsRq,
@@ -154,14 +148,14 @@ def placement_op(k: Kernel, p: TaskStruct, code: int, a: int, b: int) -> bool:
             move_group(k, p, a)
         return True
     if code == ops.OP_POLICY:
-        ask_rt(k, SET_POLICY, p.row, a, b)
+        rt_class(k).set_policy(k, p, a, b)
         return True
     if code == ops.OP_NICE and is_rt(k, p):
         p.nice = a
         return True
     if code == ops.OP_NICE:
-        if has_eevdf(k):
-            ask_fair(k, FAIR_NICE, p.row, a)
+        if k.is_modern != 0:
+            fair_class(k).set_user_nice(k, p, a)
             return True
         change = a - p.nice
         dequeue_task(k, p, False)
@@ -170,10 +164,10 @@ def placement_op(k: Kernel, p: TaskStruct, code: int, a: int, b: int) -> bool:
         if change != 0:
             resched(k, cpu)
         return True
-    if has_eevdf(k):
-        ask_fair(k, FAIR_YIELD, p.row, 0)
+    if k.is_modern != 0:
+        fair_class(k).yield_task(k, p)
     elif is_rt(k, p):
-        ask_rt(k, YIELD, cpu, p.row, 0)
+        rt_class(k).yield_task(k, cpu, p)
     elif cpu_rq(k, cpu).nr_running > 1:  # yield_task_fair()
         clear_buddies(k, p.se)
         if p.policy != SCHED_BATCH:

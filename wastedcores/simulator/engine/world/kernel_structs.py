@@ -98,14 +98,13 @@ class Kernel(Struct):
     # first row of the decision that is being made (Decision), 0 if decisions are not logged
     decisions = integer(132)
     rt0 = integer(133)  # first row of the real-time queues (RtRq), 0 if no task changes its policy
-    fair_entry = integer(134)  # address of the fair class of v6.12, 0 for v4.1's
+    is_modern = integer(134)  # whether the fair class and the balancer are those of a modern kernel
     base_slice = integer(135)  # sysctl_sched_base_slice (v6.12)
 
 
 class Modern(Struct):
     """The globals that modern kernels have besides, among them the rules of a release (wastedcores/kernels/rules.py)."""
 
-    entry = integer(0)  # address of the balancer of v6.12, 0 if it does not balance
     nohz_has_blocked = integer(1)  # nohz.has_blocked: averages of tickless CPUs are left to update
     # nohz.needs_update: Kernel.nohz_next_balance has to be computed anew
     nohz_needs_update = integer(2)
@@ -148,7 +147,7 @@ class Modern(Struct):
 class Design(Struct):
     """The state of a design (docs/design-mode.md); its row is the one behind the named CPU sets."""
 
-    entry = integer(0)  # address of the compiled core module, 0 if Linux decides
+    decides = integer(0)  # 1 if a design decides, 0 if Linux does
     sync = integer(1)  # whether the waker of the present wakeup is about to sleep
     nodes = integer(2)
     counts = integer(3)  # first row of the counts: one row per module, moments by answers
@@ -213,7 +212,6 @@ class Clock(Struct):
 class ClockConstants(Struct):
     """What the clocks of a machine have in common: the row behind the last CPU's clock."""
 
-    entry = integer(0)  # address of the compiled clocks
     min_khz = integer(1)  # 0: the frequency is constant
     nominal_khz = integer(2)
     ramp_ticks = integer(3)

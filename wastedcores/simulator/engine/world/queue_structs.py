@@ -153,7 +153,6 @@ class RtRq(Struct):
 class RtShared(Struct):
     """What the real-time queues have in common: the row behind the last CPU's."""
 
-    entry = integer(0)  # address of the compiled real-time class
     timer = integer(1)  # the timer of the period: time and sequence number (0: not pending)
     period_cpu = integer(3)  # the CPU of that timer, -1 if it does not run
     pushed = integer(4)  # how often a task became pushable

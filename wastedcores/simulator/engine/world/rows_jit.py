@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from wastedcores.jit.compile import inner
+from wastedcores.simulator.engine.world.class_structs import (
+    Balancer,
+    ClockFunctions,
+    CoreModule,
+    FairClass,
+    RtClass,
+)
 from wastedcores.simulator.engine.world.structs import (
     CfsRq,
     Kernel,
@@ -50,3 +57,39 @@ def domain_at(k: Kernel, cpu: int, height: int) -> SchedDomain:
 def group_at(sd: SchedDomain, place: int) -> SchedGroup:
     """Return the group at a place in the ring of a domain, 0 for the local group: sd->groups and its ->next."""
     return SchedGroup(sd, sd.groups.row + place)
+
+
+@inner
+def fair_class(k: Kernel) -> FairClass:
+    """Return the functions of the fair class of a modern kernel."""
+    return FairClass(k, k.scratch + MODERN_ROW)
+
+
+@inner
+def balancer(k: Kernel) -> Balancer:
+    """Return the functions of a modern kernel's placement and balancing."""
+    return Balancer(k, k.scratch + MODERN_ROW)
+
+
+@inner
+def rt_class(k: Kernel) -> RtClass:
+    """Return the functions of the real-time class; there are none unless ``k.rt0`` says where its queues are."""
+    return RtClass(k, k.rt0 + k.nr_cpus)
+
+
+@inner
+def core_module(k: Kernel) -> CoreModule:
+    """Return the functions of a design."""
+    return CoreModule(k, k.design.row)
+
+
+@inner
+def designed(k: Kernel) -> bool:
+    """Return whether a design decides instead of Linux."""
+    return k.design.decides != 0
+
+
+@inner
+def clock_functions(k: Kernel) -> ClockFunctions:
+    """Return the functions of the clocks; there are none unless ``k.clock0`` says where the clocks are."""
+    return ClockFunctions(k, k.clock0 + k.nr_cpus)

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from wastedcores.jit.structs import null
+from wastedcores.simulator.engine.world.class_structs import (
+    Balancer,
+    ClockFunctions,
+    CoreModule,
+    FairClass,
+    RtClass,
+)
 from wastedcores.simulator.engine.world.domain_structs import (
     Decision,
     DecisionGroup,
@@ -50,12 +57,16 @@ __all__ = [
     "NO_QUEUE",
     "NO_SHARED",
     "NO_TASK",
+    "Balancer",
     "CfsRq",
     "Clock",
     "ClockConstants",
+    "ClockFunctions",
+    "CoreModule",
     "Decision",
     "DecisionGroup",
     "Design",
+    "FairClass",
     "HotplugStep",
     "Kernel",
     "LbEnv",
@@ -64,6 +75,7 @@ __all__ = [
     "RandomState",
     "Rq",
     "RqModern",
+    "RtClass",
     "RtRq",
     "RtShared",
     "SchedAvg",
