@@ -200,3 +200,77 @@ def test_a_unit_says_which_annotation_it_cannot_take(here, annotation, entry, wo
     unit.__annotations__ = {"k": "Kernel", "p": annotation}
     with pytest.raises(TypeError, match=words):
         units.apart(units.NOTHING, entry=entry)(unit)
+
+
+METHODS = """
+from __future__ import annotations
+import numpy as np
+from wastedcores.jit import TABLE_WIDTH
+from wastedcores.jit.structs import Struct, integer, method, pointer
+from wastedcores.jit.units import NOTHING, VALUE, apart, install
+
+class Task(Struct):
+    cpu = integer(3)
+
+class Choice(Struct):
+    @method(0)
+    def pick(self, k: Kernel, p: Task, n: int) -> Task: ...
+
+    @method(1)
+    def tell(self, k: Kernel, n: int) -> None: ...
+
+class Kernel(Struct):
+    now = integer(5)
+    choice: Pointer[Choice] = pointer("Choice", 6)
+
+@apart(VALUE)
+def pick(k: Kernel, p: Task, n: int) -> Task:
+    return Task(k, p.row + n)
+
+@apart(NOTHING)
+def tell(k: Kernel, n: int) -> None:
+    k.now += n
+
+@apart(VALUE, entry=True)
+def main(k: Kernel, row: int) -> int:
+    p = k.choice.pick(k, Task(k, row), 2)
+    k.choice.tell(k, p.cpu)
+    return p.row
+
+m = np.zeros((20, TABLE_WIDTH), dtype=np.int64)
+m[0, 6], m[5, 3] = 1, 77
+functions = {"pick": pick, "tell": tell}
+"""
+RUN = "install(m[1], Choice, functions)\nprint(main(m, 3), m[0, 5])"
+
+
+@pytest.mark.parametrize("disabled", ["0", "1"])
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        (RUN, "5 77"),
+        ("del functions['tell']\n" + RUN, "expected the functions ['pick', 'tell'], got ['pick']"),
+    ],
+)
+def test_functions_are_called_by_their_addresses(tmp_path, disabled, then, said):
+    child = python(tmp_path, METHODS + then, disabled)
+    assert said in child.stdout + child.stderr
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="plain Python does not know the types")
+def test_a_function_of_another_type_is_refused(tmp_path):
+    child = python(tmp_path, METHODS + "functions['tell'] = pick\n" + RUN, "0")
+    assert "Choice.tell: expected" in child.stderr
+
+
+def python(folder, text: str, disabled: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own, compiled or not."""
+    file = folder / "program.py"
+    file.write_text(text)
+    return subprocess.run(
+        [sys.executable, file],
+        env=os.environ | {"NUMBA_DISABLE_JIT": disabled, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )

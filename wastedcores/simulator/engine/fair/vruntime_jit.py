@@ -1,7 +1,7 @@
 """Virtual runtime in CFS: weights, slices, placement and the running entity.
 
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1. CFS of v6.1 shares most of it: where the two differ, a
-function asks whether the fair class is behind the seam (``k.is_modern``).
+function asks whether the kernel is a modern one (``k.is_modern``).
 """
 
 from __future__ import annotations
