@@ -121,7 +121,7 @@ def array(column: int, length: int) -> Integers:
 
 
 def method(column: int) -> Callable[[F], F]:
-    """Declare a field that holds the address of a function (:func:`wastedcores.jit.units.address_of`).
+    """Declare a field that holds the address of a function (:func:`wastedcores.jit.units.install`).
 
     What is decorated is its prototype: ``self`` is the struct, and the annotations of the other parameters are those of the
     function. ``k.fair.task_tick(k, p)`` calls the function without ``self``.

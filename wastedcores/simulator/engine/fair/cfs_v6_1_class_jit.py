@@ -239,7 +239,7 @@ def leave_cpu(k: Kernel, p: TaskStruct) -> None:
     migrate_task(k, p)
 
 
-# --- the functions of the class that take what the scheduler says (engine/classes.py) --------------------------------------
+# --- what the scheduler calls (wastedcores/simulator/engine/classes.py) ---------------------------------------------------
 
 
 @apart(NOTHING)

@@ -292,7 +292,7 @@ def leave_groups(k: Kernel, cpu: int) -> None:
         q.last_update_tg = k.now_ns
 
 
-# --- the functions of the class that take what the scheduler says (engine/classes.py) --------------------------------------
+# --- what the scheduler calls (wastedcores/simulator/engine/classes.py) ---------------------------------------------------
 
 
 @apart(NOTHING)

@@ -1,6 +1,7 @@
-"""The functions that kernels and machines have of their own, as structs of addresses; engine/classes.py says which they are.
+"""The functions that kernels and machines have of their own, as structs of addresses.
 
-A replay compiles and loads only the functions of its kernel. Each struct lies in a row that has something else, too.
+``wastedcores/simulator/engine/classes.py`` says which functions they are. A replay compiles and loads only those of its kernel.
+Each struct lies in a row that has something else, too.
 """
 # mypy: disable-error-code="empty-body"
 
