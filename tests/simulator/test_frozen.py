@@ -18,7 +18,7 @@ def agree(kind: str, first: int, last: int) -> None:
     assert now == dict(enumerate(KNOWN[kind][first:last], first))
 
 
-@pytest.mark.parametrize("kind", frozen.KINDS)
+@pytest.mark.parametrize("kind", ["v4.1", "v6.12.107"])
 def test_the_first_cases(kind):
     agree(kind, 0, 1)
 
@@ -26,7 +26,7 @@ def test_the_first_cases(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", frozen.KINDS)
 def test_some_cases(kind):
-    agree(kind, 1, 5)
+    agree(kind, 0, 5)
 
 
 @pytest.mark.long
