@@ -38,7 +38,9 @@ def compiled(sources, flags, quiet):
         answer = stream.read()
     os.waitpid(child, 0)
     if not answer:
-        raise CannotLoad("the process that compiled %s was killed: is there too little memory?" % sources[-1])
+        raise CannotLoad(
+            "the process that compiled %s was killed: is there too little memory?" % sources[-1]
+        )
     problem, maps, code = pickle.loads(answer)
     if problem:
         raise CannotLoad(problem)
@@ -50,7 +52,9 @@ def _moved(code, here):
     """Return a function's code with the numbers that the descriptors of its maps have here."""
     code = bytearray(code)
     for at in range(0, len(code), 8):
-        if code[at] == 0x18 and code[at + 1] >> 4 == 1:  # BPF_LD|BPF_DW|BPF_IMM of BPF_PSEUDO_MAP_FD
+        if (
+            code[at] == 0x18 and code[at + 1] >> 4 == 1
+        ):  # BPF_LD|BPF_DW|BPF_IMM of BPF_PSEUDO_MAP_FD
             (fd,) = struct.unpack_from("<i", code, at + 4)
             struct.pack_into("<i", code, at + 4, here[fd])
     return bytes(code)

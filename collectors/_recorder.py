@@ -136,7 +136,9 @@ class Recorder:
             *defines,
         ]
         follows = {"throttle", "switch", "nr_running"} <= set(self.events)
-        throttles = follows and _bpf._btf.kernel().offset(*_bpf.OFFSETS["OFF_THROTTLED"]) is not None
+        throttles = (
+            follows and _bpf._btf.kernel().offset(*_bpf.OFFSETS["OFF_THROTTLED"]) is not None
+        )
         flags += ["-DWANT_THROTTLE=1", "-DTHROTTLED=%d" % THROTTLED] if throttles else []
         self.frequencies = frequencies if "tick" in self.events else None
         ticks = self.frequencies.defines() if self.frequencies else []

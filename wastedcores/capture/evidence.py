@@ -18,10 +18,7 @@ from wastedcores.capture.snapshot import header_facts, take
 from wastedcores.capture.system import this_machine, throttled, throttled_since
 from wastedcores.errors import UsageError
 from wastedcores.files import leftovers, written_whole
-from wastedcores.invariant import check
-from wastedcores.trace.io import import_trace
-from wastedcores.trace.pseudonyms import Pseudonyms, written_again
-from wastedcores.words.checked import describe
+from wastedcores.trace.pseudonyms import Pseudonyms
 
 #: files that belong to one recording, by their endings; the first is what the collector sent
 _ENDINGS = (".wct", ".parquet", ".txt", ".json")
@@ -193,7 +190,15 @@ def judge(
     chronic_share: float | None,
     key: Path | None,
 ) -> dict[str, Any]:
-    """Turn a recording into a trace with what ``check`` says about it; keep nothing if it is clean. Return what it says."""
+    """Turn a recording into a trace with what ``check`` says about it; keep nothing if it is clean. Return what it says.
+
+    Only the process that judges imports what reads and checks traces, which takes 90 MB.
+    """
+    from wastedcores.invariant import check
+    from wastedcores.trace.io import import_trace
+    from wastedcores.trace.renamed import written_again
+    from wastedcores.words.checked import describe
+
     os.umask(0o077)
     output = raw.with_suffix(".parquet")
     source = "recorded here by unclaimed.py (bpf)"
