@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,8 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as strict
 
 from wastedcores.capture.group_rows import OTHER, GroupRows
-from wastedcores.capture.metrics import VERDICTS, Metrics, TextFile, serve
+from wastedcores.capture.metrics import VERDICTS, Metrics
 from wastedcores.capture.system import stolen
-from wastedcores.errors import UsageError
 from wastedcores.trace.pseudonyms import Pseudonyms
 
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
@@ -219,25 +217,3 @@ def test_promtool_accepts_the_page(tmp_path):
         ["promtool", "check", "metrics"], input=page, capture_output=True, check=False
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, b"", b"")
-
-
-def test_a_textfile_is_whole_and_its_name_is_one_that_node_exporter_reads(tmp_path):
-    registry = full(machine(tmp_path, []), 0)
-    file = TextFile(tmp_path / "w.prom", registry, every_s=0.05)
-    first = (tmp_path / "w.prom").stat().st_ino
-    file.write()
-    assert (tmp_path / "w.prom").stat().st_ino == first  # it is not old enough
-    time.sleep(0.06)
-    file.write()
-    assert (tmp_path / "w.prom").stat().st_ino != first  # it was replaced, not written over
-    assert not [p for p in tmp_path.iterdir() if p.name.startswith("w.prom.")]
-    with pytest.raises(UsageError, match=r"end with \.prom"):
-        TextFile(tmp_path / "w.txt", registry)
-    with pytest.raises(UsageError, match="cannot be written"):
-        TextFile(tmp_path / "absent" / "w.prom", registry)
-
-
-@pytest.mark.parametrize("address", ["9100", ":x", ":70000", "192.0.2.1:9100"])
-def test_an_address_that_cannot_be_served_is_refused(address):
-    with pytest.raises(UsageError, match="--serve"):
-        serve(CollectorRegistry(), address)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -21,7 +20,6 @@ from prometheus_client.registry import Collector
 
 from wastedcores.capture.group_rows import GroupRows, Row
 from wastedcores.capture.system import stolen
-from wastedcores.errors import UsageError
 
 #: the verdict is about this time before now
 VERDICT_S = 300.0
@@ -46,21 +44,6 @@ _COUNTS = (
     ("lost", "events_lost", "Events that the flight recorder has lost."),
     ("truncated", "looks_cut", "Looks that ended before all waiting threads were looked at."),
 )  # fmt: skip
-
-
-def serve(registry: CollectorRegistry, address: str) -> tuple[str, int]:
-    """Serve a registry at ``:PORT`` of the loopback or at ``HOST:PORT``, and return where."""
-    host, colon, port = address.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"--serve {address}: expected :PORT or HOST:PORT, such as :9969.")
-    try:
-        server, _ = start_http_server(int(port), addr=host, registry=registry)
-    except OSError as e:
-        raise UsageError(
-            f"--serve {address}: cannot listen there ({e.strerror}). Choose another port or another address of this machine."
-        ) from e
-    return host, server.server_port
 
 
 class Metrics(Collector):
@@ -244,32 +227,6 @@ class Metrics(Collector):
         for name in EVIDENCE:
             recorded.add_metric([name], self._recorded_ns[name] / 1e9)
         yield recorded
-
-
-class TextFile:
-    """A file for node_exporter's textfile collector, written again at most every few seconds; readers never see half of it."""
-
-    def __init__(self, path: Path, registry: CollectorRegistry, every_s: float = 5.0) -> None:
-        if path.suffix != ".prom":
-            raise UsageError(
-                f"--textfile {path}: node_exporter reads files whose names end with .prom only."
-            )
-        self._path, self._registry, self._every_s = path, registry, every_s
-        self._written = -every_s
-        self.write()
-
-    def write(self) -> None:
-        """Write the file if it is old enough."""
-        now = time.monotonic()
-        if now - self._written < self._every_s:
-            return
-        self._written = now
-        try:
-            write_to_textfile(str(self._path), self._registry)
-        except OSError as e:
-            raise UsageError(
-                f"--textfile {self._path}: cannot be written ({e.strerror}). Name a file in node_exporter's folder."
-            ) from e
 
 
 def _counter(name: str, what: str, value: float | None) -> Metric:
