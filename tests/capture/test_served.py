@@ -1,4 +1,4 @@
-"""The page that Prometheus reads is made between requests, never too old and never in vain; the file for node_exporter is whole."""
+"""The page that Prometheus reads is made between requests, never too old and never in vain, and a textfile is whole."""
 
 from __future__ import annotations
 

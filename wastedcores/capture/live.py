@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from wastedcores.capture.backends import Backend, choose, command
 from wastedcores.capture.collector import Collector, Terminated, terminable
 from wastedcores.capture.live_messages import add_message, messages, read_messages
+from wastedcores.capture.live_recordings import Recordings
 from wastedcores.capture.live_result import LiveCheck, LiveOptions
 from wastedcores.errors import UsageError
 
 if TYPE_CHECKING:
     from wastedcores.capture.evidence import Evidence
-    from wastedcores.capture.live_recordings import Recordings
 
 Report = Callable[[str], None]
 OnViolation = Callable[[dict[str, Any], Path | None], None]
@@ -95,13 +95,7 @@ def live_check(
 
             record_and_check(result, folder, seconds, chosen, report)
         else:
-            recordings: Recordings | Evidence
-            if evidence is not None:
-                recordings = evidence
-            else:
-                from wastedcores.capture.live_recordings import Recordings
-
-                recordings = Recordings(result, folder, report)
+            recordings = evidence or Recordings(result, folder, report)
             _check_in_kernel(result, recordings, seconds, chosen, report, on_violation, on_message)
         if output is None and evidence is None:  # the recordings go away with the scratch folder
             for found in (*result.violations, *result.chronic):
