@@ -162,6 +162,18 @@ def test_rows_never_count_backwards_and_lose_nothing(tmp_path_factory, steps, mo
     assert OTHER in dict(rows.rows())
 
 
+def test_recordings_add_up_what_they_show_and_what_refused_the_balancer(tmp_path):
+    metrics = Metrics(GroupRows(root=machine(tmp_path)), Clock())
+    metrics.recording("kept", {"evidence": {"told_ns": 10**9}, "refusals": {"pinned": 3}})
+    metrics.recording("kept", {"evidence": {"told_ns": 10**9}, "refusals": {"pinned": 1, "hot": 2}})
+    metrics.recording("too_often")
+    told = values(metrics)
+    assert told["wastedcores_recorded_refusals_total reason=pinned"] == 4
+    assert told["wastedcores_recorded_refusals_total reason=hot"] == 2
+    assert told["wastedcores_recorded_avoidable_seconds_total evidence=told"] == 2
+    assert told["wastedcores_recordings_total result=too_often"] == 1
+
+
 def test_names_of_groups_can_be_pseudonyms(tmp_path):
     root = machine(tmp_path, ["payroll"])
     rows = GroupRows(renamed=Pseudonyms(b"k" * 32).group, root=root)

@@ -145,6 +145,7 @@ def test_a_real_violation_is_told_and_its_recording_kept(bpf, balancing, tmp_pat
         assert value(told, "wastedcores_longest_wait_seconds") > 0.001
         done = 'wastedcores_recordings_total{result="kept"}'
         until(lambda: value(page(address), done), 60)
+        assert "wastedcores_recorded_refusals_total{reason=" in page(address)
     (trace,) = folder.glob("*.parquet")
     assert wastedcores.check(trace).verdict == "violations"
     assert "VIOLATIONS" in trace.with_suffix(".txt").read_text()

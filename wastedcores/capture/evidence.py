@@ -61,7 +61,7 @@ class Evidence:
         File with the key under which names become pseudonyms; None: names stay.
     told
         Called with what became of each recording (``kept``, ``clean``, ``too_often``, ``no_room`` or ``failed``) and with what
-        ``check --json`` says, or None. It is called on another thread.
+        ``check --json`` says and the balancer's ``refusals``, or None. It is called on another thread.
     now
         The clock, in seconds since 1970.
     """
@@ -194,6 +194,7 @@ def judge(
 
     Only the process that judges imports what reads and checks traces, which takes 90 MB.
     """
+    from wastedcores.analysis.decisions import refused
     from wastedcores.invariant import check
     from wastedcores.trace.io import import_trace
     from wastedcores.trace.renamed import written_again
@@ -208,7 +209,7 @@ def judge(
         None if key is None else Pseudonyms.of_file(key),
     )
     found = check(trace, persist_ns=persist_ns, chronic_share=chronic_share)
-    told = found.to_json()
+    told = found.to_json() | {"refusals": refused(trace)}
     _to_disk(output)
     if found.verdict == "clean":
         output.unlink()

@@ -68,6 +68,7 @@ class Metrics(Collector):
         self._found_at = -VERDICT_S
         self._recordings: Counter[str] = Counter()
         self._recorded_ns: Counter[str] = Counter()
+        self._refusals: Counter[str] = Counter()
         self._server_s = sum(os.times()[:4])
 
     def message(self, message: dict[str, Any]) -> None:
@@ -91,12 +92,13 @@ class Metrics(Collector):
         with self._lock:
             self._note("chronic", self._now())
 
-    def recording(self, result: str, evidence: dict[str, int] | None = None) -> None:
-        """Note what became of a recording, and the avoidable waiting in it by what is known about the waiting threads."""
+    def recording(self, result: str, found: dict[str, Any] | None = None) -> None:
+        """Note what became of a recording, its avoidable waiting by what is known of the threads, and the balancer's refusals."""
         with self._lock:
             self._recordings[result] += 1
-            for name, ns in (evidence or {}).items():
+            for name, ns in (found or {}).get("evidence", {}).items():
                 self._recorded_ns[name.removesuffix("_ns")] += ns
+            self._refusals.update((found or {}).get("refusals", {}))
 
     def _note(self, kind: str, now: float) -> None:
         self._found[kind] += 1
@@ -227,6 +229,14 @@ class Metrics(Collector):
         for name in EVIDENCE:
             recorded.add_metric([name], self._recorded_ns[name] / 1e9)
         yield recorded
+        refused = CounterMetricFamily(
+            "wastedcores_recorded_refusals",
+            "Calls of the load balancer after which no thread moved, in the 20 ms after each recorded violation, by their result.",
+            labels=["reason"],
+        )
+        for reason, calls in sorted(self._refusals.items()):
+            refused.add_metric([reason], calls)
+        yield refused
 
 
 def _counter(name: str, what: str, value: float | None) -> Metric:

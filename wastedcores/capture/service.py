@@ -167,7 +167,7 @@ def run_service(
 
 def _telling(metrics: Metrics) -> Callable[[str, dict[str, Any] | None], None]:
     def told(result: str, found: dict[str, Any] | None) -> None:
-        metrics.recording(result, found and found["evidence"])
+        metrics.recording(result, found)
         if found and found["kind"] == "chronic":
             metrics.chronic()
 
