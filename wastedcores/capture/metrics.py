@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import threading
 import time
 from collections import Counter, deque
@@ -13,11 +14,13 @@ from typing import Any
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
+    InfoMetricFamily,
     Metric,
     StateSetMetricFamily,
 )
 from prometheus_client.registry import Collector
 
+from wastedcores import __version__
 from wastedcores.capture.group_rows import GroupRows, Row
 from wastedcores.capture.system import stolen
 
@@ -190,6 +193,15 @@ class Metrics(Collector):
         yield longest
 
     def _of_checker(self) -> Iterator[Metric]:
+        yield InfoMetricFamily(
+            "wastedcores_machine",
+            "The kernel and the number of CPUs of this machine, and the version of the checker.",
+            value={
+                "kernel": platform.release(),
+                "cpus": str(os.cpu_count()),
+                "version": __version__,
+            },
+        )
         for name, metric, what in _COUNTS:
             yield _counter(metric, what, self._last.get(name))
         sample = self._last.get("sample") or {}

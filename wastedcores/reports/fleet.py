@@ -18,8 +18,23 @@ MOST_ROWS = 200
 _MAP_HOURS, _MAP_HOSTS = 48, 60
 
 
-def fleet_page(table: pl.DataFrame, title: str) -> str:
-    """Return a page that ranks machines and hours by the cores they wasted."""
+def fleet_page(table: pl.DataFrame, title: str, groups: pl.DataFrame | None = None) -> str:
+    """Return a page that ranks machines, kernels and hours by the cores they wasted.
+
+    Parameters
+    ----------
+    table
+        One row per trace (:mod:`wastedcores.sweep.traces`), or per machine and hour (:mod:`wastedcores.sweep.prometheus`).
+    title
+        The page's title.
+    groups
+        Control groups and the seconds that their tasks waited beside an idle CPU; None: nobody knows.
+
+    Returns
+    -------
+    str
+        The page.
+    """
     css = (Path(__file__).parent / "report.css").read_text()
     good = table.filter(pl.col("error").is_null())
     failed = table.filter(pl.col("error").is_not_null())
@@ -28,6 +43,9 @@ def fleet_page(table: pl.DataFrame, title: str) -> str:
         parts += [
             "<h2>Machines, the worst first</h2>",
             _ranking(ranked(table, "host"), "host", "machine"),
+            "<h2>Kernels, the worst first</h2>",
+            _kernels(good),
+            *_groups(groups),
             "<h2>Hours, the worst first</h2>",
             _ranking(ranked(table, "hour"), "hour", "hour (UTC)"),
             _source_of_hours(good),
@@ -51,10 +69,12 @@ def fleet_page(table: pl.DataFrame, title: str) -> str:
     )
 
 
-def write_fleet_page(table: pl.DataFrame, title: str, path: Path) -> Path:
-    """Write :func:`fleet_page`."""
+def write_fleet_page(
+    table: pl.DataFrame, title: str, path: Path, groups: pl.DataFrame | None = None
+) -> Path:
+    """Write :func:`fleet_page` to a path; the parameters are its."""
     with written_whole(path) as part:
-        part.write_text(fleet_page(table, title))
+        part.write_text(fleet_page(table, title, groups))
     return path
 
 
@@ -99,6 +119,29 @@ def _ranking(table: pl.DataFrame, by: str, name: str) -> str:
         "recorded (s)",
     ]
     return _html_table(head, rows) + _more(table.height)
+
+
+def _kernels(good: pl.DataFrame) -> str:
+    rows = [
+        (
+            row["kernel"] or "unknown",
+            _figure(row["wasted_cpus"]),
+            row["machines"],
+            (row["since"] or "unknown")[:16].replace("T", " "),
+            f"{row['violations']} of {row['traces']}",
+        )
+        for row in ranked(good, "kernel").head(MOST_ROWS).iter_rows(named=True)
+    ]
+    head = ["kernel", "CPUs wasted per machine", "machines", "first seen (UTC)", "with violations"]
+    return _html_table(head, rows)
+
+
+def _groups(groups: pl.DataFrame | None) -> list[str]:
+    if groups is None:
+        return []
+    rows = [(name, _figure(wasted_s)) for name, wasted_s in groups.head(MOST_ROWS).iter_rows()]
+    head = ["control group", "seconds that its tasks waited beside an idle CPU"]
+    return ["<h2>Control groups, the worst first</h2>", _html_table(head, rows)]
 
 
 def _more(rows: int) -> str:
