@@ -1,4 +1,4 @@
-"""The hours of many machines from their metrics: a simulated day of 10,000 in a real Prometheus, as ``wastedcores fleet`` asks it."""
+"""The hours of many machines from their metrics: a simulated day of 10,000 in a real Prometheus, which ``fleet`` asks."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def run() -> list[dict]:
         with (folder / "told.txt").open("w") as file:
             file.writelines(told(MACHINES, end))
         began = time.perf_counter()
-        subprocess.run(["promtool", "tsdb", "create-blocks-from", "openmetrics", "told.txt", "data"], cwd=folder, check=True, capture_output=True)  # fmt: skip
+        store = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "told.txt", "data"]
+        subprocess.run(store, cwd=folder, check=True, capture_output=True)
         stored_s = time.perf_counter() - began
         (folder / "c.yml").write_text("scrape_configs: []\n")
         with closing(socket.create_server(("127.0.0.1", 0))) as free:

@@ -113,7 +113,8 @@ class Pretended(BaseHTTPRequestHandler):
 
     def do_POST(self):
         query = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        hosts = [{"instance": "a:1", "kernel": "6.1.0", "cpus": "2"}, {"instance": "b:1", "kernel": "6.12.0", "cpus": "4"}]  # fmt: skip
+        machines = (("a:1", "6.1.0"), ("b:1", "6.12.0"))
+        hosts = [{"instance": name, "kernel": kernel, "cpus": "2"} for name, kernel in machines]
         if "cgroup" in query:
             hosts = [{"cgroup": "/web<script>"}, {"cgroup": "/"}]
         value = 0.0 if "unknown" in query else 1800.0

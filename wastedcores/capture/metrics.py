@@ -243,7 +243,7 @@ class Metrics(Collector):
         yield recorded
         refused = CounterMetricFamily(
             "wastedcores_recorded_refusals",
-            "Calls of the load balancer after which no thread moved, in the 20 ms after each recorded violation, by their result.",
+            "Calls of the load balancer after which no thread moved, in the 20 ms after each recorded violation.",
             labels=["reason"],
         )
         for reason, calls in sorted(self._refusals.items()):

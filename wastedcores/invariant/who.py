@@ -98,8 +98,8 @@ def _ran(result: CheckResult, start_ns: int, end_ns: int) -> pl.DataFrame:
     last = pl.DataFrame(schema={"cpu": pl.Int32, "pid": pl.Int32, "ts_ns": pl.Int64})
     by_cpu = pl.DataFrame(schema={"pid": pl.Int32, "cpu": pl.Int32, "on_cpu_ns": pl.Int64})
     columns = ["ts_ns", "cpu", "pid", "prev_pid"]
-    for batch in result.trace.batches(columns, "switch", rows=_ROWS):
-        batch = batch.filter(pl.col("cpu").is_in(result.counted_cpus))
+    for every in result.trace.batches(columns, "switch", rows=_ROWS):
+        batch = every.filter(pl.col("cpu").is_in(result.counted_cpus))
         before = batch.join(last, on="cpu", how="left", suffix="_before", maintain_order="left")
         stays = before.select(
             "cpu",
