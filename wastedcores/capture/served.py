@@ -87,14 +87,14 @@ class Page:
             page = self._made.get(choice)
             if page is not None and self._now() - page.when < oldest_s:
                 return page
-            told: list[Any] = []
+            told: list[Any] = []  # the status and the headers
             request = dict(zip(_CHOICE, choice, strict=True))
             when = self._now()
             body = self._app(
                 {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics", **request},
                 lambda *answer: told.extend(answer),
             )
-            self._made[choice] = page = _Made(*told, b"".join(body), when)
+            self._made[choice] = page = _Made(told[0], told[1], b"".join(body), when)
             return page
 
 
