@@ -39,7 +39,7 @@ def compiled(sources, flags, quiet):
     os.waitpid(child, 0)
     if not answer:
         raise CannotLoad(
-            "the process that compiled %s was killed: is there too little memory?" % sources[-1]
+            "the process that compiled %s was killed: is there too little memory?" % sources[-1].name
         )
     problem, maps, code = pickle.loads(answer)
     if problem:
