@@ -39,7 +39,8 @@ def compiled(sources, flags, quiet):
     os.waitpid(child, 0)
     if not answer:
         raise CannotLoad(
-            "the process that compiled %s was killed: is there too little memory?" % sources[-1].name
+            "the process that compiled %s was killed: is there too little memory?"
+            % sources[-1].name
         )
     problem, maps, code = pickle.loads(answer)
     if problem:
