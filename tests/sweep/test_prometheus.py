@@ -145,6 +145,7 @@ def test_the_page_ranks_machines_kernels_and_groups(pretended, tmp_path):
     done = typed("fleet", pretended, "--hours", "2", "-o", out, "--page", page)
     assert done.code == 1, done.out
     assert "b:1" in done.out
+    assert "4 machine hours: 2 with violations" in done.out
     table = pl.read_parquet(out)
     assert table.height == 4
     assert table.filter(host="b:1")["wasted_cpus"].to_list() == [0.5, 0.5]

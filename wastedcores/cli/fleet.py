@@ -103,7 +103,7 @@ def fleet(
     if as_json:
         print_json({"schema": FLEET_SCHEMA, "table": str(output), **counts})
     else:
-        print(_text(table, counts, output, page))
+        print(_text(table, counts, output, page, "traces" if groups is None else "machine hours"))
     if counts["violations"]:
         raise typer.Exit(1)
     if counts["failed"]:
@@ -151,19 +151,21 @@ def _counts(table: pl.DataFrame) -> dict[str, int]:
     }
 
 
-def _text(table: pl.DataFrame, counts: dict[str, int], output: Path, page: Path | None) -> str:
+def _text(
+    table: pl.DataFrame, counts: dict[str, int], output: Path, page: Path | None, rows: str
+) -> str:
     """Return the table's summary for people, with the worst machines."""
     from wastedcores.sweep.traces import ranked
     from wastedcores.units import number
 
     lines = [
-        f"{output}: {counts['traces']} traces: {counts['violations']} with violations, {counts['clean']} clean, "
+        f"{output}: {counts['traces']} {rows}: {counts['violations']} with violations, {counts['clean']} clean, "
         f"{counts['unknown']} unknown, {counts['failed']} not checked"
     ]
     worst = ranked(table, "host").head(10)
     if worst.height:
         width = max(7, *(len(h) for h in worst["host"]))
-        lines += ["", f"  {'machine':<{width}}  CPUs wasted  of traces  with violations"]
+        lines += ["", f"  {'machine':<{width}}  CPUs wasted       rows  with violations"]
         for row in worst.iter_rows(named=True):
             lines.append(
                 f"  {row['host']:<{width}}  {number(row['wasted_cpus']):>11}  {row['traces']:>9}  {row['violations']:>15}"

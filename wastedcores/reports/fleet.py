@@ -38,25 +38,27 @@ def fleet_page(table: pl.DataFrame, title: str, groups: pl.DataFrame | None = No
     css = (Path(__file__).parent / "report.css").read_text()
     good = table.filter(pl.col("error").is_null())
     failed = table.filter(pl.col("error").is_not_null())
-    parts = [f"<h1>{escape(title)}</h1>", f'<p class="wc-headline">{escape(_summary(table))}</p>']
+    rows = "traces" if groups is None else "machine hours"
+    headline = escape(_summary(table, rows))
+    parts = [f"<h1>{escape(title)}</h1>", f'<p class="wc-headline">{headline}</p>']
     if good.height:
         parts += [
             "<h2>Machines, the worst first</h2>",
-            _ranking(ranked(table, "host"), "host", "machine"),
+            _ranking(ranked(table, "host"), "host", "machine", rows),
             "<h2>Kernels, the worst first</h2>",
             _kernels(good),
             *_groups(groups),
             "<h2>Hours, the worst first</h2>",
-            _ranking(ranked(table, "hour"), "hour", "hour (UTC)"),
+            _ranking(ranked(table, "hour"), "hour", "hour (UTC)", rows),
             _source_of_hours(good),
             "<h2>Each machine in each hour</h2>",
             _map(good),
-            "<h2>Traces, the worst first</h2>",
+            f"<h2>{rows.capitalize()}, the worst first</h2>",
             _traces(good),
         ]
     if failed.height:
-        rows = failed.select("trace", "error").head(MOST_ROWS).rows()
-        parts += ["<h2>Not checked</h2>", _html_table(["trace", "reason"], rows)]
+        reasons = failed.select("trace", "error").head(MOST_ROWS).rows()
+        parts += ["<h2>Not checked</h2>", _html_table(["trace", "reason"], reasons)]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -78,25 +80,25 @@ def write_fleet_page(
     return path
 
 
-def _summary(table: pl.DataFrame) -> str:
+def _summary(table: pl.DataFrame, rows: str) -> str:
     good = table.filter(pl.col("error").is_null())
     failed = table.height - good.height
-    more = f" {failed} of {table.height} traces could not be checked." if failed else ""
+    more = f" {failed} of {table.height} {rows} could not be checked." if failed else ""
     if not good.height:
-        return f"None of {table.height} traces could be checked."
+        return f"None of {table.height} {rows} could be checked."
     seconds, wasted = float(good["seconds"].sum()), float(good["wasted_cpu_s"].sum())
     verdicts = dict(good["verdict"].value_counts().iter_rows())
     said = ", ".join(
         f"{verdicts[v]} {v}" for v in ("violations", "unknown", "clean") if v in verdicts
     )
     return (
-        f"{good.height} traces of {good['host'].n_unique()} machines, {number(seconds)} s recorded: "
+        f"{good.height} {rows} of {good['host'].n_unique()} machines, {number(seconds)} s recorded: "
         f"{number(wasted)} CPU-seconds wasted, {number(wasted / seconds if seconds else 0)} CPUs on average. "
         f"Verdicts: {said}.{more}"
     )
 
 
-def _ranking(table: pl.DataFrame, by: str, name: str) -> str:
+def _ranking(table: pl.DataFrame, by: str, name: str, what: str) -> str:
     rows = [
         (
             _hour(row[by]) if by == "hour" else row[by],
@@ -113,7 +115,7 @@ def _ranking(table: pl.DataFrame, by: str, name: str) -> str:
         name,
         "CPUs wasted",
         "CPU-s wasted",
-        "traces with violations",
+        f"{what} with violations",
         "unknown",
         "longest episode (s)",
         "recorded (s)",
