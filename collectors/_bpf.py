@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Compile with bcc, load and attach by the bpf system call.
+"""Load and attach what bcc has compiled (_compiler.py) by the bpf system call.
 
 bcc 0.26 (Debian 12) can compile typed raw tracepoints but not load them, and typed ones cost about half of untyped
 ones: fields are read by a plain load instead of a helper call. So bcc compiles and makes the maps, and the few system
@@ -11,26 +11,20 @@ import errno
 import mmap
 import os
 import platform
-import shutil
 import struct
-import sys
-import tempfile
 from pathlib import Path
 
 import _btf
+from _compiler import CannotLoad, compiled
 
 HERE = Path(__file__).resolve().parent
 F_MMAPABLE = 1 << 10
 _NR_BPF = {"x86_64": 321, "aarch64": 280, "ppc64le": 361, "s390x": 351, "riscv64": 280}
 _NR_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "ppc64le": 319, "s390x": 331, "riscv64": 241}
-PROG_LOAD, RAW_TRACEPOINT_OPEN, LINK_CREATE, ITER_CREATE = 5, 17, 28, 33
+MAP_UPDATE, PROG_LOAD, RAW_TRACEPOINT_OPEN, LINK_CREATE, ITER_CREATE = 2, 5, 17, 28, 33
 TYPE_KPROBE, TYPE_PERF_EVENT, TYPE_RAW_TRACEPOINT, TYPE_TRACING = 2, 7, 17, 26
 ATTACH_TRACE_RAW_TP, ATTACH_FENTRY, ATTACH_ITER = 23, 24, 28
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-class CannotLoad(Exception):
-    """BPF does not work on this machine; the message says what to do."""
 
 
 def bpf(cmd, attr):
@@ -41,71 +35,6 @@ def bpf(cmd, attr):
         e = ctypes.get_errno()
         raise OSError(e, os.strerror(e))
     return fd
-
-
-# ------------------------------------------------------------------------------------------- kernel headers for bcc
-def headers_problem():
-    """Return None if bcc finds headers by itself, else a header folder to show it; raises CannotLoad without any."""
-    modules = Path("/lib/modules") / platform.release()
-    if (modules / "build" / "include/linux/kconfig.h").exists() or (modules / "source").exists():
-        return None
-    if Path("/sys/kernel/kheaders.tar.xz").exists():
-        return None
-    found = sorted(Path("/usr/src").glob("linux-headers-*/include/linux/kconfig.h"), key=_version)
-    if not found:
-        raise CannotLoad(
-            "no kernel headers for bcc: neither %s/build nor /usr/src/linux-headers-*. Debian/Ubuntu: "
-            "apt-get install linux-headers-amd64 (Ubuntu: linux-headers-generic); Fedora: dnf install kernel-devel; "
-            "Arch: pacman -S linux-headers." % modules
-        )
-    return found[-1].parents[2]
-
-
-def _version(path):
-    return [
-        int(x) for x in "".join(c if c.isdigit() else " " for c in path.parents[2].name).split()
-    ]
-
-
-def _merge(out, folders):
-    """Make a folder of links that shows several folders as one."""
-    out.mkdir()
-    names = {}
-    for folder in folders:
-        for entry in folder.iterdir() if folder.is_dir() else ():
-            names.setdefault(entry.name, []).append(entry)
-    for name, entries in names.items():
-        if len(entries) > 1 and all(e.is_dir() for e in entries):
-            _merge(out / name, entries)
-        else:
-            (out / name).symlink_to(entries[0])
-
-
-class Headers:
-    """Show bcc a complete header tree inside the block, as a temporary folder of links.
-
-    Debian splits a kernel's headers into -amd64 (generated) and -common, and bcc looks only under /lib/modules/RELEASE,
-    which does not exist for a kernel that is not the distribution's. Headers of any version will do: the programs take
-    only BPF's own types from them and every kernel structure from BTF.
-    """
-
-    def __enter__(self):
-        self.folder = None
-        common = headers_problem()
-        if common is not None and "BCC_KERNEL_SOURCE" not in os.environ:
-            stem = (
-                common.name[: -len("-common")] if common.name.endswith("-common") else common.name
-            )
-            parts = sorted(p for p in common.parent.glob(stem + "-*") if p != common)
-            self.folder = tempfile.mkdtemp(prefix="wastedcores-headers-")
-            _merge(Path(self.folder) / "tree", [*parts, common])
-            os.environ["BCC_KERNEL_SOURCE"] = str(Path(self.folder) / "tree")
-        return self
-
-    def __exit__(self, *exc):
-        if self.folder:
-            del os.environ["BCC_KERNEL_SOURCE"]
-            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 # ------------------------------------------------------------------------------------------- programs
@@ -182,17 +111,8 @@ class Programs:
     """A compiled C program, its maps and its attachments."""
 
     def __init__(self, sources, defines=(), typed=True, quiet=True):
-        try:
-            from bcc import BPF
-        except ImportError as e:
-            raise CannotLoad(
-                "%s has no bcc module. Debian/Ubuntu: apt-get install python3-bpfcc; Fedora: dnf install bcc; "
-                "Arch: pacman -S python-bcc. (The package `bcc` of the Python package index is something else.)"
-                % sys.executable
-            ) from e
         if not Path(_btf.VMLINUX).exists():
             raise CannotLoad("this kernel has no %s (CONFIG_DEBUG_INFO_BTF)." % _btf.VMLINUX)
-        self.btf = _btf.Btf()
         self.fds, self.missing, self.links = [], [], {}
         self.typed = typed and bool(self.btf.id_of(_btf.TYPEDEF, "btf_trace_sched_switch"))
         flags = ["-I" + str(HERE), "-Wno-unused-function", "-DNCPU=%d" % possible(), *defines]
@@ -218,34 +138,30 @@ class Programs:
         )
         if self.by_csd:
             flags.append("-DBY_CSD=1")
-        with Headers(), _Silence(quiet) as said:
-            try:
-                text = "\n".join((HERE / s).read_text() for s in sources)
-                self.bcc = BPF(text=text, cflags=flags)
-            except Exception as e:
-                errors = [
-                    line
-                    for line in said.text().splitlines()
-                    if "error:" in line or "headers" in line
-                ]
-                raise CannotLoad(
-                    "bcc could not compile %s (%s): %s"
-                    % (" + ".join(sources), e, "; ".join(errors[:3]))
-                ) from e
+        self.maps, self.code = compiled([HERE / s for s in sources], flags, quiet)
 
-    def map_fd(self, name):
-        """Return the file descriptor of a map."""
-        return self.bcc[name].map_fd
+    @property
+    def btf(self):
+        """The running kernel's types."""
+        return _btf.kernel()
+
+    def put(self, name, key, value):
+        """Write an element of a map; key and value are bytes."""
+        key, value = ctypes.create_string_buffer(key), ctypes.create_string_buffer(value)
+        addresses = ctypes.addressof(key), ctypes.addressof(value)
+        bpf(MAP_UPDATE, struct.pack("<IIQQQ", self.maps[name], 0, *addresses, 0))
 
     def mmap(self, name, size, write=False):
         """Map the memory of an mmapable array."""
         size = (size + mmap.PAGESIZE - 1) & ~(mmap.PAGESIZE - 1)
         prot = mmap.PROT_READ | (mmap.PROT_WRITE if write else 0)
-        return mmap.mmap(self.map_fd(name), size, mmap.MAP_SHARED, prot)
+        return mmap.mmap(self.maps[name], size, mmap.MAP_SHARED, prot)
 
     def load(self, func, prog_type, expected_attach=0, btf_id=0):
         """Load one compiled function (BPF_PROG_LOAD) and return its file descriptor."""
-        code = self.bcc.dump_func(func)
+        code = self.code.get(func)
+        if code is None:
+            raise CannotLoad("this kernel lacks what the program %s reads" % func)
         insns, lic = (
             ctypes.create_string_buffer(code, len(code)),
             ctypes.create_string_buffer(b"GPL"),
@@ -332,10 +248,10 @@ class Programs:
 
         The program is loaded once, so later calls need no privilege.
         """
-        tid = self.btf.id_of(_btf.FUNC, "bpf_iter_" + target)
-        if not tid:
-            return None
         if func not in self.links:
+            tid = self.btf.id_of(_btf.FUNC, "bpf_iter_" + target)
+            if not tid:
+                return None
             prog = self.load(func, TYPE_TRACING, ATTACH_ITER, tid)
             self.links[func] = bpf(LINK_CREATE, struct.pack("<III", prog, 0, ATTACH_ITER))
             self.fds.append(self.links[func])
@@ -377,30 +293,3 @@ class Programs:
         """Close every program and attachment; the maps stay readable."""
         while self.fds:
             os.close(self.fds.pop())
-
-
-class _Silence:
-    """Keep file descriptor 2 quiet inside the block: bcc's compiler writes warnings there that do not matter to users."""
-
-    def __init__(self, on):
-        self.on = on
-
-    def __enter__(self):
-        if self.on:
-            sys.stderr.flush()
-            self.saved, self.file = os.dup(2), tempfile.TemporaryFile()
-            os.dup2(self.file.fileno(), 2)
-        return self
-
-    def text(self):
-        """Return what was written so far."""
-        if not self.on:
-            return ""
-        self.file.seek(0)
-        return self.file.read().decode(errors="replace").strip()
-
-    def __exit__(self, *exc):
-        if self.on:
-            os.dup2(self.saved, 2)
-            os.close(self.saved)
-            self.file.close()

@@ -6,6 +6,7 @@ also belong to another kernel than the running one. So every offset comes from /
 Format: Documentation/bpf/btf.rst.
 """
 
+import functools
 import struct
 
 VMLINUX = "/sys/kernel/btf/vmlinux"
@@ -147,3 +148,7 @@ class Btf:
             for i in range(1, count)
         ]
         return [self._type(self.strip(a))[1] == PTR for a in args]
+
+
+#: the running kernel's types, read once; some 25 MB until kernel.cache_clear()
+kernel = functools.lru_cache(maxsize=1)(Btf)

@@ -90,7 +90,7 @@ class Checker:
             a.buffer if recording else min(a.buffer, 1.0),
             overwrite=True,
             sources=("look.c", "tally.c", "unclaimed.c", "decisions.c"),
-            defines=[*defines, *_decisions.defines(_btf.Btf())],
+            defines=[*defines, *_decisions.defines(_btf.kernel())],
         )
         self.memory = memoryview(r.programs.mmap("check", 512, write=True))
         self.nr_of = memoryview(r.programs.mmap("nr_of", r.cpus * 8, write=True)).cast("I")

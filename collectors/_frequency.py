@@ -101,7 +101,7 @@ class Frequencies:
                 for cpu in _bpf.online():
                     fd = open_counter(event, cpu)
                     programs.fds.append(fd)
-                    programs.bcc[name][ctypes.c_int(cpu)] = ctypes.c_int(fd)
+                    programs.put(name, struct.pack("<I", cpu), struct.pack("<i", fd))
         self.update()
 
     def update(self):

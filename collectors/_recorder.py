@@ -136,7 +136,9 @@ class Recorder:
             *defines,
         ]
         follows = {"throttle", "switch", "nr_running"} <= set(self.events)
-        throttles = follows and _bpf._btf.Btf().offset(*_bpf.OFFSETS["OFF_THROTTLED"]) is not None
+        throttles = (
+            follows and _bpf._btf.kernel().offset(*_bpf.OFFSETS["OFF_THROTTLED"]) is not None
+        )
         flags += ["-DWANT_THROTTLE=1", "-DTHROTTLED=%d" % THROTTLED] if throttles else []
         self.frequencies = frequencies if "tick" in self.events else None
         ticks = self.frequencies.defines() if self.frequencies else []
@@ -146,6 +148,11 @@ class Recorder:
             self.programs.missing.append("tick")
             self.events = tuple(e for e in self.events if e != "tick")
         p = self.programs
+        # whether the recorded nr_running counts tasks that delayed dequeue leaves on the runqueue
+        has = {m: p.btf.offset(*_bpf.OFFSETS[m]) is not None for m in _bpf.OFFSETS}
+        self.counts_sleeping_tasks = has["OFF_DELAYED"] and not (
+            has["OFF_CFS_QUEUED"] and has["OFF_CFS_RUNNABLE"]
+        )
         self.cpu_state = p.mmap("cpus", self.cpus * 128, write=True)
         self.tails = memoryview(p.mmap("tails", self.cpus * 64, write=True)).cast("Q")
         self.config = memoryview(p.mmap("config", 64, write=True)).cast("Q")
@@ -262,18 +269,13 @@ class Recorder:
                     "overwrite": self.overwrite,
                     "typed": self.programs.typed,
                     "snapshot": self.tasks_from,
-                    "delayed_dequeue": self._counts_sleeping_tasks(),
+                    "delayed_dequeue": self.counts_sleeping_tasks,
                     "started_unix": time.time(),
                     **more,
                 }
             )
             + "\n"
         ).encode()
-
-    def _counts_sleeping_tasks(self):
-        """Return whether the recorded nr_running counts tasks that delayed dequeue leaves on the runqueue."""
-        has = {m: self.programs.btf.offset(*_bpf.OFFSETS[m]) is not None for m in _bpf.OFFSETS}
-        return has["OFF_DELAYED"] and not (has["OFF_CFS_QUEUED"] and has["OFF_CFS_RUNNABLE"])
 
     def state(self, cpu):
         """Return (head, lost, seen, irq_head, extra) of one CPU."""

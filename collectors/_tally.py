@@ -37,7 +37,7 @@ class Tally:
             "beside_ns": beside,
             "wasted_ns": wasted,
             "kernel_ns": spent,
-            "cpu_s": round(sum(os.times()[:2]), 3),
+            "cpu_s": round(sum(os.times()[:4]), 3),
             "resident": resident,
         }
 

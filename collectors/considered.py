@@ -18,7 +18,6 @@
 # REQUIRES: CONFIG_KPROBES or BPF trampolines (fentry), Linux 5.8+ with BTF; root.
 
 import argparse
-import ctypes
 import struct
 import sys
 from pathlib import Path
@@ -158,7 +157,7 @@ def main(argv=None):
     fd = _output.open_output(a.output) if a.output else 1
     privileges = _privilege.least_privilege(perf_events=True)
     try:
-        btf = _btf.Btf()
+        btf = _btf.kernel()
         found = {macro: btf.offset(*where) for macro, where in OFFSETS.items()}
         found["OFF_SD_SPAN"] = _probes.span_offset(btf)
         defines = ["-D%s=%d" % (macro, off) for macro, off in found.items() if off is not None]
@@ -169,11 +168,9 @@ def main(argv=None):
         r = _recorder.Recorder(
             _recorder.DEFAULT, a.buffer, sources=("considered.c",), defines=defines
         )
-        words = r.mask_words
-        llc = r.programs.bcc["llc"]
         for cpu, mask in enumerate(llc_masks(r.cpus)):
-            raw = mask.to_bytes(8 * words, "little")
-            llc[ctypes.c_int(cpu)] = llc.Leaf.from_buffer_copy(raw)
+            raw = mask.to_bytes(8 * r.mask_words, "little")
+            r.programs.put("llc", struct.pack("<I", cpu), raw)
         how, problem = {}, None
         for name in wanted:
             if not have[name]:

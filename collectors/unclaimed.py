@@ -32,6 +32,7 @@ import sys
 import time
 
 import _bpf
+import _btf
 import _options
 import _privilege
 import _recorder
@@ -107,6 +108,7 @@ def main(argv=None):
         print("unclaimed: %s" % e, file=sys.stderr)
         return 2
     _privilege.drop_all()
+    _btf.kernel.cache_clear()  # everything is loaded
     say(
         a,
         "ready",

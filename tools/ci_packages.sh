@@ -8,6 +8,7 @@
 #   python3-bpfcc, linux-headers  the collectors; the headers may be those of another kernel, because every kernel
 #                                 structure comes from BTF and the collectors show the tree to bcc themselves
 #   stress-ng, sysbench           loads under which the online checker must stay silent
+#   prometheus                    promtool judges the metrics and the rules, and a Prometheus scrapes the service (22 MB to fetch)
 set -eu
 [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 0
 want=""
@@ -17,6 +18,7 @@ command -v trace-cmd >/dev/null || want="$want trace-cmd"
 command -v babeltrace2 >/dev/null || want="$want babeltrace2"
 command -v stress-ng >/dev/null || want="$want stress-ng"
 command -v sysbench >/dev/null || want="$want sysbench"
+command -v promtool >/dev/null || want="$want prometheus"
 /usr/bin/python3 -c 'import bcc' 2>/dev/null || want="$want python3-bpfcc"
 if [ ! -e "/lib/modules/$(uname -r)/build" ] && ! ls -d /usr/src/linux-headers-* >/dev/null 2>&1; then
     case $(. /etc/os-release && echo "$ID") in

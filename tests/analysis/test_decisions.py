@@ -7,7 +7,7 @@ import pytest
 
 import wastedcores as wc
 from wastedcores import figures as fg
-from wastedcores.analysis.decisions import asked, decisions, refused_calls
+from wastedcores.analysis.decisions import REFUSALS, asked, decisions, refused, refused_calls
 from wastedcores.errors import MissingEventsError, TraceFormatError, UsageError
 from wastedcores.simulator import replay_scenario
 from wastedcores.trace.parquet import write_parquet
@@ -72,6 +72,14 @@ def test_the_table_of_refusals_counts_every_call(calls):
     assert levels == ["SMT", "MC", "NUMA<=16", "NUMA<=22"]
     assert f"{calls.height:,}" in str(refusals(calls))
     assert "No CPU asked" in str(refusals(calls.clear()))
+
+
+def test_the_refusals_of_a_trace_are_the_calls_that_moved_nothing(run, calls):
+    counted = refused(run.trace)
+    assert "moved" not in counted
+    assert set(counted) <= set(REFUSALS)
+    assert sum(counted.values()) == calls.filter(pl.col("result").is_in(REFUSALS)).height > 0
+    assert refused("group-imbalance-buggy") == {}  # nobody recorded decisions
 
 
 def test_explain_says_what_the_idle_cpu_was_told(run):

@@ -23,7 +23,6 @@ from wastedcores.capture import (
     demonstration,
     doctor,
     live,
-    live_recordings,
     live_tracefs,
     record,
     system,
@@ -33,6 +32,7 @@ from wastedcores.capture import live_check as check_live
 from wastedcores.capture.backends import Backend
 from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import CollectorError, UsageError
+from wastedcores.trace import io
 from wastedcores.trace.parquet import write_parquet
 
 #: two tasks share CPU 0 for 200 ms while CPU 1 is idle, as the kernel's tracefs prints it
@@ -214,7 +214,7 @@ def test_ten_recorded_slices_are_kept_only_if_the_waste_in_them_may_be_chronic(
         given.update(more["facts"])
         return written_trace(output, wasted_ms=4 if Path(raw).stem == "chronic-2" else 0)
 
-    monkeypatch.setattr(live_recordings, "import_trace", imported)
+    monkeypatch.setattr(io, "import_trace", imported)
     fake(sent, "bpf")
     result = check_live(seconds=1, output=tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["chronic-2.parquet"]

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,8 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as strict
 
 from wastedcores.capture.group_rows import OTHER, GroupRows
-from wastedcores.capture.metrics import VERDICTS, Metrics, TextFile, serve
+from wastedcores.capture.metrics import VERDICTS, Metrics
 from wastedcores.capture.system import stolen
-from wastedcores.errors import UsageError
 from wastedcores.trace.pseudonyms import Pseudonyms
 
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
@@ -164,6 +162,18 @@ def test_rows_never_count_backwards_and_lose_nothing(tmp_path_factory, steps, mo
     assert OTHER in dict(rows.rows())
 
 
+def test_recordings_add_up_what_they_show_and_what_refused_the_balancer(tmp_path):
+    metrics = Metrics(GroupRows(root=machine(tmp_path)), Clock())
+    metrics.recording("kept", {"evidence": {"told_ns": 10**9}, "refusals": {"pinned": 3}})
+    metrics.recording("kept", {"evidence": {"told_ns": 10**9}, "refusals": {"pinned": 1, "hot": 2}})
+    metrics.recording("too_often")
+    told = values(metrics)
+    assert told["wastedcores_recorded_refusals_total reason=pinned"] == 4
+    assert told["wastedcores_recorded_refusals_total reason=hot"] == 2
+    assert told["wastedcores_recorded_avoidable_seconds_total evidence=told"] == 2
+    assert told["wastedcores_recordings_total result=too_often"] == 1
+
+
 def test_names_of_groups_can_be_pseudonyms(tmp_path):
     root = machine(tmp_path, ["payroll"])
     rows = GroupRows(renamed=Pseudonyms(b"k" * 32).group, root=root)
@@ -219,25 +229,3 @@ def test_promtool_accepts_the_page(tmp_path):
         ["promtool", "check", "metrics"], input=page, capture_output=True, check=False
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, b"", b"")
-
-
-def test_a_textfile_is_whole_and_its_name_is_one_that_node_exporter_reads(tmp_path):
-    registry = full(machine(tmp_path, []), 0)
-    file = TextFile(tmp_path / "w.prom", registry, every_s=0.05)
-    first = (tmp_path / "w.prom").stat().st_ino
-    file.write()
-    assert (tmp_path / "w.prom").stat().st_ino == first  # it is not old enough
-    time.sleep(0.06)
-    file.write()
-    assert (tmp_path / "w.prom").stat().st_ino != first  # it was replaced, not written over
-    assert not [p for p in tmp_path.iterdir() if p.name.startswith("w.prom.")]
-    with pytest.raises(UsageError, match=r"end with \.prom"):
-        TextFile(tmp_path / "w.txt", registry)
-    with pytest.raises(UsageError, match="cannot be written"):
-        TextFile(tmp_path / "absent" / "w.prom", registry)
-
-
-@pytest.mark.parametrize("address", ["9100", ":x", ":70000", "192.0.2.1:9100"])
-def test_an_address_that_cannot_be_served_is_refused(address):
-    with pytest.raises(UsageError, match="--serve"):
-        serve(CollectorRegistry(), address)

@@ -27,7 +27,7 @@ def collector(monkeypatch):
     """The collector's module, which imports its neighbours."""
     monkeypatch.syspath_prepend(str(ROOT / "collectors"))
     yield importlib.import_module("_decisions")
-    for name in ("_decisions", "_probes", "_bpf", "_btf"):
+    for name in ("_decisions", "_probes", "_bpf", "_compiler", "_btf"):
         sys.modules.pop(name, None)
 
 

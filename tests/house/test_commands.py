@@ -42,6 +42,7 @@ SERVES = (
     "wastedcores watch --serve",
     "wastedcores watch --textfile",
     "wastedcores explain /var/lib/wastedcores",
+    "wastedcores fleet prometheus+http",  # tests/sweep/test_prometheus.py
 )
 #: the page whose commands record this machine; they are executed together, in their order
 OWN_TRACE = ROOT / "docs" / "five-minutes.md"

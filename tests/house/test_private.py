@@ -31,7 +31,9 @@ PRIVATE = {
         rb"BOOT_IMAGE=|root=(?:UUID|LABEL|PARTUUID)=|vsock-port|firecracker|reboot=k|cryptdevice="
     ),
 }
-HOST = re.compile(rb'"host(?:name)?": ?"?([^",}]+)')
+HOST = re.compile(
+    rb'"host(?:name)?": ?"?([^",{} ][^",}]*)'
+)  # what a schema says of it is an object
 BOOTED_WITH = re.compile(rb'"(?:boot_parameters|cmdline|append)": ?"([^"]*)"')
 
 

@@ -9,9 +9,10 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 from support.builders import nr, switch, trace_of, wakeup
 
-from wastedcores.invariant import check, who_took
+from wastedcores.invariant import check, who, who_took
 from wastedcores.invariant.who import PARTS
 from wastedcores.words.control_groups import describe_groups
 
@@ -115,6 +116,14 @@ def test_the_parts_are_those_of_the_schedule_and_add_up(seed, cpus, tasks, steps
         }
         assert row["runnable_ns"] == sum(want.values())
     assert not any(sum(parts.values()) for parts in truth.values())
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100])
+def test_the_switches_are_read_in_parts_of_any_size(monkeypatch, rows):
+    trace = schedule(3, 4, 8, 400).end(stolen_ns={0: 5000, 1: 0, 2: 0, 3: 7})
+    whole = who_took(check(trace, persist_ns=0))
+    monkeypatch.setattr(who, "_ROWS", rows)
+    assert_frame_equal(who_took(check(trace, persist_ns=0)), whole)
 
 
 def test_what_a_hypervisor_stole_is_divided_by_who_was_on_the_cpu():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -144,6 +145,7 @@ def test_a_real_violation_is_told_and_its_recording_kept(bpf, balancing, tmp_pat
         assert value(told, "wastedcores_longest_wait_seconds") > 0.001
         done = 'wastedcores_recordings_total{result="kept"}'
         until(lambda: value(page(address), done), 60)
+        assert "wastedcores_recorded_refusals_total{reason=" in page(address)
     (trace,) = folder.glob("*.parquet")
     assert wastedcores.check(trace).verdict == "violations"
     assert "VIOLATIONS" in trace.with_suffix(".txt").read_text()
@@ -181,3 +183,22 @@ def test_two_capabilities_are_enough(bpf):
     )
     assert run.returncode in (0, 1), run.stderr
     assert "looking" in run.stderr
+
+
+def test_the_collector_keeps_no_compiler_and_the_server_reads_no_traces(bpf):
+    with service("--seconds", "60") as (address, run):
+        until(lambda: value(page(address), "wastedcores_looks_total"), 30)
+        time.sleep(6)  # the page is made every 5 s
+        told = page(address)
+        children = f"/proc/{run.pid}/task/{run.pid}/children"
+        with open(children) as ids:
+            (collector,) = ids.read().split()
+        with open(f"/proc/{collector}/maps") as maps:
+            assert "libclang" not in (mapped := maps.read())
+            assert "libbcc" not in mapped
+        with open(f"/proc/{run.pid}/maps") as maps:
+            assert "polars" not in (mapped := maps.read())
+            assert "llvmlite" not in mapped
+        rings = (os.cpu_count() or 1) * 8 << 20  # the flight recorder's, which the collector maps
+        assert value(told, 'wastedcores_resident_bytes{part="collector"}') - rings < 40e6
+        assert value(told, 'wastedcores_resident_bytes{part="server"}') < 100e6

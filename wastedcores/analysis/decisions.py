@@ -183,6 +183,15 @@ def refused_calls(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def refused(trace: TraceLike) -> dict[str, int]:
+    """Count the calls of a trace after which no thread moved, by their results; empty if it has no decisions."""
+    trace = opened(trace)
+    if "decision" not in trace.kinds():
+        return {}
+    counted = decisions(trace)["result"].value_counts().iter_rows()
+    return {result: calls for result, calls in counted if result in REFUSALS}
+
+
 def asked(table: pl.DataFrame, cpu: int, level: str = "") -> list[str]:
     """Say in sentences what a CPU was told when it asked for work."""
     if table.is_empty():

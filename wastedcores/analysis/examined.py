@@ -16,8 +16,8 @@ from wastedcores.analysis.states import States
 from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import UsageError
 from wastedcores.invariant.checking import PERSIST_NS, check_runqueues, require_sensible
-from wastedcores.invariant.chronic import SHARE
 from wastedcores.invariant.result import CheckResult
+from wastedcores.limits import CHRONIC_SHARE
 from wastedcores.runqueues.run_time import run_times
 from wastedcores.runqueues.runqueues import Runqueues, comms, runqueues
 from wastedcores.runqueues.waits import waits
@@ -59,7 +59,7 @@ class Examined:
     cpus: list[int] | None = None
     ignore_affinity: bool = False
     silent: str | None = None
-    chronic_share: float | None = SHARE
+    chronic_share: float | None = CHRONIC_SHARE
 
     @cached_property
     def runqueues(self) -> Runqueues:
@@ -245,7 +245,7 @@ def examine(
     label: str = "",
     *,
     persist_ns: int = PERSIST_NS,
-    chronic_share: float | None = SHARE,
+    chronic_share: float | None = CHRONIC_SHARE,
     between: Sequence[Moment] | None = None,
     cpus: str | Sequence[int] | None = None,
     whole: bool = False,

@@ -28,7 +28,6 @@ from wastedcores.analysis.pairs import (
 )
 from wastedcores.analysis.pattern import pattern
 from wastedcores.invariant import CheckResult, check
-from wastedcores.invariant.chronic import SHARE
 from wastedcores.kernels import (
     FIXES,
     Balancer,
@@ -37,6 +36,7 @@ from wastedcores.kernels import (
     recorded_balancer,
     recorded_kernel,
 )
+from wastedcores.limits import CHRONIC_SHARE
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import TaskFacts
@@ -300,7 +300,7 @@ def _judge(
     persistent = int(result.episodes["persistent"].sum())
     worst = result.chronic
     enough = worst is not None and worst.enough
-    seems_chronic = worst is not None and worst.enough and worst.share >= SHARE
+    seems_chronic = worst is not None and worst.enough and worst.share >= CHRONIC_SHARE
     # what is not certain may still be explained; the doubt is told beside it
     lasting = persistent > 0 or result.kind == "chronic" or seems_chronic
     evidence = [

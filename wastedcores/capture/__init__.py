@@ -1,27 +1,20 @@
 """Live capture: run the collectors, which are programs of their own, and read what they write.
 
-The collectors need root (or CAP_BPF and CAP_PERFMON) and the distribution's bcc. Nothing else in this package does.
+The collectors need root (or CAP_BPF and CAP_PERFMON) and the distribution's bcc. Nothing else in this package does. A module is
+imported when one of its names is first used, because a service that watches for weeks needs few of them.
 """
 
 from __future__ import annotations
 
-from wastedcores.capture.backends import Backend, choose, event_kinds, headers, probe
-from wastedcores.capture.demonstration import balancing_off, demonstrate, pile_up
-from wastedcores.capture.live import live_check
-from wastedcores.capture.live_result import LiveCheck, LiveOptions
-from wastedcores.capture.record import capture
+from wastedcores.lazy import lazy
 
-__all__ = [
-    "Backend",
-    "LiveCheck",
-    "LiveOptions",
-    "balancing_off",
-    "capture",
-    "choose",
-    "demonstrate",
-    "event_kinds",
-    "headers",
-    "live_check",
-    "pile_up",
-    "probe",
-]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "backends": "Backend choose event_kinds headers probe",
+        "demonstration": "balancing_off demonstrate pile_up",
+        "live": "live_check",
+        "live_result": "LiveCheck LiveOptions",
+        "record": "capture",
+    },
+)

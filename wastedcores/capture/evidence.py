@@ -18,10 +18,7 @@ from wastedcores.capture.snapshot import header_facts, take
 from wastedcores.capture.system import this_machine, throttled, throttled_since
 from wastedcores.errors import UsageError
 from wastedcores.files import leftovers, written_whole
-from wastedcores.invariant import check
-from wastedcores.trace.io import import_trace
-from wastedcores.trace.pseudonyms import Pseudonyms, written_again
-from wastedcores.words.checked import describe
+from wastedcores.trace.pseudonyms import Pseudonyms
 
 #: files that belong to one recording, by their endings; the first is what the collector sent
 _ENDINGS = (".wct", ".parquet", ".txt", ".json")
@@ -64,7 +61,7 @@ class Evidence:
         File with the key under which names become pseudonyms; None: names stay.
     told
         Called with what became of each recording (``kept``, ``clean``, ``too_often``, ``no_room`` or ``failed``) and with what
-        ``check --json`` says, or None. It is called on another thread.
+        ``check --json`` says and the balancer's ``refusals``, or None. It is called on another thread.
     now
         The clock, in seconds since 1970.
     """
@@ -193,7 +190,16 @@ def judge(
     chronic_share: float | None,
     key: Path | None,
 ) -> dict[str, Any]:
-    """Turn a recording into a trace with what ``check`` says about it; keep nothing if it is clean. Return what it says."""
+    """Turn a recording into a trace with what ``check`` says about it; keep nothing if it is clean. Return what it says.
+
+    Only the process that judges imports what reads and checks traces, which takes 90 MB.
+    """
+    from wastedcores.analysis.decisions import refused
+    from wastedcores.invariant import check
+    from wastedcores.trace.io import import_trace
+    from wastedcores.trace.renamed import written_again
+    from wastedcores.words.checked import describe
+
     os.umask(0o077)
     output = raw.with_suffix(".parquet")
     source = "recorded here by unclaimed.py (bpf)"
@@ -203,7 +209,7 @@ def judge(
         None if key is None else Pseudonyms.of_file(key),
     )
     found = check(trace, persist_ns=persist_ns, chronic_share=chronic_share)
-    told = found.to_json()
+    told = found.to_json() | {"refusals": refused(trace)}
     _to_disk(output)
     if found.verdict == "clean":
         output.unlink()

@@ -11,16 +11,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wastedcores.capture.backends import Backend, choose, command
 from wastedcores.capture.collector import Collector, Terminated, terminable
-from wastedcores.capture.evidence import Evidence
 from wastedcores.capture.live_messages import add_message, messages, read_messages
 from wastedcores.capture.live_recordings import Recordings
 from wastedcores.capture.live_result import LiveCheck, LiveOptions
-from wastedcores.capture.live_tracefs import record_and_check
 from wastedcores.errors import UsageError
+
+if TYPE_CHECKING:
+    from wastedcores.capture.evidence import Evidence
 
 Report = Callable[[str], None]
 OnViolation = Callable[[dict[str, Any], Path | None], None]
@@ -90,6 +91,8 @@ def live_check(
                     "metrics and evidence within limits need the BPF backend, and this machine has only tracefs. "
                     "`wastedcores doctor` says what is missing."
                 )
+            from wastedcores.capture.live_tracefs import record_and_check
+
             record_and_check(result, folder, seconds, chosen, report)
         else:
             recordings = evidence or Recordings(result, folder, report)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wastedcores.capture.live_result import LiveCheck
 from wastedcores.capture.snapshot import header_facts, take
 from wastedcores.capture.system import this_machine, throttled, throttled_since
-from wastedcores.invariant import CheckResult, check
-from wastedcores.trace.io import import_trace
-from wastedcores.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from wastedcores.invariant import CheckResult
+    from wastedcores.trace.trace import Trace
 
 
 class Recordings:
@@ -67,6 +69,8 @@ class Recordings:
         self._keep_the_worse(found)
 
     def _import(self, raw: Path) -> Trace:
+        from wastedcores.trace.io import import_trace  # a watch that finds nothing needs none of it
+
         facts = header_facts(self._first, take())
         facts["provenance"] = {"throttled": throttled_since(self._throttled, throttled())}
         trace = import_trace(
@@ -81,6 +85,8 @@ class Recordings:
         return trace
 
     def _check(self, trace: Trace) -> CheckResult:
+        from wastedcores.invariant import check
+
         options = self.result.options
         return check(trace, persist_ns=options.persist_ns, chronic_share=options.chronic_share)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wastedcores.errors import UsageError
-from wastedcores.invariant import CHECK_SCHEMA, CheckResult
-from wastedcores.invariant.chronic import SHARE
+from wastedcores.limits import CHRONIC_SHARE
+
+if TYPE_CHECKING:
+    from wastedcores.invariant import CheckResult
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class LiveOptions:
     record_every_s: float = 0.0
     most_listed: int = 10_000
     tally: bool = False
-    chronic_share: float | None = SHARE
+    chronic_share: float | None = CHRONIC_SHARE
 
     def __post_init__(self) -> None:
         if self.persist_ns < 1_000_000 or self.period_ns < 1_000_000:
@@ -156,6 +158,8 @@ class LiveCheck:
         return out
 
     def _nothing_recorded(self) -> dict[str, Any]:
+        from wastedcores.invariant import CHECK_SCHEMA
+
         return {
             "schema": CHECK_SCHEMA,
             "trace": {

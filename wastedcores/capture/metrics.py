@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import threading
 import time
 from collections import Counter, deque
@@ -10,18 +11,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
+    InfoMetricFamily,
     Metric,
     StateSetMetricFamily,
 )
 from prometheus_client.registry import Collector
 
+from wastedcores import __version__
 from wastedcores.capture.group_rows import GroupRows, Row
 from wastedcores.capture.system import stolen
-from wastedcores.errors import UsageError
 
 #: the verdict is about this time before now
 VERDICT_S = 300.0
@@ -48,21 +49,6 @@ _COUNTS = (
 )  # fmt: skip
 
 
-def serve(registry: CollectorRegistry, address: str) -> tuple[str, int]:
-    """Serve a registry at ``:PORT`` of the loopback or at ``HOST:PORT``, and return where."""
-    host, colon, port = address.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"--serve {address}: expected :PORT or HOST:PORT, such as :9969.")
-    try:
-        server, _ = start_http_server(int(port), addr=host, registry=registry)
-    except OSError as e:
-        raise UsageError(
-            f"--serve {address}: cannot listen there ({e.strerror}). Choose another port or another address of this machine."
-        ) from e
-    return host, server.server_port
-
-
 class Metrics(Collector):
     """What the online checker has told so far.
 
@@ -85,6 +71,7 @@ class Metrics(Collector):
         self._found_at = -VERDICT_S
         self._recordings: Counter[str] = Counter()
         self._recorded_ns: Counter[str] = Counter()
+        self._refusals: Counter[str] = Counter()
         self._server_s = sum(os.times()[:4])
 
     def message(self, message: dict[str, Any]) -> None:
@@ -108,12 +95,13 @@ class Metrics(Collector):
         with self._lock:
             self._note("chronic", self._now())
 
-    def recording(self, result: str, evidence: dict[str, int] | None = None) -> None:
-        """Note what became of a recording, and the avoidable waiting in it by what is known about the waiting threads."""
+    def recording(self, result: str, found: dict[str, Any] | None = None) -> None:
+        """Note what became of a recording, its avoidable waiting by what is known of the threads, and the balancer's refusals."""
         with self._lock:
             self._recordings[result] += 1
-            for name, ns in (evidence or {}).items():
+            for name, ns in (found or {}).get("evidence", {}).items():
                 self._recorded_ns[name.removesuffix("_ns")] += ns
+            self._refusals.update((found or {}).get("refusals", {}))
 
     def _note(self, kind: str, now: float) -> None:
         self._found[kind] += 1
@@ -205,6 +193,15 @@ class Metrics(Collector):
         yield longest
 
     def _of_checker(self) -> Iterator[Metric]:
+        yield InfoMetricFamily(
+            "wastedcores_machine",
+            "The kernel and the number of CPUs of this machine, and the version of the checker.",
+            value={
+                "kernel": platform.release(),
+                "cpus": str(os.cpu_count()),
+                "version": __version__,
+            },
+        )
         for name, metric, what in _COUNTS:
             yield _counter(metric, what, self._last.get(name))
         sample = self._last.get("sample") or {}
@@ -244,32 +241,14 @@ class Metrics(Collector):
         for name in EVIDENCE:
             recorded.add_metric([name], self._recorded_ns[name] / 1e9)
         yield recorded
-
-
-class TextFile:
-    """A file for node_exporter's textfile collector, written again at most every few seconds; readers never see half of it."""
-
-    def __init__(self, path: Path, registry: CollectorRegistry, every_s: float = 5.0) -> None:
-        if path.suffix != ".prom":
-            raise UsageError(
-                f"--textfile {path}: node_exporter reads files whose names end with .prom only."
-            )
-        self._path, self._registry, self._every_s = path, registry, every_s
-        self._written = -every_s
-        self.write()
-
-    def write(self) -> None:
-        """Write the file if it is old enough."""
-        now = time.monotonic()
-        if now - self._written < self._every_s:
-            return
-        self._written = now
-        try:
-            write_to_textfile(str(self._path), self._registry)
-        except OSError as e:
-            raise UsageError(
-                f"--textfile {self._path}: cannot be written ({e.strerror}). Name a file in node_exporter's folder."
-            ) from e
+        refused = CounterMetricFamily(
+            "wastedcores_recorded_refusals",
+            "Calls of the load balancer after which no thread moved, in the 20 ms after each recorded violation.",
+            labels=["reason"],
+        )
+        for reason, calls in sorted(self._refusals.items()):
+            refused.add_metric([reason], calls)
+        yield refused
 
 
 def _counter(name: str, what: str, value: float | None) -> Metric:

@@ -18,7 +18,8 @@ from wastedcores.capture.evidence import Evidence, Limits
 from wastedcores.capture.group_rows import GroupRows
 from wastedcores.capture.live import live_check
 from wastedcores.capture.live_result import LiveCheck, LiveOptions
-from wastedcores.capture.metrics import Metrics, TextFile, serve
+from wastedcores.capture.metrics import Metrics
+from wastedcores.capture.served import TextFile, serve
 from wastedcores.errors import UsageError
 from wastedcores.trace.pseudonyms import Pseudonyms
 
@@ -121,8 +122,9 @@ def run_service(
     registry = CollectorRegistry()
     metrics = Metrics(GroupRows(service.cgroups, names.group if names else str))
     registry.register(metrics)
+    page = None
     if service.serve is not None:
-        host, port = serve(registry, service.serve)
+        host, port, page = serve(registry, service.serve)
         progress(f"metrics at http://{host}:{port}/metrics")
     file = TextFile(service.textfile, registry) if service.textfile is not None else None
     evidence = None
@@ -143,6 +145,8 @@ def run_service(
             notify("READY=1")
         elif message["event"] == "progress":
             notify("WATCHDOG=1")
+        if page is not None:
+            page.update(at_once=message["event"] == "violation")
         if file is not None:
             file.write()
 
@@ -163,7 +167,7 @@ def run_service(
 
 def _telling(metrics: Metrics) -> Callable[[str, dict[str, Any] | None], None]:
     def told(result: str, found: dict[str, Any] | None) -> None:
-        metrics.recording(result, found and found["evidence"])
+        metrics.recording(result, found)
         if found and found["kind"] == "chronic":
             metrics.chronic()
 

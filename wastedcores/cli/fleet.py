@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 FLEET_SCHEMA = "wastedcores.fleet/1"
 _NOTES = """A row is kept as soon as its trace is checked, so the same command continues after an interruption. A Dask
-cluster (--scheduler) must see the traces under the same paths; it needs `pip install 'wastedcores[dask]'`."""
+cluster (--scheduler) must see the traces under the same paths; it needs `pip install 'wastedcores[dask]'`. A Prometheus that
+scrapes `wastedcores watch --serve` is asked for its last --hours: a row per machine and hour."""
 _EXIT_CODES = (
     "0 all clean, 1 any violation, 2 bad use or a trace that could not be checked, 3 some unknown."
 )
@@ -41,6 +42,7 @@ _EXIT_CODES = (
         "fleet traces/ -o fleet.parquet --page fleet.html",
         "fleet list-of-traces.list -o fleet.parquet",
         "fleet s3://bucket/traces -o fleet.parquet --scheduler tcp://head:8786",
+        "fleet prometheus+http://localhost:9090 --hours 24 --page fleet.html",
         notes=_NOTES,
         exit_codes=_EXIT_CODES,
     )
@@ -50,7 +52,7 @@ def fleet(
         str,
         Argument(
             metavar="DIR",
-            help="A folder of traces, its URL, or a text file *.list with a path or URL in each line.",
+            help="A folder of traces, its URL, a text file *.list with a path or URL in each line, or a Prometheus.",
         ),
     ],
     output: Annotated[
@@ -61,6 +63,9 @@ def fleet(
         Path | None,
         Option(metavar="FILE", help="Also write a page that ranks machines and hours."),
     ] = None,
+    hours: Annotated[
+        int, Option(metavar="N", min=1, max=1000, help="Ask a Prometheus for so many hours.")
+    ] = 24,
     persist: Persist = "100ms",
     chronic: Chronic = "0.75%",
     whole: Whole = False,
@@ -79,33 +84,26 @@ def fleet(
         "ignore_affinity": ignore_affinity,
         "silent": silent,
     }
-    from wastedcores.sweep import sweep
-    from wastedcores.sweep.traces import find_traces, runs_of
+    from wastedcores.sweep.prometheus import PREFIX, machine_hours, wasted_by_group
 
     for path in (output, page):
         if path is not None:
             check_writable(path)
-    found = find_traces(where)
-    if not quiet:
-        size = sum(f.bytes for f in found)
-        print(f"{where}: {len(found)} traces, {size / 1e6:,.1f} MB", file=sys.stderr)
-    table = sweep(
-        runs_of(found, **options),
-        output,
-        scheduler=scheduler,
-        workers=workers,
-        progress=not quiet,
-        first="checking; code is compiled once",
-    )
+    groups = None
+    if where.startswith(PREFIX):
+        table, groups = machine_hours(where, hours), wasted_by_group(where, hours)
+        table.write_parquet(output)
+    else:
+        table = _checked(where, output, options, scheduler, workers, quiet)
     if page is not None:
         from wastedcores.reports.fleet import write_fleet_page
 
-        write_fleet_page(table, f"Wasted cores of {where}", page)
+        write_fleet_page(table, f"Wasted cores of {where}", page, groups)
     counts = _counts(table)
     if as_json:
         print_json({"schema": FLEET_SCHEMA, "table": str(output), **counts})
     else:
-        print(_text(table, counts, output, page))
+        print(_text(table, counts, output, page, "traces" if groups is None else "machine hours"))
     if counts["violations"]:
         raise typer.Exit(1)
     if counts["failed"]:
@@ -115,6 +113,32 @@ def fleet(
             f"{first['error'][0]}"
         )
     raise typer.Exit(3 if counts["unknown"] else 0)
+
+
+def _checked(
+    where: str,
+    output: Path,
+    options: dict[str, Any],
+    scheduler: str | None,
+    workers: int | None,
+    quiet: bool,
+) -> pl.DataFrame:
+    """Check every trace."""
+    from wastedcores.sweep import sweep
+    from wastedcores.sweep.traces import find_traces, runs_of
+
+    found = find_traces(where)
+    if not quiet:
+        size = sum(f.bytes for f in found)
+        print(f"{where}: {len(found)} traces, {size / 1e6:,.1f} MB", file=sys.stderr)
+    return sweep(
+        runs_of(found, **options),
+        output,
+        scheduler=scheduler,
+        workers=workers,
+        progress=not quiet,
+        first="checking; code is compiled once",
+    )
 
 
 def _counts(table: pl.DataFrame) -> dict[str, int]:
@@ -127,19 +151,21 @@ def _counts(table: pl.DataFrame) -> dict[str, int]:
     }
 
 
-def _text(table: pl.DataFrame, counts: dict[str, int], output: Path, page: Path | None) -> str:
+def _text(
+    table: pl.DataFrame, counts: dict[str, int], output: Path, page: Path | None, rows: str
+) -> str:
     """Return the table's summary for people, with the worst machines."""
     from wastedcores.sweep.traces import ranked
     from wastedcores.units import number
 
     lines = [
-        f"{output}: {counts['traces']} traces: {counts['violations']} with violations, {counts['clean']} clean, "
+        f"{output}: {counts['traces']} {rows}: {counts['violations']} with violations, {counts['clean']} clean, "
         f"{counts['unknown']} unknown, {counts['failed']} not checked"
     ]
     worst = ranked(table, "host").head(10)
     if worst.height:
         width = max(7, *(len(h) for h in worst["host"]))
-        lines += ["", f"  {'machine':<{width}}  CPUs wasted  of traces  with violations"]
+        lines += ["", f"  {'machine':<{width}}  CPUs wasted       rows  with violations"]
         for row in worst.iter_rows(named=True):
             lines.append(
                 f"  {row['host']:<{width}}  {number(row['wasted_cpus']):>11}  {row['traces']:>9}  {row['violations']:>15}"

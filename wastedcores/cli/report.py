@@ -112,6 +112,7 @@ def _copies(
     from wastedcores.errors import UsageError
     from wastedcores.trace.parquet import write_parquet
     from wastedcores.trace.pseudonyms import Pseudonyms as Names
+    from wastedcores.trace.renamed import renamed
 
     if trace is None:
         raise UsageError(
@@ -125,7 +126,7 @@ def _copies(
         if names is None:
             return str(write_parquet(found, folder / parquet_name(Path(name))))
         return str(
-            write_parquet(names.trace(found), folder / f"{names.name(name, 'trace')}.parquet")
+            write_parquet(renamed(found, names), folder / f"{names.name(name, 'trace')}.parquet")
         )
 
     return copied(trace, snapshot), copied(against, None) if against else ""

@@ -14,7 +14,7 @@ from wastedcores.invariant.details import details, watch
 from wastedcores.invariant.result import CheckResult
 from wastedcores.invariant.sweep import episode_table, sweep
 from wastedcores.invariant.trust import judge
-from wastedcores.limits import EVENTS_KEPT_BY_CHECK
+from wastedcores.limits import CHRONIC_SHARE, EVENTS_KEPT_BY_CHECK
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.runqueues import MANY_LOSSES, Runqueues, runqueues
 from wastedcores.trace.header import Window
@@ -31,7 +31,7 @@ def check(
     trace: TraceLike,
     *,
     persist_ns: int = PERSIST_NS,
-    chronic_share: float | None = chronic.SHARE,
+    chronic_share: float | None = CHRONIC_SHARE,
     cpus: str | Sequence[int] | None = None,
     between: Sequence[Moment] | None = None,
     whole: bool = False,
@@ -90,7 +90,7 @@ def check(
 
 
 def require_sensible(
-    persist_ns: int, silent: str | None, chronic_share: float | None = chronic.SHARE
+    persist_ns: int, silent: str | None, chronic_share: float | None = CHRONIC_SHARE
 ) -> None:
     """Refuse a question that cannot be meant, before a trace is read."""
     if silent not in (None, "idle", "unknown"):
@@ -107,7 +107,7 @@ def check_runqueues(
     cpus: Sequence[int] | None,
     *,
     persist_ns: int,
-    chronic_share: float | None = chronic.SHARE,
+    chronic_share: float | None = CHRONIC_SHARE,
     ignore_affinity: bool = False,
 ) -> CheckResult:
     """Check the invariant over runqueues that are already found."""

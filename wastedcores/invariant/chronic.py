@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 from wastedcores.invariant.sweep_jit import SLICE_NS, SLICES_DONE, SweepState
 from wastedcores.units import human_ns
 
-#: the share of the used CPU time that a slice must waste to count
-SHARE = 0.0075
-#: and the share of the time that all CPUs had
+#: and the share of the time that all CPUs had, beside limits.CHRONIC_SHARE of the used time
 MACHINE_SHARE = 0.005
 #: slices in a window, and how many of them must waste so much
 WINDOW, NEEDED = 10, 5

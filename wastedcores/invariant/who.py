@@ -17,6 +17,9 @@ SCHEMA = pl.Schema(
     | dict.fromkeys((*PARTS, "runnable_ns"), pl.Int64())
 )
 
+#: switches that are read at a time
+_ROWS = 1 << 20
+
 
 def who_took(result: CheckResult) -> pl.DataFrame:
     """Divide the time in which tasks could run by what became of it.
@@ -92,33 +95,22 @@ def _inside(start: pl.Expr, end: pl.Expr, result: CheckResult) -> pl.Expr:
 
 def _ran(result: CheckResult, start_ns: int, end_ns: int) -> pl.DataFrame:
     """Return the time of every task on a CPU, and its share of the time that was stolen from these CPUs."""
-    switches = (
-        result.trace.events.filter(
-            pl.col("kind") == "switch", pl.col("cpu").is_in(result.counted_cpus)
+    last = pl.DataFrame(schema={"cpu": pl.Int32, "pid": pl.Int32, "ts_ns": pl.Int64})
+    by_cpu = pl.DataFrame(schema={"pid": pl.Int32, "cpu": pl.Int32, "on_cpu_ns": pl.Int64})
+    columns = ["ts_ns", "cpu", "pid", "prev_pid"]
+    for every in result.trace.batches(columns, "switch", rows=_ROWS):
+        batch = every.filter(pl.col("cpu").is_in(result.counted_cpus))
+        before = batch.join(last, on="cpu", how="left", suffix="_before", maintain_order="left")
+        stays = before.select(
+            "cpu",
+            pid=pl.coalesce(pl.col("pid").shift(1).over("cpu"), "pid_before", "prev_pid"),
+            start=pl.coalesce(pl.col("ts_ns").shift(1).over("cpu"), "ts_ns_before", start_ns),
+            end="ts_ns",
         )
-        .select("ts_ns", "cpu", "pid", "prev_pid")
-        .collect(engine="streaming")
-    )
-    first = switches.unique("cpu", keep="first", maintain_order=True)
-    stays = pl.concat(
-        [
-            first.select(
-                "cpu", pid="prev_pid", start=pl.lit(start_ns, pl.Int64), end=pl.col("ts_ns")
-            ),
-            switches.select(
-                "cpu",
-                "pid",
-                start="ts_ns",
-                end=pl.col("ts_ns").shift(-1).over("cpu").fill_null(end_ns),
-            ),
-        ]
-    )
-    by_cpu = (
-        stays.filter(pl.col("pid") > 0)
-        .with_columns(ns=_inside(pl.col("start"), pl.col("end"), result))
-        .group_by("pid", "cpu")
-        .agg(on_cpu_ns=pl.col("ns").sum())
-    )
+        by_cpu = _with(by_cpu, stays, result)
+        last = pl.concat([last, batch.select(last.columns)]).unique("cpu", keep="last")
+    at_end = last.select("cpu", "pid", start="ts_ns", end=pl.lit(end_ns, pl.Int64))
+    by_cpu = _with(by_cpu, at_end, result)
     stolen = result.trace.header.stolen_ns or {}
     lost = pl.col("cpu").replace_strict(
         list(stolen), list(stolen.values()), default=0, return_dtype=pl.Int64
@@ -127,6 +119,12 @@ def _ran(result: CheckResult, start_ns: int, end_ns: int) -> pl.DataFrame:
     share = (lost * (on_cpu / on_cpu.sum().over("cpu"))).fill_nan(0).round().cast(pl.Int64)
     by_cpu = by_cpu.with_columns(share_ns=pl.min_horizontal(share, on_cpu))
     return by_cpu.group_by("pid").agg(pl.col("on_cpu_ns", "share_ns").sum()).cast({"pid": pl.Int32})
+
+
+def _with(by_cpu: pl.DataFrame, stays: pl.DataFrame, result: CheckResult) -> pl.DataFrame:
+    """Add stays on CPUs to the sums of every task and CPU."""
+    more = stays.select("pid", "cpu", on_cpu_ns=_inside(pl.col("start"), pl.col("end"), result))
+    return pl.concat([by_cpu, more.filter(pl.col("pid") > 0)]).group_by("pid", "cpu").sum()
 
 
 def _throttled(result: CheckResult, end_ns: int) -> pl.DataFrame:

@@ -18,27 +18,47 @@ MOST_ROWS = 200
 _MAP_HOURS, _MAP_HOSTS = 48, 60
 
 
-def fleet_page(table: pl.DataFrame, title: str) -> str:
-    """Return a page that ranks machines and hours by the cores they wasted."""
+def fleet_page(table: pl.DataFrame, title: str, groups: pl.DataFrame | None = None) -> str:
+    """Return a page that ranks machines, kernels and hours by the cores they wasted.
+
+    Parameters
+    ----------
+    table
+        One row per trace (:mod:`wastedcores.sweep.traces`), or per machine and hour (:mod:`wastedcores.sweep.prometheus`).
+    title
+        The page's title.
+    groups
+        Control groups and the seconds that their tasks waited beside an idle CPU; None: nobody knows.
+
+    Returns
+    -------
+    str
+        The page.
+    """
     css = (Path(__file__).parent / "report.css").read_text()
     good = table.filter(pl.col("error").is_null())
     failed = table.filter(pl.col("error").is_not_null())
-    parts = [f"<h1>{escape(title)}</h1>", f'<p class="wc-headline">{escape(_summary(table))}</p>']
+    rows = "traces" if groups is None else "machine hours"
+    headline = escape(_summary(table, rows))
+    parts = [f"<h1>{escape(title)}</h1>", f'<p class="wc-headline">{headline}</p>']
     if good.height:
         parts += [
             "<h2>Machines, the worst first</h2>",
-            _ranking(ranked(table, "host"), "host", "machine"),
+            _ranking(ranked(table, "host"), "host", "machine", rows),
+            "<h2>Kernels, the worst first</h2>",
+            _kernels(good),
+            *_groups(groups),
             "<h2>Hours, the worst first</h2>",
-            _ranking(ranked(table, "hour"), "hour", "hour (UTC)"),
+            _ranking(ranked(table, "hour"), "hour", "hour (UTC)", rows),
             _source_of_hours(good),
             "<h2>Each machine in each hour</h2>",
             _map(good),
-            "<h2>Traces, the worst first</h2>",
+            f"<h2>{rows.capitalize()}, the worst first</h2>",
             _traces(good),
         ]
     if failed.height:
-        rows = failed.select("trace", "error").head(MOST_ROWS).rows()
-        parts += ["<h2>Not checked</h2>", _html_table(["trace", "reason"], rows)]
+        reasons = failed.select("trace", "error").head(MOST_ROWS).rows()
+        parts += ["<h2>Not checked</h2>", _html_table(["trace", "reason"], reasons)]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -51,32 +71,34 @@ def fleet_page(table: pl.DataFrame, title: str) -> str:
     )
 
 
-def write_fleet_page(table: pl.DataFrame, title: str, path: Path) -> Path:
-    """Write :func:`fleet_page`."""
+def write_fleet_page(
+    table: pl.DataFrame, title: str, path: Path, groups: pl.DataFrame | None = None
+) -> Path:
+    """Write :func:`fleet_page` to a path; the parameters are its."""
     with written_whole(path) as part:
-        part.write_text(fleet_page(table, title))
+        part.write_text(fleet_page(table, title, groups))
     return path
 
 
-def _summary(table: pl.DataFrame) -> str:
+def _summary(table: pl.DataFrame, rows: str) -> str:
     good = table.filter(pl.col("error").is_null())
     failed = table.height - good.height
-    more = f" {failed} of {table.height} traces could not be checked." if failed else ""
+    more = f" {failed} of {table.height} {rows} could not be checked." if failed else ""
     if not good.height:
-        return f"None of {table.height} traces could be checked."
+        return f"None of {table.height} {rows} could be checked."
     seconds, wasted = float(good["seconds"].sum()), float(good["wasted_cpu_s"].sum())
     verdicts = dict(good["verdict"].value_counts().iter_rows())
     said = ", ".join(
         f"{verdicts[v]} {v}" for v in ("violations", "unknown", "clean") if v in verdicts
     )
     return (
-        f"{good.height} traces of {good['host'].n_unique()} machines, {number(seconds)} s recorded: "
+        f"{good.height} {rows} of {good['host'].n_unique()} machines, {number(seconds)} s recorded: "
         f"{number(wasted)} CPU-seconds wasted, {number(wasted / seconds if seconds else 0)} CPUs on average. "
         f"Verdicts: {said}.{more}"
     )
 
 
-def _ranking(table: pl.DataFrame, by: str, name: str) -> str:
+def _ranking(table: pl.DataFrame, by: str, name: str, what: str) -> str:
     rows = [
         (
             _hour(row[by]) if by == "hour" else row[by],
@@ -93,12 +115,35 @@ def _ranking(table: pl.DataFrame, by: str, name: str) -> str:
         name,
         "CPUs wasted",
         "CPU-s wasted",
-        "traces with violations",
+        f"{what} with violations",
         "unknown",
         "longest episode (s)",
         "recorded (s)",
     ]
     return _html_table(head, rows) + _more(table.height)
+
+
+def _kernels(good: pl.DataFrame) -> str:
+    rows = [
+        (
+            row["kernel"] or "unknown",
+            _figure(row["wasted_cpus"]),
+            row["machines"],
+            (row["since"] or "unknown")[:16].replace("T", " "),
+            f"{row['violations']} of {row['traces']}",
+        )
+        for row in ranked(good, "kernel").head(MOST_ROWS).iter_rows(named=True)
+    ]
+    head = ["kernel", "CPUs wasted per machine", "machines", "first seen (UTC)", "with violations"]
+    return _html_table(head, rows)
+
+
+def _groups(groups: pl.DataFrame | None) -> list[str]:
+    if groups is None:
+        return []
+    rows = [(name, _figure(wasted_s)) for name, wasted_s in groups.head(MOST_ROWS).iter_rows()]
+    head = ["control group", "seconds that its tasks waited beside an idle CPU"]
+    return ["<h2>Control groups, the worst first</h2>", _html_table(head, rows)]
 
 
 def _more(rows: int) -> str:

@@ -186,7 +186,7 @@ def _began(
 
 
 def ranked(table: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Rank machines or hours by the CPUs that they wasted."""
+    """Rank machines (``host``), hours (``hour``) or kernels (``kernel``) by the CPUs that they wasted."""
     good = table.filter(pl.col("error").is_null())
     if not good.height:
         return pl.DataFrame()
@@ -200,6 +200,8 @@ def ranked(table: pl.DataFrame, by: str) -> pl.DataFrame:
             violations=(pl.col("verdict") == "violations").sum(),
             unknown=(pl.col("verdict") == "unknown").sum(),
             longest_s=pl.col("longest_s").max(),
+            machines=pl.col("host").n_unique(),
+            since=pl.col("began").min(),
         )
         .with_columns(
             wasted_cpus=pl.when(pl.col("seconds") > 0)

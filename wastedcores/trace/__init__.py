@@ -1,6 +1,7 @@
 """Traces: the registry of events, the native file, and the readers of other formats."""
 
-from wastedcores.trace.header import Header
-from wastedcores.trace.trace import Trace
+from __future__ import annotations
 
-__all__ = ["Header", "Trace"]
+from wastedcores.lazy import lazy
+
+__getattr__, __dir__, __all__ = lazy(__name__, {"header": "Header", "trace": "Trace"})

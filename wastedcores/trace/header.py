@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from wastedcores.trace.schema import SCHEMA_VERSION
+#: version 2: the header has fields for what version 1 kept as text in ``provenance``; the columns are the same
+SCHEMA_VERSION = 2
 
 
 class Window(BaseModel):

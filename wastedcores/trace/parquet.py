@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.files import written_whole
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
-from wastedcores.trace.header import Header
+from wastedcores.trace.header import SCHEMA_VERSION, Header
 from wastedcores.trace.inspector import scheduling
 from wastedcores.trace.schema import (
     ADDED,
@@ -22,7 +22,6 @@ from wastedcores.trace.schema import (
     KIND_DTYPE,
     KINDS,
     SCHEMA,
-    SCHEMA_VERSION,
     empty,
 )
 from wastedcores.trace.seal import KEY, VALUE, Sealing, check_seal

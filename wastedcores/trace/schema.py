@@ -11,9 +11,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from wastedcores.errors import TraceFormatError
-
-#: version 2: the header has fields for what version 1 kept as text in ``provenance``; the columns are the same
-SCHEMA_VERSION = 2
+from wastedcores.trace.header import SCHEMA_VERSION
 
 #: Masks of CPUs are little-endian bit strings of whole bytes: CPU c is bit ``c % 8`` of byte ``c // 8``.
 MASK_DTYPE = pl.Binary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import UsageError
-from wastedcores.trace.schema import SCHEMA_VERSION
+from wastedcores.trace.header import SCHEMA_VERSION
 from wastedcores.trace.trace import Trace
 from wastedcores.trace.window import find_window
 

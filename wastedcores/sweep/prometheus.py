@@ -1,0 +1,142 @@
+"""Many machines by their metrics: a row per machine and hour, asked of a Prometheus that scrapes ``wastedcores watch``."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.parse
+import urllib.request
+from datetime import UTC, datetime
+from http.client import HTTPException
+from typing import Any
+
+import polars as pl
+
+from wastedcores.errors import UsageError
+
+#: how the address of a Prometheus begins, instead of its ``http``
+PREFIX = "prometheus+http"
+_HOUR_S = 3600
+#: control groups that are asked for
+MOST_GROUPS = 200
+#: column -> what is asked for the hour before a moment
+_OF_HOUR = {
+    "wasted_cpu_s": "sum by (instance) (increase(wastedcores_wasted_cpu_seconds_total[1h]))",
+    "longest_s": "max by (instance) (max_over_time(wastedcores_longest_wait_seconds[1h]))",
+    "_violations": 'max by (instance) (max_over_time(wastedcores_verdict{wastedcores_verdict="violations"}[1h]))',
+    "_unknown": 'max by (instance) (avg_over_time(wastedcores_verdict{wastedcores_verdict="unknown"}[1h]))',
+}
+#: the last moment at which a machine had a kernel
+_KERNELS = (
+    "max by (instance, kernel, cpus) (max_over_time(timestamp(wastedcores_machine_info)[1h:5m]))"
+)
+_GROUPS = (
+    f"topk({MOST_GROUPS}, sum by (cgroup) (increase(wastedcores_cgroup_seconds_total"
+    '{{state="wasted"}}[{hours}h])))'
+)
+#: a machine of which nobody knows anything for more than half of an hour is unknown in that hour
+_MOST_UNKNOWN = 0.5
+
+
+class Prometheus:
+    """The query API of a Prometheus.
+
+    Parameters
+    ----------
+    address
+        ``prometheus+http://HOST:PORT``, or ``prometheus+https``.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._url = address.removeprefix("prometheus+").rstrip("/") + "/api/v1/query"
+
+    def ask(self, query: str, moment: float) -> list[dict[str, Any]]:
+        """Return the labels and the value of every series that a query gives at a moment."""
+        data = urllib.parse.urlencode({"query": query, "time": f"{moment:.0f}"}).encode()
+        try:
+            with urllib.request.urlopen(self._url, data, timeout=120) as answer:
+                found = json.load(answer)["data"]["result"]
+        except (OSError, HTTPException, ValueError, KeyError, TypeError) as e:
+            raise UsageError(
+                f"{self._url}: does not answer as a Prometheus does ({e}). Expected the address of one, such as "
+                "prometheus+http://localhost:9090."
+            ) from e
+        return [{**series["metric"], "value": float(series["value"][1])} for series in found]
+
+
+def machine_hours(address: str, hours: int, now: float | None = None) -> pl.DataFrame:
+    """Ask for every machine in each of the last hours.
+
+    One hour is asked for at a time, so the memory is that of the table and of one answer.
+
+    Parameters
+    ----------
+    address
+        ``prometheus+http://HOST:PORT``.
+    hours
+        Number of hours; the last one ends now.
+    now
+        The end, in seconds since 1970.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per machine and hour of which something is known, with the columns of a table of traces
+        (:mod:`wastedcores.sweep.traces`).
+    """
+    source, end = Prometheus(address), time.time() if now is None else now
+    parts = [_hour(source, end - ago * _HOUR_S) for ago in reversed(range(hours))]
+    table = pl.concat([part for part in parts if part.height] or parts[:1])
+    if not table.height:
+        raise UsageError(
+            f"{address}: has no metric of `wastedcores watch --serve` in the last {hours} hours. "
+            "docs/how-to/fleet.md shows how a Prometheus gets them."
+        )
+    return table
+
+
+def wasted_by_group(address: str, hours: int, now: float | None = None) -> pl.DataFrame:
+    """Return the control groups whose tasks waited longest beside an idle CPU: cgroup and wasted_s, on all machines."""
+    found = Prometheus(address).ask(
+        _GROUPS.format(hours=hours), time.time() if now is None else now
+    )
+    rows = [(series.get("cgroup", ""), series["value"]) for series in found]
+    schema = {"cgroup": pl.String, "wasted_s": pl.Float64}
+    return pl.DataFrame(rows, schema, orient="row").sort(
+        "wasted_s", "cgroup", descending=[True, False]
+    )
+
+
+def _hour(source: Prometheus, end: float) -> pl.DataFrame:
+    kernels = sorted(source.ask(_KERNELS, end), key=lambda series: series["value"])
+    newest = {series["instance"]: series for series in kernels}
+    hosts = pl.DataFrame(
+        [(h, s.get("kernel"), int(s.get("cpus", 0)) or None) for h, s in newest.items()],
+        {"host": pl.String, "kernel": pl.String, "cpus": pl.Int64},
+        orient="row",
+    )
+    for column, query in _OF_HOUR.items():
+        values = [(series["instance"], series["value"]) for series in source.ask(query, end)]
+        told = pl.DataFrame(values, {"host": pl.String, column: pl.Float64}, orient="row")
+        hosts = hosts.join(told, on="host", how="full", coalesce=True)
+    began = datetime.fromtimestamp(end - _HOUR_S, UTC).isoformat(timespec="seconds")
+    verdict = (
+        pl.when(pl.col("_violations") > 0).then(pl.lit("violations"))
+        .when(pl.col("_unknown").fill_null(1) > _MOST_UNKNOWN).then(pl.lit("unknown"))
+        .otherwise(pl.lit("clean"))
+    )  # fmt: skip
+    return hosts.select(
+        "host",
+        "kernel",
+        "cpus",
+        trace="host",
+        began=pl.lit(began),
+        began_from=pl.lit("clock"),
+        seconds=pl.lit(float(_HOUR_S)),
+        verdict=verdict,
+        wasted_cpu_s=pl.col("wasted_cpu_s").fill_null(0.0),
+        wasted_cpus=pl.col("wasted_cpu_s").fill_null(0.0) / _HOUR_S,
+        longest_s=pl.col("longest_s").fill_null(0.0),
+        note=pl.lit(None, pl.String),
+        error=pl.lit(None, pl.String),
+    )
