@@ -108,7 +108,7 @@ def test_shown_commands_work(lines, tmp_path, monkeypatch, capfd):
             main()
         said = capfd.readouterr()
         # the exit code of these is their verdict
-        verdict = line.split()[1] in ("check", "compare", "domains", "replay")
+        verdict = line.split()[1] in ("check", "compare", "domains", "replay", "score")
         assert end.value.code in ((0, 1, 3) if verdict else (0,)), f"{line}\n{said.err}"
         assert said.out, line
 
