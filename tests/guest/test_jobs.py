@@ -172,6 +172,7 @@ def test_settings_are_put_in_place_before_the_workload():
 
 
 def test_a_work_knows_its_window():
-    work = scenario_work("recorded-db", Machine.preset("bd-paper-16"), 3, {"iterations": 5})
+    on = guest_machine(Machine.preset("bd-paper-16"))
+    work = scenario_work("recorded-db", on, 3, {"iterations": 5})
     assert work.window == ("db start", "db end")
     assert work.seed == 3

@@ -363,7 +363,7 @@ def record(
         work = file_work(Path(what), arguments or ())
     else:
         given, limit_ns = settings(scenario.set_), until_ns(scenario.until)
-        work = scenario_work(what, on.machine, scenario.seed, given, limit_ns)
+        work = scenario_work(what, on, scenario.seed, given, limit_ns)
     trace = record_all([work], _kernel(kernel, bzimage), on, options)[0]
     write_parquet(trace, output)
     header = trace.header

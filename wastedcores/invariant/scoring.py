@@ -77,7 +77,7 @@ def _share(lost: float, busy: float) -> float | None:
 
 
 def _is_bounded(found: CheckResult) -> bool:
-    """Tell whether the trace limits the waste: what is in doubt in it is known, and :mod:`wastedcores.invariant.bounds` can fill it."""
+    """Tell whether the trace limits the waste: its gaps are known, and :mod:`wastedcores.invariant.bounds` can fill them."""
     if found.verdict == "unknown" and found.trace.header.lost_total:
         return False  # perhaps nobody knows where
     if not (found.doubts.height or found.unknown_cpus):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from wastedcores.kernels import KernelModel
+from wastedcores.prediction.one_replay import Task
 from wastedcores.recovery import Recovered
 
 SCHEMA = "wastedcores.whatif/1"
@@ -126,6 +127,8 @@ class WhatIf:
         The name of the recorded kernel if another one stands for it; else empty.
     assumed
         Sentences about the machine and the kernel where neither the trace nor the user names them, without full stops.
+    work
+        What was replayed under the recorded kernel, and under the others.
     """
 
     trace: str
@@ -140,6 +143,7 @@ class WhatIf:
     stands_in: str = ""
     recorded_as: str = ""
     assumed: tuple[str, ...] = ()
+    work: tuple[Task, ...] = ()
 
     @property
     def recorded_kernel(self) -> str:
