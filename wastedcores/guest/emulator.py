@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +44,7 @@ TARGET = "qemu-system-x86_64"
 NEEDED = {
     "gcc": "gcc", "make": "make", "ninja": "ninja-build", "meson": "meson", "pkg-config": "pkg-config", "flex": "flex",
     "bison": "bison", "patch": "patch", "dpkg-source": "dpkg-dev", "python3": "python3",
-    "glib-2.0": "libglib2.0-dev", "pixman-1": "libpixman-1-dev", "libfdt": "libfdt-dev", "libc.a": "libc6-dev",
+    "glib-2.0": "libglib2.0-dev", "pixman-1": "libpixman-1-dev", "/usr/include/libfdt.h": "libfdt-dev", "libc.a": "libc6-dev",
 }  # fmt: skip
 _LIBRARIES = ("glib-2.0", "pixman-1")
 BUILD_MB = 1500
@@ -108,13 +109,18 @@ def find_emulator() -> Emulator:
 
 
 def missing_for_build() -> dict[str, str]:
-    """Return what the build needs and this machine lacks, with the names of Debian's packages."""
-    return {need: package for need, package in NEEDED.items() if not _is_there(need)}
+    """Return what the emulator's build needs and this machine lacks, with the names of Debian's packages."""
+    return missing_of(NEEDED)
+
+
+def missing_of(needed: Mapping[str, str]) -> dict[str, str]:
+    """Return what of some needs of a build this machine lacks: programs, libraries, and headers by path."""
+    return {need: package for need, package in needed.items() if not _is_there(need)}
 
 
 def _is_there(need: str) -> bool:
-    if need == "libfdt":
-        return Path("/usr/include/libfdt.h").exists()
+    if need.startswith("/"):
+        return Path(need).exists()
     if need == "libc.a":
         if not shutil.which("gcc"):
             return False
