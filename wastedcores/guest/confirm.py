@@ -204,11 +204,11 @@ def _compared(
     works = [program_work(found.trace, program, seed, limit) for seed in numbers]
     traces = record_all(works, kernel, on, options)
     runs = tuple(measured(_counted(trace, task, on, texts)) for trace in traces)
-    windows = variant.windows_ns or (task.end_ns - task.start_ns,) * len(variant.busy)
-    predicted = [
-        {"window_s": w / 1e9, "busy_cpus": busy, "wasted_cpus": wasted / w}
-        for w, busy, wasted in zip(windows, variant.busy, variant.wasted_ns, strict=True)
-    ]
+    predicted = [{"busy_cpus": busy} for busy in variant.busy]
+    for run, window, wasted in zip(
+        predicted, variant.windows_ns or (), variant.wasted_ns, strict=False
+    ):
+        run |= {"window_s": window / 1e9, "wasted_cpus": wasted / window}
     release = traces[0].header.kernel_release or kernel.name
     return Comparison(
         found.trace, on.machine.name, release, variant.kernel, tuple(numbers), runs, tuple(predicted), works[0].notes
