@@ -99,13 +99,18 @@ def find_emulator() -> Emulator:
         There is none yet, or it does not start any more.
     """
     folder = guest_cache() / _name()
-    if not (folder / "emulator.json").exists():
+    if not has_emulator():
         raise GuestError(
             "there is no emulator whose virtual CPUs advance in lockstep yet. Build it once: `wastedcores guest build` (about 10 "
             "CPU minutes; it says before what it fetches)."
         )
     told = json.loads((folder / "emulator.json").read_text())
     return Emulator(folder, told["version"], told["patch_sha256"])
+
+
+def has_emulator() -> bool:
+    """Tell whether the emulator was built."""
+    return (guest_cache() / _name() / "emulator.json").exists()
 
 
 def missing_for_build() -> dict[str, str]:

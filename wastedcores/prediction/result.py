@@ -170,8 +170,8 @@ class WhatIf:
         """How far to trust the answer: ``high``, ``medium`` or ``low``; :attr:`reasons` say why.
 
         It is low if nobody names the machine or the kernel. It is never high if another kernel stands for the recorded one,
-        nor for a modern kernel, because no prediction for one has
-        been compared with a recording yet.
+        nor for a modern kernel, because few predictions
+        for one have been compared with a recording (docs/what-if.md).
         """
         modern = KernelModel.named(self.kernel).is_modern
         if self.assumed:
@@ -202,7 +202,9 @@ class WhatIf:
             ]
         modern = KernelModel.named(self.kernel).is_modern
         unproved = (
-            [f"no prediction for a change of {self.kernel} has been compared with a recording"]
+            [
+                "few predictions for modern kernels have been compared with recordings; --confirm compares this one"
+            ]
             if modern
             else []
         )
