@@ -2,8 +2,8 @@
 
     .venv/bin/python tools/remake_recordings.py [NAME ...] [--keep]
 
-The recordings go into reports/recordings. `--keep` puts them into datasets/small, and tools/make_datasets.py --describe then writes
-the registry. Wanted are the emulator (`wastedcores guest build`) and the kernel, which is fetched.
+The recordings go into reports/recordings. `--keep` puts them into datasets/small, and tools/make_datasets.py --describe then
+writes the registry. Wanted are the emulator (`wastedcores guest build`) and the kernel, which is fetched.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OUT = ROOT / "reports" / "recordings"
 SMALL = ROOT / "datasets" / "small"
 #: the words behind `wastedcores guest record`
 RECORDINGS = {
-    "group-imbalance-6.12": "group-imbalance --kernel debian:6.12.107 --machine bd-paper-64 --set jobs=1600",
+    "group-construction-6.12": "group-construction --kernel debian:6.12.107 --machine bd-paper-64 --set limit_s=1.5",
 }
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 
 import polars as pl
 import pytest
+from support import ROOT
 from support.typed import typed
 
 from wastedcores import open as opened
@@ -72,6 +75,16 @@ def test_cpus_that_a_file_names_are_those_of_the_description(kernel, ping):
     assert dict(last.iter_rows()) == {"ping-0": 2, "pong-1": 3}
 
 
+def test_threads_that_are_daemons_end_with_their_process(kernel):
+    """The shell's threads compute for ever, and a parent waits for the shell, which sleeps for 0.3 s."""
+    on = guest_machine(Machine.preset("bd-paper-16"))
+    work = scenario_work("group-construction", on, 1, {"limit_s": 0.3})
+    trace = record_all([work], kernel, on, Options(timeout_s=200))[0]
+    window = trace.header.window
+    assert 0.3 <= (window.end_ns - window.start_ns) / 1e9 <= 0.32
+    assert trace.header.end_ns - window.end_ns < 10 * MS
+
+
 def test_an_image_in_a_file_gives_the_events_of_the_same_kernel_by_name(kernel, ping, tmp_path):
     shutil.copy(kernel.image, tmp_path / "bzImage")
     on = guest_machine(Machine.preset("guest-4"))
@@ -124,7 +137,6 @@ def test_a_workload_that_ends_the_guest_shows_its_console(kernel, tmp_path, scri
 def test_a_full_disk_is_told(kernel, tmp_path, monkeypatch):
     """The emulator drops what it cannot write, so the free space is looked at when the guest has ended."""
     import os
-    import subprocess
     import tempfile
 
     small = tmp_path / "small"
@@ -219,3 +231,30 @@ def test_a_prediction_stands_beside_the_truth(database):
                 recorded.busy_ns / 1e9, rel=0.1
             )
     assert "core was not booted: it has a design that no Linux has" in found["notes"][0]
+
+
+def test_a_bundled_recording_is_made_again_with_the_same_events(kernel):
+    """Another host, load and day: the events are the same, because no clock of the host has a part in them."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "remake_recordings.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "group-construction-6.12: the same events as in datasets/small" in done.stdout
+
+
+def test_the_notebook_records_where_the_emulator_is(kernel, tmp_path):
+    import nbformat
+    import papermill
+    from traitlets.config import Config
+
+    values = {"machine": "bd-paper-16", "scenario": "recorded-db", "given": {"iterations": 20}}
+    notebook, out = ROOT / "notebooks" / "18_your_kernel_on_64_cpus.ipynb", tmp_path / "out.ipynb"
+    how = {"kernel_name": "python3", "progress_bar": False, "cwd": str(tmp_path)}
+    how["config"] = Config({"KernelManager": {"transport": "ipc"}})
+    papermill.execute_notebook(str(notebook), str(out), parameters=values, **how)
+    shown = nbformat.read(out, as_version=4).cells[-1].outputs
+    assert "recorded-db" in str(shown)
+    assert "6.12.107+deb13-amd64" in str(shown)

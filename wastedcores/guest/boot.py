@@ -203,9 +203,11 @@ def _watch(
     """Run the emulator to its end; whatever goes wrong in the guest becomes an error with the console's last lines."""
     last: deque[str] = deque(maxlen=_SHOWN)
     began, wrong, done = time.monotonic(), "", False
+    # whatever ends this process ends the emulator, too
+    guard = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
     try:
         process = subprocess.Popen(
-            words, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [*guard, *words], env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,
         )  # fmt: skip
     except OSError as e:
