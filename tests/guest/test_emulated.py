@@ -184,7 +184,7 @@ def ended(kernel, folder, number: int) -> int:
 def running(folder) -> str:
     """Return the processes that name a folder: the emulator's words have that of the initramfs."""
     done = subprocess.run(
-        ["pgrep", "-f", f"-initrd {folder}"], capture_output=True, text=True, check=False
+        ["pgrep", "-f", "--", f"-initrd {folder}"], capture_output=True, text=True, check=False
     )
     return done.stdout
 
