@@ -72,7 +72,7 @@ TRACEFS = "-tracefs"
 #: the recorded build
 BUILD = "kernel-build"
 #: recordings that tools/remake_recordings.py makes
-REMADE = ("group-construction-6.12",)
+REMADE = ("group-construction-modern",)
 LIVE = {
     "live-balancing-off": "0: no scheduling domains, so nothing balances",
     "live-balancing-on": "1: the control",

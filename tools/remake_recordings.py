@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from wastedcores.trace.io import open_trace
+from wastedcores.trace.parquet import write_parquet
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "reports" / "recordings"
 SMALL = ROOT / "datasets" / "small"
 #: the words behind `wastedcores guest record`
 RECORDINGS = {
-    "group-construction-6.12": "group-construction --kernel debian:6.12.107 --machine bd-paper-64 --set limit_s=1.5",
+    "group-construction-modern": "group-construction --kernel debian:6.12.107 --machine bd-paper-64 --set limit_s=1.5",
 }
 
 
@@ -33,6 +33,25 @@ def remake(name: str) -> Path:
     words = [*shlex.split(RECORDINGS[name]), "-o", str(file)]
     subprocess.run([sys.executable, "-m", "wastedcores", "guest", "record", *words], check=True)
     return file
+
+
+def keep(name: str, made: Path) -> None:
+    """Put a recording into datasets/small; its header says where it comes from and lists the tasks that its events name."""
+    trace = open_trace(made)
+    seen = set(trace.events.select("pid").unique().collect()["pid"])
+    provenance = {
+        **trace.header.provenance,
+        "machine": "a guest of `wastedcores guest`: virtual CPUs in lockstep, no caches, NUMA latency, SMT contention",
+        "workload": RECORDINGS[name],
+        "recorded": "tools/remake_recordings.py, ftrace of the guest",
+        "licence": "Apache-2.0, with this project",
+    }
+    provenance.pop("source", None)
+    tasks = [t for t in trace.header.tasks or () if t.pid in seen]
+    write_parquet(
+        trace.with_header(recording=name, tasks=tasks, provenance=provenance),
+        SMALL / f"{name}.parquet",
+    )
 
 
 def main() -> None:
@@ -48,7 +67,7 @@ def main() -> None:
     for name in given.names or RECORDINGS:
         made, kept = remake(name), SMALL / f"{name}.parquet"
         if given.keep:
-            shutil.copy(made, kept)
+            keep(name, made)
             continue
         new, old = (open_trace(file).events.collect() for file in (made, kept))
         same = new.equals(old)

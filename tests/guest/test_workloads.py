@@ -242,7 +242,7 @@ def test_a_bundled_recording_is_made_again_with_the_same_events(kernel):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "group-construction-6.12: the same events as in datasets/small" in done.stdout
+    assert "group-construction-modern: the same events as in datasets/small" in done.stdout
 
 
 def test_the_notebook_records_where_the_emulator_is(kernel, tmp_path):
