@@ -48,10 +48,9 @@ def keep(name: str, made: Path) -> None:
     }
     provenance.pop("source", None)
     tasks = [t for t in trace.header.tasks or () if t.pid in seen]
-    write_parquet(
-        trace.with_header(recording=name, tasks=tasks, provenance=provenance),
-        SMALL / f"{name}.parquet",
-    )
+    told = {"recording": name, "tasks": tasks, "provenance": provenance}
+    told |= dict.fromkeys(("host", "boot_id", "boot_parameters"))  # those of a guest tell nothing
+    write_parquet(trace.with_header(**told), SMALL / f"{name}.parquet")
 
 
 def main() -> None:
