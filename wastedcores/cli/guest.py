@@ -323,7 +323,7 @@ def boot(
     timeout: Timeout = 1800,
     console: Console = None,
 ) -> None:
-    """Boot a kernel on a machine, and say which domains it has and whether they are those of the model."""
+    """Boot a kernel on a machine, and say which scheduling domains it has."""
     from wastedcores.guest.boot import Options
     from wastedcores.guest.jobs import Work
     from wastedcores.guest.machines import guest_machine
