@@ -184,8 +184,9 @@ def _boot_options(
 )
 def doctor(as_json: AsJson = False) -> None:
     """Say what works here: the emulator, what its build needs, the kernels that are there, and the space."""
+    from wastedcores.guest import source
     from wastedcores.guest.debian import mirrors
-    from wastedcores.guest.emulator import find_emulator, missing_for_build, runner
+    from wastedcores.guest.emulator import NEEDED, find_emulator, missing_of, runner
     from wastedcores.guest.kernels import fetched_kernels
     from wastedcores.guest.places import GuestError, guest_cache
 
@@ -200,12 +201,13 @@ def doctor(as_json: AsJson = False) -> None:
             rows[name] = of()
         except GuestError as e:
             rows[name], ready = str(e), False
-    missing = missing_for_build()
-    rows["build"] = (
-        f"needs {', '.join(missing)}: apt install {' '.join(missing.values())}"
-        if missing
-        else "everything is there"
-    )
+    for name, needed in (("build", NEEDED), ("kernel source", source.NEEDED)):
+        missing = missing_of(needed)
+        rows[name] = (
+            f"needs {', '.join(missing)}: apt install {' '.join(missing.values())}"
+            if missing
+            else "everything is there"
+        )
     rows["Debian's packages"] = (
         "known to this machine's apt"
         if "main" in mirrors()

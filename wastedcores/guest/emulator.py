@@ -113,11 +113,6 @@ def has_emulator() -> bool:
     return (guest_cache() / _name() / "emulator.json").exists()
 
 
-def missing_for_build() -> dict[str, str]:
-    """Return what the emulator's build needs and this machine lacks, with the names of Debian's packages."""
-    return missing_of(NEEDED)
-
-
 def missing_of(needed: Mapping[str, str]) -> dict[str, str]:
     """Return what of some needs of a build this machine lacks: programs, libraries, and headers by path."""
     return {need: package for need, package in needed.items() if not _is_there(need)}
@@ -164,7 +159,7 @@ def build_emulator(source: Path | None = None, jobs: int | None = None) -> Emula
         return find_emulator()
     except GuestError:
         pass
-    if missing := missing_for_build():
+    if missing := missing_of(NEEDED):
         raise GuestError(
             f"building the emulator needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not there. Install "
             f"them: apt install {' '.join(missing.values())}"
