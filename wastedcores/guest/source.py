@@ -80,7 +80,7 @@ def built_kernel(source: Path, patches: Sequence[Path] = (), jobs: int | None = 
     took = "as long as its .config asks for" if given else "about 6 CPU minutes"
     tell(
         f"building Linux {release} with {len(texts)} patch{'' if len(texts) == 1 else 'es'}: takes {took}, here with {jobs} "
-        f"compiler{'s' if jobs > 1 else ''} at a time, and needs {BUILD_MB} MB of disk while it runs and 30 MB afterwards"
+        f"compiler{'s' if jobs > 1 else ''} at a time, and needs {BUILD_MB} MB of disk while it runs and 10 MB afterwards"
     )
     log = guest_cache() / "kernel.log"
     log.write_text("")
