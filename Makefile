@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 LAB := $(VENV)/.lab
 DEV := $(VENV)/.dev
 
-.PHONY: help setup report quick test test-all fuzz coverage lab docs dist bench lint format clean
+.PHONY: help setup report quick test test-all fuzz coverage lab docs recordings dist bench lint format clean
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -60,6 +60,9 @@ lab: $(LAB)      ## JupyterLab on copies of the notebooks, in reports/lab
 
 docs: $(DEV)     ## the documentation's site, in build/docs/html; the first time executes all notebooks, about ten minutes
 	@$(BIN)/python tools/build_docs.py
+
+recordings: $(LAB)   ## make a bundled recording anew in a guest and compare the events; needs `wastedcores guest build`
+	@$(BIN)/python tools/remake_recordings.py
 
 dist: $(DEV)     ## the wheel and the source archive, in dist
 	@$(BIN)/python -m build --no-isolation

@@ -15,7 +15,7 @@ __getattr__, __dir__, __all__ = lazy(
         "trace": "Trace Header",
         "trace.io": "open_trace import_trace",
         "trace.named": "open",
-        "invariant": "check",
+        "invariant": "check score",
         "topology.machine": "Machine",
         "topology.domains": "build_domains",
         "kernels": "KernelModel",

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from wastedcores.errors import WastedCoresError
-from wastedcores.guest import find_emulator
+from wastedcores.guest import has_emulator
 from wastedcores.guest.kernels import fetched_kernels
 
 
 @pytest.fixture(scope="session")
 def kernel():
     """A kernel that was fetched; without it or the emulator, the test is skipped with the command that makes them."""
-    try:
-        find_emulator()
-    except WastedCoresError:
+    if not has_emulator():
         pytest.skip("there is no emulator: wastedcores guest build")
     kernels = [k for k in fetched_kernels() if k.release == "6.12.107"]
     if not kernels:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import polars as pl
 import pytest
@@ -164,24 +165,43 @@ def test_a_guest_that_fails_shows_its_console(kernel, options, words):
     assert "last lines of its console" in str(e.value)
 
 
-def test_ctrl_c_leaves_nothing_behind(kernel, tmp_path):
+def ended(kernel, folder, number: int) -> int:
+    """Send a signal to a boot, and return its exit code."""
     command = [sys.executable, "-m", "wastedcores", "guest", "boot", "--kernel", kernel.name]
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    environment = os.environ | {"TMPDIR": str(folder)}
     with subprocess.Popen(
         command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     ) as process:
         for line in process.stderr:
             if "booting" in line:
                 break
-        while not list(tmp_path.glob("wastedcores-guest-*/initramfs.gz")):
+        while not running(folder):
             assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        process.send_signal(number)
+        return process.wait(30)
+
+
+def running(folder) -> str:
+    """Return the processes that name a folder: the emulator's words have that of the initramfs."""
+    done = subprocess.run(
+        ["pgrep", "-f", "--", f"-initrd {folder}"], capture_output=True, text=True, check=False
+    )
+    return done.stdout
+
+
+def test_ctrl_c_leaves_nothing_behind(kernel, tmp_path):
+    assert ended(kernel, tmp_path, signal.SIGINT) == 130
     assert not list(tmp_path.iterdir())
-    running = subprocess.run(
-        ["pgrep", "-f", str(tmp_path)], capture_output=True, text=True, check=False
-    ).stdout
-    assert not running
+    assert not running(tmp_path)
+
+
+def test_the_emulator_ends_with_the_process_that_started_it(kernel, tmp_path):
+    assert ended(kernel, tmp_path, signal.SIGKILL) == -signal.SIGKILL
+    for _ in range(50):
+        if not running(tmp_path):
+            return
+        time.sleep(0.1)
+    raise AssertionError(running(tmp_path))
 
 
 def test_a_guest_needs_a_compiler_only_once(kernel, monkeypatch):

@@ -13,7 +13,14 @@ import pytest
 from wastedcores.errors import UsageError
 from wastedcores.guest.boot import Options, check_options, setup_script
 from wastedcores.guest.initramfs import archive
-from wastedcores.guest.jobs import file_work, job_text, numbered, scenario_work, without_kernel
+from wastedcores.guest.jobs import (
+    file_work,
+    job_text,
+    numbered,
+    renumbered,
+    scenario_work,
+    without_kernel,
+)
 from wastedcores.guest.kernels import Kernel
 from wastedcores.guest.machines import guest_machine
 from wastedcores.guest.places import GuestError
@@ -172,6 +179,46 @@ def test_settings_are_put_in_place_before_the_workload():
 
 
 def test_a_work_knows_its_window():
-    work = scenario_work("recorded-db", Machine.preset("bd-paper-16"), 3, {"iterations": 5})
+    on = guest_machine(Machine.preset("bd-paper-16"))
+    work = scenario_work("recorded-db", on, 3, {"iterations": 5})
     assert work.window == ("db start", "db end")
     assert work.seed == 3
+
+
+def test_cpus_of_a_workload_get_the_numbers_of_the_guest():
+    """The description numbers the two cores first, and the guest the threads of a core one after the other."""
+    on = guest_machine(Machine.preset("i3-7100"))
+    assert on.numbers == (0, 2, 1, 3)
+    w = Workload("w")
+    w.template("child", Script().compute(5), frozenset({1}))
+    w.task("t", Script().affinity({0, 2}).compute(5), allowed=[2], cpu=2)
+    w.hotplug(5, 3, False)
+    found = renumbered(w.program(), on)
+    assert found.templates[0].allowed == {2}
+    assert (found.tasks[0].allowed, found.tasks[0].start_cpu) == ({1}, 1)
+    assert found.masks == (frozenset({0, 1}),)
+    assert found.hotplug == ((5, 3, False),)
+
+
+def test_a_workload_of_a_larger_machine_is_refused():
+    w = Workload("w")
+    w.task("t", Script().compute(5), allowed=[7], cpu=7)
+    with pytest.raises(UsageError, match=r"names CPU 7, and the machine 'guest-4' has CPUs 0 to 3"):
+        renumbered(w.program(), guest_machine(Machine.preset("guest-4")))
+
+
+def test_work_without_marks_gets_a_task_that_marks_its_window():
+    from wastedcores.guest.confirm import with_window
+    from wastedcores.prediction.one_replay import Task
+    from wastedcores.workload.program import Costs
+
+    w = Workload("w")
+    w.task("t", Script().mark("mine").compute(5))
+    task = Task(w.program(), Machine.preset("guest-4"), Costs(), None, 200, 30, 90, finite=False)
+    program, texts = with_window(task)
+    clock = program.tasks[-1]
+    assert clock.daemon
+    assert [row[:2] for row in clock.rows[:-1]] == [
+        (ops.OP_SLEEP, 230), (ops.OP_MARK, 1), (ops.OP_SLEEP, 60), (ops.OP_MARK, 2)
+    ]  # fmt: skip
+    assert tuple(program.texts[1:]) == texts

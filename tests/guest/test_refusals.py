@@ -39,7 +39,7 @@ def test_without_space(empty_cache, monkeypatch):
     monkeypatch.setattr(
         places.shutil, "disk_usage", lambda path: usage(10**9, 10**9 - 10**8, 10**8)
     )
-    monkeypatch.setattr(emulator, "missing_for_build", dict)
+    monkeypatch.setattr(emulator, "NEEDED", {})
     with pytest.raises(GuestError, match="building the emulator needs 1500 MB, and 95 MB are free"):
         emulator.build_emulator()
 

@@ -35,7 +35,14 @@ LONG = (
 #: commands that record this machine, and those that read what was recorded
 LIVE = ("wastedcores capture", "wastedcores watch", "wastedcores check build.parquet")
 #: commands that need the emulator, which has tests of its own (tests/guest), and those that read what it recorded
-EMULATED = ("wastedcores guest", "wastedcores check gi.parquet")
+EMULATED = (
+    "wastedcores guest",
+    "wastedcores check gi.parquet",
+    "wastedcores score before.parquet",
+    "wastedcores score after.parquet",
+    "wastedcores compare before.parquet",
+    "wastedcores whatif real.parquet",
+)
 #: go on until they are stopped, or read what these left, and have tests of their own (tests/browser, tests/live/test_service.py)
 SERVES = (
     "wastedcores lab",
@@ -109,7 +116,7 @@ def test_shown_commands_work(lines, tmp_path, monkeypatch, capfd):
             main()
         said = capfd.readouterr()
         # the exit code of these is their verdict
-        verdict = line.split()[1] in ("check", "compare", "domains", "replay")
+        verdict = line.split()[1] in ("check", "compare", "domains", "replay", "score")
         assert end.value.code in ((0, 1, 3) if verdict else (0,)), f"{line}\n{said.err}"
         assert said.out, line
 

@@ -17,6 +17,7 @@ CALLS = {
     "open": "wc.open('live-balancing-on')",
     "import_trace": "refused(wc.import_trace, 'absent.txt', 'absent.parquet')",
     "check": "wc.check(wc.open_trace(path))",
+    "score": "wc.score([wc.check(path)])",
     "Machine": "wc.Machine.preset('bd-paper-16')",
     "build_domains": "wc.build_domains(wc.Machine.preset('bd-paper-16'), wc.KernelModel.named('v4.1'))",
     "KernelModel": "wc.KernelModel.named('v4.1')",

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 #: modules that register verbs, in the order of the help text
 VERBS = (
     "check",
+    "score",
     "watch",
     "unit",
     "fleet",

@@ -37,18 +37,6 @@ app.add_typer(
     ),
 )
 
-KernelName = Annotated[
-    str | None,
-    Option(
-        "--kernel",
-        metavar="NAME",
-        help="A kernel of Debian's packages, such as debian:6.12. Default: debian:6.12.107.",
-    ),
-]
-Image = Annotated[
-    Path | None,
-    Option("--bzimage", metavar="FILE", help="Boot the kernel image in this file instead."),
-]
 MachineGiven = Annotated[
     str | None,
     Option(
@@ -106,14 +94,55 @@ class ScenarioOptions:
 DEFAULT_KERNEL = "debian:6.12.107"
 
 
-def _kernel(name: str | None, image: Path | None) -> Kernel:
+@dataclass(frozen=True)
+class KernelOptions:
+    """Which kernel is booted."""
+
+    kernel: Annotated[
+        str | None,
+        Option(
+            "--kernel",
+            metavar="NAME",
+            help="A kernel of Debian's packages, such as debian:6.12. Default: debian:6.12.107.",
+        ),
+    ] = None
+    bzimage: Annotated[
+        Path | None,
+        Option("--bzimage", metavar="FILE", help="Boot the kernel image in this file instead."),
+    ] = None
+    source: Annotated[
+        Path | None,
+        Option(
+            "--source", metavar="DIR", help="Build the kernel from this source of Linux instead."
+        ),
+    ] = None
+    patch: Annotated[
+        list[Path] | None,
+        Option("--patch", metavar="FILE", help="Apply this patch to the source. May be repeated."),
+    ] = None
+
+
+def _kernel(asked: KernelOptions) -> Kernel:
     from wastedcores.errors import UsageError
     from wastedcores.guest import Kernel, find_emulator, find_kernel
+    from wastedcores.guest.source import built_kernel
 
-    if name is not None and image is not None:
-        raise UsageError(f"--kernel {name} and --bzimage {image}: give one of them.")
-    find_emulator()  # before a kernel is fetched for nothing
-    return Kernel.of_image(image) if image is not None else find_kernel(name or DEFAULT_KERNEL)
+    names = ("kernel", "bzimage", "source")
+    given = [f"--{name} {value}" for name in names if (value := getattr(asked, name)) is not None]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)}: give one of them.")
+    if asked.patch and asked.source is None:
+        raise UsageError(
+            f"--patch {asked.patch[0]}: name the source to which it is applied: --source DIR."
+        )
+    find_emulator()  # before a kernel is fetched or built for nothing
+    if asked.source is not None:
+        return built_kernel(asked.source, asked.patch or ())
+    return (
+        find_kernel(asked.kernel or DEFAULT_KERNEL)
+        if asked.bzimage is None
+        else Kernel.of_image(asked.bzimage)
+    )
 
 
 def _machine(name: str | None, scenario: str | None) -> Machine:
@@ -155,8 +184,9 @@ def _boot_options(
 )
 def doctor(as_json: AsJson = False) -> None:
     """Say what works here: the emulator, what its build needs, the kernels that are there, and the space."""
+    from wastedcores.guest import source
     from wastedcores.guest.debian import mirrors
-    from wastedcores.guest.emulator import find_emulator, missing_for_build, runner
+    from wastedcores.guest.emulator import NEEDED, find_emulator, missing_of, runner
     from wastedcores.guest.kernels import fetched_kernels
     from wastedcores.guest.places import GuestError, guest_cache
 
@@ -171,12 +201,13 @@ def doctor(as_json: AsJson = False) -> None:
             rows[name] = of()
         except GuestError as e:
             rows[name], ready = str(e), False
-    missing = missing_for_build()
-    rows["build"] = (
-        f"needs {', '.join(missing)}: apt install {' '.join(missing.values())}"
-        if missing
-        else "everything is there"
-    )
+    for name, needed in (("build", NEEDED), ("kernel source", source.NEEDED)):
+        missing = missing_of(needed)
+        rows[name] = (
+            f"needs {', '.join(missing)}: apt install {' '.join(missing.values())}"
+            if missing
+            else "everything is there"
+        )
     rows["Debian's packages"] = (
         "known to this machine's apt"
         if "main" in mirrors()
@@ -284,9 +315,9 @@ def kernels(
         "guest boot", "guest boot --machine bd-paper-64 --kernel debian:7.2 --console console.txt"
     )
 )
+@with_groups
 def boot(
-    kernel: KernelName = None,
-    bzimage: Image = None,
+    kernel: KernelOptions = KernelOptions(),
     machine: MachineGiven = None,
     feature: Features = None,
     sysctl: Sysctls = None,
@@ -294,13 +325,13 @@ def boot(
     timeout: Timeout = 1800,
     console: Console = None,
 ) -> None:
-    """Boot a kernel on a machine, and say which domains it has and whether they are those of the model."""
+    """Boot a kernel on a machine, and say which scheduling domains it has."""
     from wastedcores.guest.boot import Options
     from wastedcores.guest.jobs import Work
     from wastedcores.guest.machines import guest_machine
     from wastedcores.guest.record import record_all
 
-    chosen = _kernel(kernel, bzimage)
+    chosen = _kernel(kernel)
     on = guest_machine(_machine(machine, None))
     options: Options = _boot_options(feature, sysctl, append, 1024, timeout, console)
     work = Work("true", {"JOB.sh": b"sleep 0.1\n"}, is_program=False)
@@ -317,6 +348,7 @@ def boot(
         "guest record group-imbalance --kernel debian:6.12.107 --set jobs=500 -o gi.parquet",
         "guest record recorded-db --machine bd-paper-16 --set iterations=50 --feature NO_NI_RANDOM",
         "guest record job.sh --machine two-dies.json --bzimage arch/x86/boot/bzImage",
+        "guest record recorded-db --source linux-6.12.107 --patch mine.patch",
         "guest record ./a.out --machine uma8 -- --threads 8",
     )
 )
@@ -333,8 +365,7 @@ def record(
         list[str] | None,
         Argument(metavar="-- ARGUMENTS", help="Arguments of the script or program."),
     ] = None,
-    kernel: KernelName = None,
-    bzimage: Image = None,
+    kernel: KernelOptions = KernelOptions(),
     machine: MachineGiven = None,
     output: Annotated[
         Path, Option("--output", "-o", metavar="FILE", help="The Parquet file to write.")
@@ -363,8 +394,8 @@ def record(
         work = file_work(Path(what), arguments or ())
     else:
         given, limit_ns = settings(scenario.set_), until_ns(scenario.until)
-        work = scenario_work(what, on.machine, scenario.seed, given, limit_ns)
-    trace = record_all([work], _kernel(kernel, bzimage), on, options)[0]
+        work = scenario_work(what, on, scenario.seed, given, limit_ns)
+    trace = record_all([work], _kernel(kernel), on, options)[0]
     write_parquet(trace, output)
     header = trace.header
     if as_json:
@@ -386,11 +417,12 @@ def record(
         "guest compare group-imbalance --set jobs=300 --seeds 5 --keep recordings --json",
     )
 )
+@with_groups
 def compare(
     scenario: Annotated[
         str, Argument(metavar="SCENARIO", help="A scenario, or a file that `replay` takes.")
     ],
-    kernel: KernelName = None,
+    kernel: KernelOptions = KernelOptions(),
     machine: MachineGiven = None,
     seeds: Annotated[
         int, Option("--seeds", metavar="N", min=2, help="Number of seeds, from 1 on.")
@@ -423,7 +455,7 @@ def compare(
             write_parquet(trace, keep / f"{Path(scenario).stem}-{seed}.parquet")
 
     found = run_compare(
-        scenario, _kernel(kernel, None), _machine(machine, scenario), seeds=seeds, given=settings(set_),
+        scenario, _kernel(kernel), _machine(machine, scenario), seeds=seeds, given=settings(set_),
         limit_ns=until_ns(until), options=options, kept=kept,
     )  # fmt: skip
     print_json(found.to_json()) if as_json else print(found.text)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +24,7 @@ from wastedcores.cli._options import (
 from wastedcores.cli._output import print_json, print_next, wrapped
 
 if TYPE_CHECKING:
+    from wastedcores.guest.confirm import Confirmation
     from wastedcores.prediction import Variant, WhatIf
 
 _NOTES = """The work is recovered from the trace alone and replayed under the recorded kernel first. Only if that shows what
@@ -31,12 +34,36 @@ tasks share the root group."""
 _EXIT_CODES = "0 fine, 2 bad use or input, 3 the work cannot be recovered, or the replay does not have the kernel."
 
 
+@dataclass(frozen=True)
+class Confirmed:
+    """Whether the prediction is compared with booted kernels."""
+
+    confirm: Annotated[
+        bool,
+        Option(
+            "--confirm",
+            help="Also boot the recorded and the predicted kernels with the recovered work, see `wastedcores guest`.",
+        ),
+    ] = False
+    confirm_seeds: Annotated[
+        int,
+        Option(
+            "--confirm-seeds", metavar="N", min=2, help="The number of recordings of each kernel."
+        ),
+    ] = 3
+    confirm_image: Annotated[
+        Path | None,
+        Option("--confirm-image", metavar="FILE", help="The bzImage of the one kernel of --to."),
+    ] = None
+
+
 @app.command(
     cls=HotplugCommand,
     epilog=epilog(
         "whatif overload-on-wakeup-buggy",
         "whatif group-imbalance-buggy --session R- --session make --to v4.1+all_fixes:patch",
         "whatif trace.txt.xz --machine bd-paper-64 --kernel v4.1 --between start stop --json",
+        "whatif trace.parquet --to v6.12.107+NO_NI_RANDOM --confirm",
         notes=_NOTES,
         exit_codes=_EXIT_CODES,
     ),
@@ -74,6 +101,7 @@ def whatif(
     seeds: Annotated[
         int, Option(metavar="N", min=1, help="The number of replays of each kernel.")
     ] = 20,
+    confirmed: Confirmed = Confirmed(),
     as_json: AsJson = False,
 ) -> None:
     """Predict from a trace what a fix would have gained."""
@@ -97,14 +125,28 @@ def whatif(
         seeds=seeds,
         progress=sys.stderr.isatty(),
     )
+    truth = _confirmed(found, confirmed)
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.to_dict() | ({"confirmed": truth.to_json()} if truth else {}))
     else:
         _print(found)
+        if truth:
+            print(f"\n{truth.text}")
         print_next(
             f"wastedcores recover {shlex.quote(str(trace))}",
             "the work as a file, to edit and to replay",
         )
+
+
+def _confirmed(found: WhatIf, asked: Confirmed) -> Confirmation | None:
+    """Boot the kernels if that was asked for."""
+    if not asked.confirm and asked.confirm_image is None:
+        return None
+    from wastedcores.guest import Kernel
+    from wastedcores.guest.confirm import confirm
+
+    image = None if asked.confirm_image is None else Kernel.of_image(asked.confirm_image)
+    return confirm(found, seeds=asked.confirm_seeds, image=image)
 
 
 def _print(found: WhatIf) -> None:

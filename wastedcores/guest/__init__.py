@@ -11,7 +11,7 @@ docs/guest.md says what lockstep means, what is exact, and what is not modelled.
 """
 
 from wastedcores.guest.compare import Comparison, compare
-from wastedcores.guest.emulator import build_emulator, find_emulator
+from wastedcores.guest.emulator import build_emulator, find_emulator, has_emulator
 from wastedcores.guest.kernels import Kernel, fetch_kernel, find_kernel
 from wastedcores.guest.record import Work, record, record_all
 
@@ -24,6 +24,7 @@ __all__ = [
     "fetch_kernel",
     "find_emulator",
     "find_kernel",
+    "has_emulator",
     "record",
     "record_all",
 ]

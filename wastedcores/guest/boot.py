@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -14,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import UsageError
@@ -26,7 +29,9 @@ from wastedcores.guest.places import GuestError, tell
 #: virtual ns in which each virtual CPU has its turn; their clocks are never further apart
 ROUND_NS = 4000
 #: what every guest is booted with; its clock is the emulated TSC, which counts virtual ns
-PARAMETERS = "console=ttyS0 loglevel=4 panic=-1 tsc=reliable nokaslr mitigations=off"
+PARAMETERS = (
+    "console=ttyS0 earlyprintk=ttyS0 loglevel=4 panic=-1 tsc=reliable nokaslr mitigations=off"
+)
 EVENTS = (
     "sched_switch",
     "sched_waking",
@@ -37,8 +42,12 @@ EVENTS = (
     "sched_process_exit",
     "sched_process_exec",
 )
+#: bytes that the emulator gathers before it writes them
+_BUFFER = 1 << 16
 #: lines of the console that an error shows
 _SHOWN = 12
+#: the decompressor's last words (arch/x86/boot/compressed/error.c: error())
+_HALTED = b"-- System halted"
 _FEATURES = ("/sys/kernel/debug/sched/features", "/sys/kernel/debug/sched_features")
 
 
@@ -157,21 +166,31 @@ def booted(
     said
         Called with each line of the console that begins with ``@@``.
     """
-    with tempfile.TemporaryDirectory(prefix="wastedcores-guest-") as name:
-        folder = Path(name)
-        image = folder / "initramfs.gz"
-        image.write_bytes(initramfs(emulator, jobs))
-        words = command(emulator, kernel, machine, image, boot_parameters(machine, options))
-        sent = folder / "sent"
-        lockstep = {
-            "LOCKSTEP_ROUND": str(ROUND_NS),
-            "LOCKSTEP_VCPUS": str(machine.machine.cpus),
-            "LOCKSTEP_DEBUGCON": str(sent),
-        }
-        _watch(words, os.environ | lockstep, kernel, options, said)
-        if not sent.exists():
-            raise GuestError(f"{kernel.name}: the guest ended without having sent anything.")
-        yield sent
+    try:
+        with tempfile.TemporaryDirectory(prefix="wastedcores-guest-") as name:
+            folder = Path(name)
+            image = folder / "initramfs.gz"
+            image.write_bytes(initramfs(emulator, jobs))
+            words = command(emulator, kernel, machine, image, boot_parameters(machine, options))
+            sent = folder / "sent"
+            lockstep = {
+                "LOCKSTEP_ROUND": str(ROUND_NS),
+                "LOCKSTEP_VCPUS": str(machine.machine.cpus),
+                "LOCKSTEP_DEBUGCON": str(sent),
+            }
+            _watch(words, os.environ | lockstep, kernel, options, said)
+            if shutil.disk_usage(folder).free < _BUFFER:  # the emulator drops what it cannot write
+                raise OSError(errno.ENOSPC, "")
+            if not sent.exists():
+                raise GuestError(f"{kernel.name}: the guest ended without having sent anything.")
+            yield sent
+    except OSError as e:
+        if e.errno != errno.ENOSPC:
+            raise
+        raise GuestError(
+            f"{tempfile.gettempdir()}: there is no space left for what the guest sends. Make room there, or "
+            "name another folder in the variable TMPDIR."
+        ) from e
 
 
 def _watch(
@@ -184,9 +203,11 @@ def _watch(
     """Run the emulator to its end; whatever goes wrong in the guest becomes an error with the console's last lines."""
     last: deque[str] = deque(maxlen=_SHOWN)
     began, wrong, done = time.monotonic(), "", False
+    # whatever ends this process ends the emulator, too
+    guard = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
     try:
         process = subprocess.Popen(
-            words, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [*guard, *words], env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,
         )  # fmt: skip
     except OSError as e:
@@ -204,9 +225,9 @@ def _watch(
     timer.start()
     try:
         assert process.stdout is not None
-        for raw in process.stdout:
-            line = raw.decode("utf-8", "replace").rstrip()
-            last.append(line)
+        for line in _lines(process.stdout):
+            if line:
+                last.append(line)
             if options.console:
                 with options.console.open("a", encoding="utf-8") as kept:
                     kept.write(f"{time.monotonic() - began:9.2f} {line}\n")
@@ -217,8 +238,11 @@ def _watch(
                 if line[at:].startswith("@@ERROR"):
                     wrong = f"could not be set up: {line[at + 8 :]}"
                     break
-            elif "Kernel panic" in line or "Unable to mount root" in line:
-                wrong = wrong or "panicked"
+            elif "Kernel panic" in line:  # what follows may push this line out of the last ones
+                wrong = wrong or f"panicked ({line[line.index('Kernel panic') :]})"
+            elif line.endswith(_HALTED.decode()):
+                wrong = "could not be started, because its image is damaged"
+                break
     finally:
         timer.cancel()
         process.kill()
@@ -231,12 +255,25 @@ def _watch(
             "a smaller machine or workload, or --until"
         )
     if not wrong and not done:
+        code = process.returncode
         wrong = (
-            f"ended by itself, before it had finished (the emulator's code is {process.returncode})"
+            "reset the machine or switched it off, before it had finished"
+            if code == 0
+            else f"ended before it had finished, because the emulator ended with code {code}"
         )
     if wrong:
-        shown = "".join(f"\n  | {line}" for line in last)
+        shown = "".join(f"\n  | {line}" for line in last) or " none"
         raise GuestError(f"{kernel.name}: the guest {wrong}. The last lines of its console:{shown}")
+
+
+def _lines(stream: IO[bytes]) -> Iterator[str]:
+    """Yield what the console says line by line, and the last words of a damaged image, which end no line."""
+    rest = b""
+    while piece := os.read(stream.fileno(), 1 << 16):
+        *lines, rest = (rest + piece).split(b"\n")
+        if rest.endswith(_HALTED):
+            lines, rest = [*lines, rest], b""
+        yield from (line.decode("utf-8", "replace").rstrip() for line in lines)
 
 
 def tell_notes(notes: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import Header
 from wastedcores.trace.trace import Trace
 from wastedcores.units import number
+from wastedcores.workload.scenarios import SCENARIOS
 
 #: what is measured of each run, in its window: a name, and the words for people
 QUANTITIES = {
@@ -52,7 +53,7 @@ class Comparison(Shown):
     seeds
         The seeds of the runs, the same for both.
     recorded, replayed
-        The numbers of each run, by :data:`QUANTITIES`.
+        The numbers of each run, by :data:`QUANTITIES`; a prediction has fewer of them.
     notes
         How the two differ in what was run.
     """
@@ -92,6 +93,7 @@ class Comparison(Shown):
                 *(sorted(run[name] for run in runs) for runs in (self.recorded, self.replayed)),
             )
             for name in QUANTITIES
+            if name in self.replayed[0]
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -189,12 +191,14 @@ def compare(
     on = guest_machine(machine)
     model, notes = _model(kernel, options.features)  # before anything is booted
     numbers = range(1, seeds + 1)
-    works = [scenario_work(scenario, on.machine, seed, given, limit_ns) for seed in numbers]
+    works = [scenario_work(scenario, on, seed, given, limit_ns) for seed in numbers]
     traces = record_all(works, kernel, on, options)
     for seed, trace in zip(numbers, traces, strict=True):
         kept(seed, trace)
     # the name gives the replay the costs that were measured in guests
-    place = replace(on.machine, name=f"{on.machine.name} (guest)")
+    place = replace(
+        on.machine if scenario in SCENARIOS else machine, name=f"{on.machine.name} (guest)"
+    )
     replayed = []
     for seed in numbers:
         tell(f"replaying {scenario} under {model}, seed {seed} ...")

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +44,7 @@ TARGET = "qemu-system-x86_64"
 NEEDED = {
     "gcc": "gcc", "make": "make", "ninja": "ninja-build", "meson": "meson", "pkg-config": "pkg-config", "flex": "flex",
     "bison": "bison", "patch": "patch", "dpkg-source": "dpkg-dev", "python3": "python3",
-    "glib-2.0": "libglib2.0-dev", "pixman-1": "libpixman-1-dev", "libfdt": "libfdt-dev", "libc.a": "libc6-dev",
+    "glib-2.0": "libglib2.0-dev", "pixman-1": "libpixman-1-dev", "/usr/include/libfdt.h": "libfdt-dev", "libc.a": "libc6-dev",
 }  # fmt: skip
 _LIBRARIES = ("glib-2.0", "pixman-1")
 BUILD_MB = 1500
@@ -98,7 +99,7 @@ def find_emulator() -> Emulator:
         There is none yet, or it does not start any more.
     """
     folder = guest_cache() / _name()
-    if not (folder / "emulator.json").exists():
+    if not has_emulator():
         raise GuestError(
             "there is no emulator whose virtual CPUs advance in lockstep yet. Build it once: `wastedcores guest build` (about 10 "
             "CPU minutes; it says before what it fetches)."
@@ -107,14 +108,19 @@ def find_emulator() -> Emulator:
     return Emulator(folder, told["version"], told["patch_sha256"])
 
 
-def missing_for_build() -> dict[str, str]:
-    """Return what the build needs and this machine lacks, with the names of Debian's packages."""
-    return {need: package for need, package in NEEDED.items() if not _is_there(need)}
+def has_emulator() -> bool:
+    """Tell whether the emulator was built."""
+    return (guest_cache() / _name() / "emulator.json").exists()
+
+
+def missing_of(needed: Mapping[str, str]) -> dict[str, str]:
+    """Return what of some needs of a build this machine lacks: programs, libraries, and headers by path."""
+    return {need: package for need, package in needed.items() if not _is_there(need)}
 
 
 def _is_there(need: str) -> bool:
-    if need == "libfdt":
-        return Path("/usr/include/libfdt.h").exists()
+    if need.startswith("/"):
+        return Path(need).exists()
     if need == "libc.a":
         if not shutil.which("gcc"):
             return False
@@ -153,7 +159,7 @@ def build_emulator(source: Path | None = None, jobs: int | None = None) -> Emula
         return find_emulator()
     except GuestError:
         pass
-    if missing := missing_for_build():
+    if missing := missing_of(NEEDED):
         raise GuestError(
             f"building the emulator needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not there. Install "
             f"them: apt install {' '.join(missing.values())}"

@@ -8,16 +8,16 @@ Their random draws are made all the same, so that all other stretches have the s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import UsageError
-from wastedcores.topology.machine import Machine
+from wastedcores.guest.machines import GuestMachine
 from wastedcores.workload import ops
 from wastedcores.workload.program import Program, Row, TaskSpec
-from wastedcores.workload.scenarios import scenario
+from wastedcores.workload.scenarios import SCENARIOS, scenario
 
 #: a longer stretch before a fork is work of the program, not the fork
 MOST_FORK_NS = 200_000
@@ -56,26 +56,63 @@ class Work:
 
 def scenario_work(
     name: str,
-    machine: Machine,
+    on: GuestMachine,
     seed: int = 1,
     given: Mapping[str, Any] | None = None,
     limit_ns: int | None = None,
 ) -> Work:
     """Make the work of a scenario, or of a file that `wastedcores replay` takes, on the guest's machine."""
-    workload = scenario(name).workload(machine, seed, given)
-    program = workload.program()
-    measure = workload.measure
-    notes = list(workload.notes)
+    workload = scenario(name).workload(on.machine, seed, given)
+    program, measure = workload.program(), workload.measure
+    if name not in SCENARIOS:
+        program = renumbered(program, on)
+    window = (measure.start, measure.end) if measure else None
+    work = program_work(name, program, seed, limit_ns)
+    return replace(work, window=window, notes=(*workload.notes, *work.notes))
+
+
+def program_work(name: str, program: Program, seed: int, limit_ns: int | None = None) -> Work:
+    """Make the work of a program that names the guest's CPUs."""
+    notes = []
     if any(row[0] == ops.OP_EXEC for s in (*program.tasks, *program.templates) for row in s.rows):
         notes.append("the guest does not execute new programs (exec) where the workload does")
     if any(shares != 1024 for shares in program.shares):
         notes.append("all sessions of the guest have the same weight")
-    return Work(
-        name,
-        {"JOB": job_text(program, seed, limit_ns).encode()},
-        window=(measure.start, measure.end) if measure else None,
-        seed=seed,
-        notes=tuple(notes),
+    files = {"JOB": job_text(program, seed, limit_ns).encode()}
+    return Work(name, files, seed=seed, notes=tuple(notes))
+
+
+def renumbered(program: Program, on: GuestMachine) -> Program:
+    """Return a program that names the CPUs of a machine's description with the guest's numbers."""
+    new = {old: number for number, old in enumerate(on.numbers)}
+    if asked := sorted({c for c in _named_cpus(program) if c not in new}):
+        raise UsageError(
+            f"the workload names CPU {asked[0]}, and the machine {on.machine.name!r} has CPUs 0 to {on.machine.cpus - 1}. "
+            "--machine chooses the one for which the workload was made."
+        )
+
+    def there(cpus: frozenset[int] | None) -> frozenset[int] | None:
+        return None if cpus is None else frozenset(new[c] for c in cpus)
+
+    def moved(s: TaskSpec) -> TaskSpec:
+        return replace(s, allowed=there(s.allowed), start_cpu=new[s.start_cpu])
+
+    return replace(
+        program,
+        tasks=tuple(map(moved, program.tasks)),
+        templates=tuple(map(moved, program.templates)),
+        masks=tuple(frozenset(new[c] for c in mask) for mask in program.masks),
+        hotplug=tuple((at, new[cpu], online) for at, cpu, online in program.hotplug),
+    )
+
+
+def _named_cpus(program: Program) -> Iterable[int]:
+    specs = (*program.tasks, *program.templates)
+    sets = (*program.masks, *(s.allowed for s in specs if s.allowed is not None))
+    return (
+        *(c for mask in sets for c in mask),
+        *(s.start_cpu for s in specs),
+        *(cpu for _, cpu, _ in program.hotplug),
     )
 
 

@@ -86,10 +86,13 @@ def _folder() -> Path:
 
 def fetched_kernels() -> list[Kernel]:
     """Return the kernels in the cache, the newest last."""
-    return sorted(map(_read, _folder().glob("*/kernel.json")), key=lambda k: _order(k.version))
+    return sorted(
+        map(read_kernel, _folder().glob("*/kernel.json")), key=lambda k: _order(k.version)
+    )
 
 
-def _read(file: Path) -> Kernel:
+def read_kernel(file: Path) -> Kernel:
+    """Return the kernel that a file in the cache describes."""
     told = json.loads(file.read_text())
     return Kernel(
         told["name"],

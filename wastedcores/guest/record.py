@@ -80,7 +80,7 @@ def record(
         The emulator cannot have this machine.
     """
     on = guest_machine(machine)
-    work = scenario_work(scenario, on.machine, seed, given, limit_ns)
+    work = scenario_work(scenario, on, seed, given, limit_ns)
     return record_all([work], kernel, on, options or Options())[0]
 
 

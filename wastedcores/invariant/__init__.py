@@ -7,6 +7,15 @@ looks at every change of every runqueue and not at samples. A CPU is idle with 0
 
 from wastedcores.invariant.checking import PERSIST_NS, check
 from wastedcores.invariant.result import CHECK_SCHEMA, CheckResult
+from wastedcores.invariant.scoring import SCORE_SCHEMA, score
 from wastedcores.invariant.who import who_took
 
-__all__ = ["CHECK_SCHEMA", "PERSIST_NS", "CheckResult", "check", "who_took"]
+__all__ = [
+    "CHECK_SCHEMA",
+    "PERSIST_NS",
+    "SCORE_SCHEMA",
+    "CheckResult",
+    "check",
+    "score",
+    "who_took",
+]

@@ -129,6 +129,7 @@ def whatif(
         balancer.reason if balancer and balancer.stand_in else "",
         _recorded_as(trace, kernel) if balancer and balancer.stand_in else "",
         assumed,
+        (here, other),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from wastedcores.kernels import KernelModel
+from wastedcores.prediction.one_replay import Task
 from wastedcores.recovery import Recovered
 
 SCHEMA = "wastedcores.whatif/1"
@@ -126,6 +127,8 @@ class WhatIf:
         The name of the recorded kernel if another one stands for it; else empty.
     assumed
         Sentences about the machine and the kernel where neither the trace nor the user names them, without full stops.
+    work
+        What was replayed under the recorded kernel, and under the others.
     """
 
     trace: str
@@ -140,6 +143,7 @@ class WhatIf:
     stands_in: str = ""
     recorded_as: str = ""
     assumed: tuple[str, ...] = ()
+    work: tuple[Task, ...] = ()
 
     @property
     def recorded_kernel(self) -> str:
@@ -166,8 +170,8 @@ class WhatIf:
         """How far to trust the answer: ``high``, ``medium`` or ``low``; :attr:`reasons` say why.
 
         It is low if nobody names the machine or the kernel. It is never high if another kernel stands for the recorded one,
-        nor for a modern kernel, because no prediction for one has
-        been compared with a recording yet.
+        nor for a modern kernel, because few predictions
+        for one have been compared with a recording (docs/what-if.md).
         """
         modern = KernelModel.named(self.kernel).is_modern
         if self.assumed:
@@ -198,7 +202,9 @@ class WhatIf:
             ]
         modern = KernelModel.named(self.kernel).is_modern
         unproved = (
-            [f"no prediction for a change of {self.kernel} has been compared with a recording"]
+            [
+                "few predictions for modern kernels have been compared with recordings; --confirm compares this one"
+            ]
             if modern
             else []
         )

@@ -22,7 +22,7 @@ struct task {
     uint64_t random;
     int64_t slot[4], started_ns;
     int processes, thread, place;
-    volatile int threads;
+    volatile int threads, lasting; /* threads that live, and those of them that are no daemons */
 };
 
 int64_t now_ns(void)
@@ -113,9 +113,16 @@ static void leave(struct task *t)
     if (!t->spec->daemon && __sync_sub_and_fetch(&shared->left, 1) == 0)
         futex_wake(&shared->left, 1);
     if (t->parent) {
+        __sync_sub_and_fetch(&t->parent->lasting, !t->spec->daemon);
         __sync_sub_and_fetch(&t->parent->threads, 1);
         futex_wake(&t->parent->threads, 1);
     }
+}
+
+/* A process whose first thread has ended can be waited for only when its other threads have, and daemons may never. */
+static void end_process(struct task *t)
+{
+    syscall(t->lasting ? SYS_exit : SYS_exit_group, 0);
 }
 
 struct birth { struct task *parent; const struct spec *spec; int number; };
@@ -141,6 +148,7 @@ static void new_task(struct task *t, const struct spec *s, int group, int thread
         struct birth *birth = malloc(sizeof *birth);
         pthread_t id;
         *birth = (struct birth){t, s, number};
+        __sync_add_and_fetch(&t->lasting, !s->daemon);
         __sync_add_and_fetch(&t->threads, 1);
         if (pthread_create(&id, 0, thread_main, birth))
             say("@@ERROR a thread %s could not be made: %s\n", s->comm, strerror(errno));
@@ -158,7 +166,7 @@ static void new_task(struct task *t, const struct spec *s, int group, int thread
         begin(&child, s, number);
         execute(&child);
         leave(&child);
-        syscall(child.threads ? SYS_exit : SYS_exit_group, 0);
+        end_process(&child);
     }
     t->processes++;
 }
@@ -314,7 +322,7 @@ static void lead_session(int session)
             begin(&t, next, next->number);
             execute(&t);
             leave(&t);
-            syscall(t.threads ? SYS_exit : SYS_exit_group, 0);
+            end_process(&t);
         }
         next->number = -1;
     }
