@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wastedcores.invariant import pool_jit, sweep_jit
 from wastedcores.invariant.chronic import Chronic, covered_ns, worst
-from wastedcores.invariant.sweep import episode_table, merged, sweep
+from wastedcores.invariant.sweep import merged, spans_of, sweep
 from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues.affinity import unrestricted
 from wastedcores.runqueues.doubts import limiting_groups
@@ -157,7 +157,7 @@ def at_most(rq: Runqueues, first: sweep_jit.SweepState, persist_ns: int) -> AtMo
     spans = np.concatenate(pooled.unseen).clip(*window)
     spans = spans[spans[:, 1] > spans[:, 0]]
     unseen = _union(pl.DataFrame(spans, schema={"start_ns": pl.Int64, "end_ns": pl.Int64}))
-    episodes = episode_table(collected, pooled.cpus, persist_ns).select("start_ns", "end_ns")
+    episodes = spans_of(collected, persist_ns).select("start_ns", "end_ns")
     longest = _union(pl.concat([episodes, unseen]))
     # the queue of all waiting threads is no busy CPU
     length = int(state.scalars[sweep_jit.SLICE_NS])

@@ -17,7 +17,7 @@ from wastedcores.invariant import sweep_jit
 from wastedcores.invariant.bounds import AtMost, at_most
 from wastedcores.invariant.chronic import Chronic, covered_ns, worst
 from wastedcores.invariant.seen import seen_spans
-from wastedcores.invariant.sweep import Swept, episode_table, firm_sweep, merged, sweep, without
+from wastedcores.invariant.sweep import Swept, firm_sweep, merged, spans_of, sweep, without
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.doubts import HEADER_REASONS
 from wastedcores.runqueues.runqueues import Runqueues
@@ -215,7 +215,7 @@ def _firm(
         if early:  # it is known of one of them, which decides
             return found, plain
     assert found.firm is not None
-    return found, _survives(episodes, episode_table(found.firm, rq.cpus, persist_ns))
+    return found, _survives(episodes, spans_of(found.firm, persist_ns))
 
 
 def _certain(
@@ -238,7 +238,7 @@ def _certain(
     doubts = _inside(strict.doubts if throttled else rq.doubts, state)
     doubts = doubts.filter(pl.col("reason") != "bound_by_name")
     left = _again(strict, state, doubts)
-    told = _persistent(left, rq, persist_ns)
+    told = _persistent(left, persist_ns)
     sure = persistent & _survives(episodes, told)
     still = worst(left.firm_state)
     seen_ns = 0
@@ -266,7 +266,7 @@ def _certain(
     if assumed and not sure.any():
         # would it be certain if all threads were free?
         free = _again(rq, state, doubts)
-        matters = bool(_survives(episodes, _persistent(free, rq, persist_ns)).any())
+        matters = bool(_survives(episodes, _persistent(free, persist_ns)).any())
         all_free = worst(free.firm_state)
         matters |= all_free is not None and still is not None and all_free.share > still.share
     # a thread that is queued late can make its CPU look idle for longer, but no more is certain than there seems to be
@@ -274,10 +274,10 @@ def _certain(
     return _Certain(sure, still, max(least_ns, seen_ns), seen_ns, matters)
 
 
-def _persistent(left: Swept, rq: Runqueues, persist_ns: int) -> pl.DataFrame:
+def _persistent(left: Swept, persist_ns: int) -> pl.DataFrame:
     """The episodes of a sweep without brief overloads."""
     assert left.firm is not None
-    return episode_table(left.firm, rq.cpus, persist_ns)
+    return spans_of(left.firm, persist_ns)
 
 
 def _spans_to_look_at(
@@ -301,20 +301,27 @@ def _long(persist_ns: int) -> pl.Expr:
 def _inside(doubts: pl.DataFrame, state: sweep_jit.SweepState) -> pl.DataFrame:
     """Doubts about counted CPUs within the window, merged by reason and CPU."""
     start, end = (int(t) for t in state.window)
-    near = doubts.filter(
-        pl.col("end_ns") > start,
-        pl.col("start_ns") < end,
-        pl.col("cpu").is_in([-1, *np.flatnonzero(state.counted).tolist()]),
-    ).with_columns(
-        pl.col("start_ns").clip(lower_bound=start), pl.col("end_ns").clip(upper_bound=end)
+    columns = "reason", "cpu", "start_ns", "end_ns"
+    if not doubts.height:
+        return doubts.select(columns)
+    near = (
+        doubts.lazy()
+        .filter(
+            pl.col("end_ns") > start,
+            pl.col("start_ns") < end,
+            pl.col("cpu").is_in([-1, *np.flatnonzero(state.counted).tolist()]),
+        )
+        .with_columns(
+            pl.col("start_ns").clip(lower_bound=start), pl.col("end_ns").clip(upper_bound=end)
+        )
+        .collect()
     )
     parts = [
-        merged(rows, state.counted.size).with_columns(reason=pl.lit(str(reason)))
-        for (reason,), rows in near.sort("reason").group_by("reason", maintain_order=True)
+        merged(rows, state.counted.size).select(pl.lit(reason).alias("reason"), *columns[1:])
+        for reason in near["reason"].unique().sort()
+        for rows in [near.filter(pl.col("reason") == reason)]
     ]
-    if not parts:
-        return near.select("reason", "cpu", "start_ns", "end_ns")
-    return pl.concat(parts).select("reason", "cpu", "start_ns", "end_ns")
+    return pl.concat([near.clear().select(columns), *parts])
 
 
 def _again(
@@ -329,11 +336,11 @@ def _again(
 
 def _survives(episodes: pl.DataFrame, left: pl.DataFrame) -> NDArray[np.bool_]:
     """For each episode: whether it contains a persistent one of those that are left."""
-    left = left.filter(pl.col("persistent"))
+    long = left["persistent"].to_numpy()
     start, end = episodes["start_ns"].to_numpy(), episodes["end_ns"].to_numpy()
     # episodes are disjoint and in order, and so are those that are left
-    after = np.searchsorted(left["start_ns"].to_numpy(), end)
-    before = np.searchsorted(left["end_ns"].to_numpy(), start, side="right")
+    after = np.searchsorted(left["start_ns"].to_numpy()[long], end)
+    before = np.searchsorted(left["end_ns"].to_numpy()[long], start, side="right")
     return after > before
 
 
@@ -371,7 +378,7 @@ def _may_hide(
     if doubts.select(only_length.any()).item():
         found = _again(rq, state, doubts.filter(only_length), rq.cpus + 1)
         state = found.firm_state
-        episodes = episode_table(found.episodes, rq.cpus, persist_ns)
+        episodes = spans_of(found.episodes, persist_ns)
         doubts = doubts.filter(~only_length)
     spans = [_union(t) for t in (pl.concat([_times(episodes), _times(doubts)]), doubts)]
     if int((spans[0]["end_ns"] - spans[0]["start_ns"]).max() or 0) >= persist_ns:  # type: ignore[arg-type]

@@ -57,6 +57,8 @@ def widened(
     doubts: pl.DataFrame, switches: NDArray[np.int64], start_ns: int, end_ns: int
 ) -> pl.DataFrame:
     """Add doubts about all of a trace, or all the time between a CPU's contradictions, where there are many of them."""
+    if doubts.height < _MANY:
+        return doubts
     odd = doubts.filter(pl.col("reason").is_in(REASONS[: st.ODD_PARKED]))
     if odd.height < _MANY:
         return doubts
