@@ -190,5 +190,5 @@ def test_tables(tmp_path):
     )  # without and with snapshots, and one of them with one snapshot
     assert [row for j in judged for row in rows_of(j) if row[1] == "all"] == [("combined", "all")]
     run = {"schedules": 3, "first": 0, "commit": "x", "date": "", "machine": "", "made_ms": 1}
-    shown = markdown(run | {"checked_ms": 2, "rows": rows, "failures": {}})
+    shown = markdown(run | {"checked_ms": 2, "rows": rows, "why": [], "failures": {}})
     assert shown.count("| free | 2 |") + shown.count("| all | 1 |") >= 2

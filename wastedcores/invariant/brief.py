@@ -24,6 +24,7 @@ class WithoutBrief:
     """Passes changes on, with one task on a CPU wherever it holds two or more for less than ``FLOOR_NS``."""
 
     def __init__(self, cpus: int) -> None:
+        self._cpus = cpus
         self._overloads = brief_jit.new_overloads(cpus)
         self._held = no_changes()
 

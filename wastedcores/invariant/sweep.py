@@ -135,6 +135,7 @@ def sweep(
     longest: Longest | None = None,
     *,
     firm: bool = True,
+    brief: WithoutBrief | None = None,
 ) -> Swept:
     """Stream all changes through the compiled sweep: as they are, and with ``firm`` also without brief overloads.
 
@@ -143,10 +144,11 @@ def sweep(
     * ``changes``: what to stream; None: all changes of the runqueues.
     * ``longest``: is shown every batch and the episodes that ended in it.
     * ``firm``: whether to look at what remains without brief overloads.
+    * ``brief``: what leaves them out; None: the usual.
     """
     firm_state = deepcopy(state)
     plain, other = _Pass(rq, state), _Pass(rq, firm_state)
-    brief = WithoutBrief(rq.cpus)
+    brief = brief or WithoutBrief(rq.cpus)
     known = np.zeros(rq.cpus, np.bool_)
     compiled = sweep_affinity_jit.sweep if plain.pairs else sweep_jit.sweep
     # while the runqueues are rebuilt, which takes other compiled code

@@ -19,6 +19,7 @@ from wastedcores.invariant.chronic import Chronic, covered_ns, worst
 from wastedcores.invariant.seen import seen_spans
 from wastedcores.invariant.sweep import Swept, firm_sweep, merged, spans_of, sweep, without
 from wastedcores.runqueues import task_row
+from wastedcores.runqueues.affinity import repinned
 from wastedcores.runqueues.doubts import HEADER_REASONS
 from wastedcores.runqueues.runqueues import Runqueues
 from wastedcores.units import human_ns
@@ -98,7 +99,7 @@ def judge(
     # what the header says of all of a trace can mean that a CPU is idle for a reason, and the kernel's count that it was idle
     decisive = doubts["reason"].is_in([*HEADER_REASONS, "count_differs"]).any()
     if rq.source == "tasks" and (doubts.height or unknown_cpus or lost) and not decisive:
-        most = at_most(rq, state, persist_ns)
+        most = at_most(rq, state)
     notes = _cut_short(rq)
     if sure.any() or surely_chronic:
         verdict = "violations"
@@ -117,6 +118,12 @@ def judge(
         wakings = rq.trace.header.wakings
         notes = (
             _rests_on(missing, only_chronic, throttled, certain.affinity_matters, wakings) + notes
+        )
+    moved = len(repinned(rq.trace.header)[0])
+    if verdict == "unknown" and assumed and moved and not rq.affinity.follows:
+        notes.append(
+            f"{moved} threads got another affinity between the two snapshots, and the trace does not tell when: "
+            "`wastedcores capture` records it"
         )
     kind = "persistent" if sure.any() else "chronic" if surely_chronic else "occasional"
     columns = [
@@ -354,7 +361,7 @@ def _affinity_unknown(rq: Runqueues) -> int:
 
 def _allowed(most: AtMost, persist_ns: int, limit: float) -> bool:
     """Whether the most waste that the trace allows has a violation."""
-    return most.longest_ns >= persist_ns or (
+    return most.firm_longest_ns >= persist_ns or (
         most.chronic is not None and most.chronic.share >= limit
     )
 
