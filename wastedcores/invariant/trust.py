@@ -236,13 +236,15 @@ def _certain(
     throttled: bool,
 ) -> _Certain:
     """Find what is certain of the violations."""
+    found = [rq.doubts]
     if rq.trace.header.wakings:
         rq = rq.late(QUEUED_WITHIN_NS)
     strict = rq.strict(throttling=throttled)
     if throttled:  # other waits are in doubt then
         for _ in strict.batches():
             pass
-    doubts = _inside(strict.doubts if throttled else rq.doubts, state)
+        found.append(strict.doubts)
+    doubts = _inside(pl.concat(found), state)
     doubts = doubts.filter(pl.col("reason") != "bound_by_name")
     left = _again(strict, state, doubts)
     told = _persistent(left, persist_ns)

@@ -24,6 +24,7 @@ REASONS = (
     "queue_differs",
     "silence_before_contradiction",
     "events_lost",
+    "offline_or_idle",
 )
 NO_DOUBTS = pl.DataFrame(
     schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "reason": pl.String}
