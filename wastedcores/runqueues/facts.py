@@ -46,12 +46,15 @@ def extent(trace: Trace) -> tuple[int, int, int, int]:
 
 
 def _recorded_on() -> pl.Expr:
-    """The CPU into whose buffer an event was written."""
-    remote = pl.col("kind").is_in(["wakeup", "wakeup_new", "migrate"])
+    """The CPU into whose buffer an event was written; null if the event does not tell.
+
+    A waker moves the thread that it wakes, so a move can be written on a CPU that has no part in it.
+    """
     return (
-        pl.when(remote & pl.col("src_cpu").is_not_null())
-        .then(pl.col("src_cpu"))
-        .otherwise(pl.col("cpu"))
+        pl.when(pl.col("kind").is_in(["wakeup", "wakeup_new"]))
+        .then("src_cpu")
+        .when(~pl.col("kind").is_in(["migrate", "frequency"]))
+        .then("cpu")
     )
 
 
@@ -67,7 +70,7 @@ def complete(trace: Trace, kinds: Collection[str]) -> Trace:
     firsts = (
         trace.without("lost", *TRANSITIONS)
         .select("ts_ns", cpu=_recorded_on())
-        .filter(pl.lit(-1 in over) | pl.col("cpu").is_in(list(over)))
+        .filter(pl.col("cpu").is_not_null(), pl.lit(-1 in over) | pl.col("cpu").is_in(list(over)))
         .group_by("cpu")
         .agg(pl.col("ts_ns").min())
         .collect(engine="streaming")
