@@ -166,6 +166,7 @@ def summary(asked: argparse.Namespace, done: list[dict[str, Any]], code: str) ->
         "made_ms": round(sum(d["made_ms"] for d in done) / schedules, 1),
         "checked_ms": round(sum(d["checked_ms"] for d in done) / schedules, 1),
         "events": round(sum(d["events"] for d in done) / schedules),
+        "note": _note(asked.folder),
         "failures": dict(tally.failures(counts)),
         "failed": [
             {k: f[k] for k in ("seed", "features", "truth", "stale", "outcomes", "verdicts")}
@@ -174,6 +175,12 @@ def summary(asked: argparse.Namespace, done: list[dict[str, Any]], code: str) ->
         "why": tally.why(counts),
         "rows": tally.as_rows(counts),
     }
+
+
+def _note(folder: Path) -> str:
+    """What somebody wrote about this run into its folder, such as that parts of it are of an earlier commit."""
+    file = folder / "note"
+    return file.read_text().strip() if file.exists() else ""
 
 
 def main() -> int:

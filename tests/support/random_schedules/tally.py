@@ -131,6 +131,7 @@ def markdown(run: dict[str, Any]) -> str:
         "the failures. A recording is *complete* if all CPUs were recorded, no event was lost or "
         "overwritten, and it is at least M long.",
         "",
+        *([run["note"], ""] if run.get("note") else []),
         "## Summary",
         "",
         "| verdicts from | " + _HEAD[0][2:],
