@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from wastedcores.invariant import sweep_jit
 from wastedcores.invariant.bounds import AtMost, at_most
+from wastedcores.invariant.brief import without_brief
 from wastedcores.invariant.chronic import Chronic, covered_ns, worst
 from wastedcores.invariant.seen import seen_spans
 from wastedcores.invariant.sweep import Swept, firm_sweep, merged, spans_of, sweep, without
@@ -257,7 +258,7 @@ def _certain(
             # a thread that runs on the only idle CPU ends the episode, so it is seen there just before or after
             seen = seen_spans(
                 rq,
-                without(rq, doubts),
+                without_brief(without(rq, doubts), rq.cpus),
                 (start_ns, end_ns),
                 persist_ns,
                 near_each=not persistent.any(),
