@@ -198,6 +198,21 @@ def test_one_missing_switch_makes_the_span_unknown():
     assert "left_unseen" in result.doubts["reason"]
 
 
+@pytest.mark.parametrize(("wait_ms", "verdict"), [(1, "clean"), (3, "unknown")])
+def test_a_cpu_without_events_matters_only_if_a_wait_is_long_enough_to_count(wait_ms, verdict):
+    """Nobody knows whether CPU 1 was idle while thread 11 waited, again and again."""
+    rows = [switch(1, 0, 0, "R", 10)]
+    for t in range(10 * MS, 2 * S, 10 * MS):
+        rows += [
+            wakeup(t, 0, 11, by_pid=10, src_cpu=0),
+            switch(t + wait_ms * MS, 0, 10, "R", 11),
+            switch(t + wait_ms * MS + MS // 5, 0, 11, "S", 10),
+        ]
+    result = check(trace_of(rows, cpus=2))
+    assert (result.verdict, result.unknown_cpus) == (verdict, [1])
+    assert result.bound.waste_at_most_ns >= 190 * wait_ms * MS
+
+
 def test_an_offline_cpu_is_neither_idle_nor_overloaded():
     offline = {"ts_ns": 3, "kind": "cpu_online", "cpu": 1, "value": 0}
     trace = pair_beside_idle()

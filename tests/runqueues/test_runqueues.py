@@ -193,8 +193,8 @@ def test_lost_spans__begin_at_the_last_event_on_that_cpu(seed):
     rows = [{"ts_ns": 0, "kind": "mark", "text": "start"}]
     for t in sorted(r.randrange(40) for _ in range(30)):
         cpu, other = r.choice([None, 0, 1, 2]), r.choice([None, 0, 1])
-        kind = r.choice(["lost", "mark", "wakeup", "cpu_idle"])
-        if kind == "wakeup" and cpu is None:
+        kind = r.choice(["lost", "mark", "wakeup", "migrate", "cpu_idle"])
+        if kind in ("wakeup", "migrate") and cpu is None:
             continue
         rows.append({"ts_ns": t, "kind": kind, "cpu": cpu, "src_cpu": other, "pid": 1, "value": 1})
     spans = []
@@ -203,9 +203,8 @@ def test_lost_spans__begin_at_the_last_event_on_that_cpu(seed):
             continue
         known = []
         for e in rows:
-            on = e.get("cpu")
-            if e["kind"] == "wakeup" and e["src_cpu"] is not None:
-                on = e["src_cpu"]
+            # a move may be written on any CPU
+            on = {"wakeup": e.get("src_cpu"), "migrate": None}.get(e["kind"], e.get("cpu"))
             if e["kind"] != "lost" and e["ts_ns"] <= row["ts_ns"] and row["cpu"] in (None, on):
                 known.append(e["ts_ns"])
         start = max(known) if known else row["ts_ns"]

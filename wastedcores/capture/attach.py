@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from wastedcores.capture.snapshot import Snapshot, header_facts
 from wastedcores.errors import UsageError
 from wastedcores.trace.header import Header, TaskFacts
@@ -110,16 +108,10 @@ def _clock_time(unix_ns: int) -> str:
 
 def _names(trace: Trace) -> dict[int, set[str]]:
     """Return all names that each task has in the trace; a task without any is left out."""
-    pairs = pl.concat(
-        [
-            trace.events.select(pid=pl.col(p), comm=pl.col(c).cast(pl.String))
-            for p, c in (("pid", "comm"), ("prev_pid", "prev_comm"))
-        ]
-    )
-    told = pairs.filter(pl.col("pid") > 0, pl.col("comm").is_not_null(), pl.col("comm") != "<...>")
     names: dict[int, set[str]] = {}
-    for pid, comm in told.unique().collect(engine="streaming").iter_rows():
-        names.setdefault(pid, set()).add(comm)
+    for pid, comm in trace.names.iter_rows():
+        if (pid or 0) > 0 and comm not in (None, "<...>"):
+            names.setdefault(pid, set()).add(comm)
     return names
 
 

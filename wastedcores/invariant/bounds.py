@@ -6,6 +6,7 @@ At any moment no more threads can wait avoidably than CPUs are idle, and no more
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +14,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.invariant import pool_jit, sweep_jit
+from wastedcores.invariant.brief import FLOOR_NS, WithoutBrief
 from wastedcores.invariant.chronic import Chronic, covered_ns, worst
-from wastedcores.invariant.sweep import episode_table, merged, sweep
+from wastedcores.invariant.sweep import Collected, merged, sweep
 from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues.affinity import unrestricted
 from wastedcores.runqueues.doubts import limiting_groups
@@ -23,10 +25,14 @@ from wastedcores.runqueues.state import PARKS
 
 
 class AtMost(NamedTuple):
-    """The most waste that can be in the window: of CPU time in all, in one piece, and as a chronic share."""
+    """The most waste that can be in the window: of CPU time in all, and in one piece.
+
+    The last two leave out overloads that are too brief to count: in one piece, and as a chronic share.
+    """
 
     waste_ns: int
     longest_ns: int
+    firm_longest_ns: int
     chronic: Chronic | None
 
 
@@ -84,8 +90,9 @@ class Pooled:
             np.array([-1]),
         )
         begin = np.append(pool.nr, pool_jit.useful(pool) + 1).astype(np.int32)
+        wait = np.append(np.zeros(rq.cpus), pool.waiting.sum()).astype(np.int32)
         yield self._batch(
-            np.full(self.cpus, rq.start_ns), np.arange(self.cpus, dtype=np.int32), begin
+            np.full(self.cpus, rq.start_ns), np.arange(self.cpus, dtype=np.int32), begin, wait
         )
         trusted = start.task[:, task_row.RECORDER] != 0
         for e in rq.task_events():
@@ -94,13 +101,14 @@ class Pooled:
                 np.empty(n, np.int64),
                 np.empty(n, np.int32),
                 np.empty(n, np.int32),
+                np.empty(n, np.int32),
                 np.empty((3 * e.code.size, 2), np.int64),
                 np.zeros(2, np.int64),
             )
             pool_jit.pool(e, rq.trace.header.wakings, trusted, pool, out)
             rows, spans = out.n.tolist()
             self.unseen.append(out.span[:spans])
-            yield self._batch(out.ts_ns[:rows], out.cpu[:rows], out.nr[:rows])
+            yield self._batch(out.ts_ns[:rows], out.cpu[:rows], out.nr[:rows], out.waiting[:rows])
         if pool.since_ns[0] >= 0:
             self.unseen.append(np.array([[pool.since_ns[0], rq.end_ns]]))
         late = pool.task[:, pool_jit.LATE] != 0
@@ -140,35 +148,71 @@ class Pooled:
         )
 
     @staticmethod
-    def _batch(ts_ns: NDArray[np.int64], cpu: NDArray[np.int32], nr: NDArray[np.int32]) -> Batch:
+    def _batch(
+        ts_ns: NDArray[np.int64],
+        cpu: NDArray[np.int32],
+        nr: NDArray[np.int32],
+        waiting: NDArray[np.int32],
+    ) -> Batch:
         none = np.zeros(ts_ns.size, np.int32)
-        return Batch(ts_ns, cpu, nr, none, none, none.astype(np.int8))
+        return Batch(ts_ns, cpu, nr, waiting, none, none.astype(np.int8))
 
 
-def at_most(rq: Runqueues, first: sweep_jit.SweepState, persist_ns: int) -> AtMost:
+class _WithoutBriefWaits(WithoutBrief):
+    """Leaves out the times in which threads wait for too short a time to count towards a verdict.
+
+    While nobody waits, no runqueue is overloaded. So what is brief here is brief on each runqueue.
+    """
+
+    def push(self, batch: Batch) -> Batch:
+        """Take changes, and return those that the coming ones cannot change any more."""
+        waiting = np.where(batch.cpu == self._cpus - 1, batch.free + 1, batch.nr).astype(np.int32)
+        return self._counting(super().push(replace(batch, nr=waiting, free=batch.nr)))
+
+    def rest(self) -> Batch:
+        """Return the changes that are left at the end."""
+        return self._counting(super().rest())
+
+    def _counting(self, left: Batch) -> Batch:
+        counts = (left.cpu != self._cpus - 1) | (left.nr > 1)
+        return replace(left, nr=np.where(counts, left.free, 1).astype(np.int32))
+
+
+def at_most(rq: Runqueues, first: sweep_jit.SweepState) -> AtMost:
     """Find the most waste that the trace allows."""
     pooled = Pooled(rq)
     window = (int(first.window[0]), int(first.window[1]))
     counted = np.append(first.counted, np.uint8(1))
-    state = sweep_jit.new_state(
-        pooled.cpus, counted, *window, int(first.scalars[sweep_jit.SLICE_NS])
-    )
-    collected = sweep(pooled, state, window[1]).episodes  # type: ignore[arg-type]
+    length = int(first.scalars[sweep_jit.SLICE_NS])
+    state = sweep_jit.new_state(pooled.cpus, counted, *window, length)
+    found = sweep(pooled, state, window[1], brief=_WithoutBriefWaits(pooled.cpus))  # type: ignore[arg-type]
     spans = np.concatenate(pooled.unseen).clip(*window)
     spans = spans[spans[:, 1] > spans[:, 0]]
-    unseen = _union(pl.DataFrame(spans, schema={"start_ns": pl.Int64, "end_ns": pl.Int64}))
-    episodes = episode_table(collected, pooled.cpus, persist_ns).select("start_ns", "end_ns")
-    longest = _union(pl.concat([episodes, unseen]))
+    unseen = _union(spans)
+    # a wait of which a part is unseen is longer than the part that is seen
+    near = _union((spans + np.array([-FLOOR_NS, FLOOR_NS])).clip(*window))
+    assert found.firm is not None
     # the queue of all waiting threads is no busy CPU
-    length = int(state.scalars[sweep_jit.SLICE_NS])
-    state.slices[:, 0] -= length * np.arange(1, state.slices.shape[0] + 1)
+    slices = found.firm_state.slices
+    slices[:, 0] -= length * np.arange(1, slices.shape[0] + 1)
     hidden_ns = int((spans[:, 1] - spans[:, 0]).sum())
     return AtMost(
         int(state.scalars[sweep_jit.THREAD_NS]) + hidden_ns,
-        int((longest["end_ns"] - longest["start_ns"]).max() or 0),  # type: ignore[arg-type]
-        worst(state, covered_ns(unseen, state)),
+        _longest_ns(found.episodes, unseen),
+        _longest_ns(found.firm, near),
+        worst(found.firm_state, covered_ns(near, found.firm_state)),
     )
 
 
-def _union(spans: pl.DataFrame) -> pl.DataFrame:
-    return merged(spans.with_columns(cpu=pl.lit(0, pl.Int32)), 1).select("start_ns", "end_ns")
+def _longest_ns(episodes: Collected, unseen: pl.DataFrame) -> int:
+    """Return how long an episode can be if every unseen span is part of one."""
+    longest = _union(
+        np.concatenate([*(times[:, :2] for times in episodes.times), unseen.to_numpy()])
+    )
+    return int((longest["end_ns"] - longest["start_ns"]).max() or 0)  # type: ignore[arg-type]
+
+
+def _union(spans: NDArray[np.int64]) -> pl.DataFrame:
+    """The time that some spans (n, 2) cover, as disjoint spans in order."""
+    table = pl.DataFrame({"start_ns": spans[:, 0], "end_ns": spans[:, 1]})
+    return merged(table.with_columns(cpu=pl.lit(0, pl.Int32)), 1).select("start_ns", "end_ns")

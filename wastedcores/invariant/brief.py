@@ -7,6 +7,7 @@ ask for three times as much: docs/verdict.md.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ class WithoutBrief:
     """Passes changes on, with one task on a CPU wherever it holds two or more for less than ``FLOOR_NS``."""
 
     def __init__(self, cpus: int) -> None:
+        self._cpus = cpus
         self._overloads = brief_jit.new_overloads(cpus)
         self._held = no_changes()
 
@@ -46,6 +48,14 @@ class WithoutBrief:
             batch.ts_ns, batch.cpu, nr, batch.mask, rows, FLOOR_NS, self._overloads
         )
         return _part(replace(batch, nr=nr), 0, rows)
+
+
+def without_brief(batches: Iterable[Batch], cpus: int) -> Iterator[Batch]:
+    """Stream changes without the overloads that are too brief to count."""
+    brief = WithoutBrief(cpus)
+    for batch in batches:
+        yield brief.push(batch)
+    yield brief.rest()
 
 
 def _joined(a: Batch, b: Batch) -> Batch:

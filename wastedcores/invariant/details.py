@@ -69,11 +69,13 @@ def details(
     if not episodes.height:
         return _NO_DETAILS, _NO_WAITING, _NO_CAUSES, avoidable.table(), avoidable.by_evidence_ns
     chosen = (
-        episodes.with_row_index("episode")
-        .with_columns(length=pl.col("end_ns") - pl.col("start_ns"))
+        episodes.lazy()
+        .select("start_ns", "end_ns", length=pl.col("end_ns") - pl.col("start_ns"))
+        .with_row_index("episode")
         .sort("length", "start_ns", descending=[True, False])
         .head(DETAILED)
         .sort("start_ns")
+        .collect()
     )
     if longest is not None:
         idle_ns, over_ns = longest.times(chosen)
@@ -108,12 +110,19 @@ def details(
     times, causes = _tables(number, counted, idle_ns, over_ns, cause_ns)
     if not parts:
         return times, _NO_WAITING, causes, avoidable.table(), avoidable.by_evidence_ns
-    waiting = _sum_waits(parts).filter(pl.col("cpu").is_in(np.flatnonzero(counted).tolist()))
-    waiting = waiting.with_columns(episode=pl.Series(number)[waiting["episode"]].cast(pl.Int32))
-    waiting = waiting.join(comms(rq.trace), on="pid", how="left").select(*_NO_WAITING.columns)
+    waiting = (
+        _sum_waits(parts)
+        .lazy()
+        .filter(pl.col("cpu").is_in(np.flatnonzero(counted).tolist()))
+        .with_columns(episode=pl.lit(pl.Series(number)).gather("episode").cast(pl.Int32))
+        .join(comms(rq.trace).lazy(), on="pid", how="left")
+        .select(*_NO_WAITING.columns)
+        .sort("episode", "wait_ns", "pid", "cpu", descending=[False, True, False, False])
+        .collect()
+    )
     return (
         times,
-        waiting.sort("episode", "wait_ns", "pid", "cpu", descending=[False, True, False, False]),
+        waiting,
         causes,
         avoidable.table(),
         avoidable.by_evidence_ns,

@@ -74,15 +74,21 @@ class Changes(NamedTuple):
     ts_ns: I64
     cpu: I32
     nr: I32
+    waiting: I32  # threads that wait, whether or not they may use a CPU that may be idle
     span: I64  # (room, 2)
     n: I64  # (2,) valid rows and spans
 
 
 @jit
-def _row(out: Changes, t: int, c: int, nr: int) -> None:
+def _row(out: Changes, t: int, c: int, nr: int, waiting: int) -> None:
     k = out.n[0]
-    out.ts_ns[k], out.cpu[k], out.nr[k] = t, c, nr
+    out.ts_ns[k], out.cpu[k], out.nr[k], out.waiting[k] = t, c, nr, waiting
     out.n[0] = k + 1
+
+
+@jit
+def _pool_row(p: Pool, out: Changes, t: int) -> None:
+    _row(out, t, p.nr.size, useful(p) + 1, p.waiting.sum())
 
 
 @jit
@@ -125,7 +131,7 @@ def _count(p: Pool, out: Changes, t: int, q: int, by: int) -> None:
     if p.idle[c] == 0:
         p.waiting[k] += by
     if p.idle[c] == 0 or before != after:
-        _row(out, t, p.nr.size, useful(p) + 1)
+        _pool_row(p, out, t)
 
 
 @jit
@@ -157,12 +163,12 @@ def _set(p: Pool, out: Changes, t: int, c: int, nr: int, idle: int) -> None:
         _offer(p, c, -1, change)
     if some:
         _blocked(p, c, -1)
-    _row(out, t, c, nr)
+    _row(out, t, c, nr, 0)
     waits = False
     for k in range(p.waiting.size):
         waits |= p.waiting[k] > 0
     if some or (change != 0 and waits):  # other threads, or none, may use a CPU that may be idle
-        _row(out, t, p.nr.size, useful(p) + 1)
+        _pool_row(p, out, t)
 
 
 @jit
@@ -222,7 +228,7 @@ def _lose(p: Pool, out: Changes, t: int, c: int) -> None:
     _set(p, out, t, c, 0, 0)
     if q > 0 and p.task[q, STATE] == task_row.RUNNING:
         _wait(p, out, t, q)
-    _row(out, t, nowhere, useful(p) + 1)
+    _pool_row(p, out, t)
 
 
 @jit

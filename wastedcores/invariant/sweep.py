@@ -24,6 +24,8 @@ ROOM = 1 << 16
 #: episodes kept in memory; if there are more, the shortest are dropped (totals stay exact, and the result says so)
 KEEP = 1 << 20
 
+#: a table of spans of CPUs
+SPANS = pl.Schema({"cpu": pl.Int32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()})
 _EPISODES = pl.Schema(
     {
         "start_ns": pl.Int64(),
@@ -133,6 +135,7 @@ def sweep(
     longest: Longest | None = None,
     *,
     firm: bool = True,
+    brief: WithoutBrief | None = None,
 ) -> Swept:
     """Stream all changes through the compiled sweep: as they are, and with ``firm`` also without brief overloads.
 
@@ -141,10 +144,11 @@ def sweep(
     * ``changes``: what to stream; None: all changes of the runqueues.
     * ``longest``: is shown every batch and the episodes that ended in it.
     * ``firm``: whether to look at what remains without brief overloads.
+    * ``brief``: what leaves them out; None: the usual.
     """
     firm_state = deepcopy(state)
     plain, other = _Pass(rq, state), _Pass(rq, firm_state)
-    brief = WithoutBrief(rq.cpus)
+    brief = brief or WithoutBrief(rq.cpus)
     known = np.zeros(rq.cpus, np.bool_)
     compiled = sweep_affinity_jit.sweep if plain.pairs else sweep_jit.sweep
     # while the runqueues are rebuilt, which takes other compiled code
@@ -235,49 +239,51 @@ def without(
 
 def merged(spans: pl.DataFrame, cpus: int) -> pl.DataFrame:
     """Merge the spans of each CPU that overlap or touch."""
-    everywhere = (
-        spans.filter(pl.col("cpu") < 0)
-        .drop("cpu")
-        .join(pl.DataFrame({"cpu": np.arange(cpus, dtype=np.int32)}), how="cross")
-    )
-    columns = ("cpu", "start_ns", "end_ns")
-    table = pl.concat(
-        [spans.filter(pl.col("cpu") >= 0).select(columns), everywhere.select(columns)]
-    )
-    reached = pl.col("end_ns").cum_max().shift(1).over("cpu")
-    begins = (pl.col("start_ns") > reached).fill_null(True)
-    return (
-        table.sort("cpu", "start_ns")
-        .with_columns(span=begins.cum_sum().over("cpu"))
-        .group_by("cpu", "span", maintain_order=True)
-        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-        .select(columns)
+    cpu, start, end = (spans[c].to_numpy() for c in ("cpu", "start_ns", "end_ns"))
+    if (cpu < 0).any():  # such a span is one of every CPU
+        row = np.repeat(np.arange(cpu.size), np.where(cpu < 0, cpus, 1))
+        start, end = start[row], end[row]
+        everywhere = np.tile(np.arange(cpus, dtype=np.int32), int((cpu < 0).sum()))
+        cpu = cpu[row]
+        cpu[cpu < 0] = everywhere
+    # how many spans a moment is in; of the borders at one moment those come first that begin one
+    begins = np.repeat([True, False], cpu.size)
+    cpu, ts_ns = np.tile(cpu, 2), np.concatenate([start, end])
+    order = np.lexsort((~begins, ts_ns, cpu))
+    depth = np.cumsum(np.where(begins[order], 1, -1))
+    first, last = order[(depth == 1) & begins[order]], order[depth == 0]
+    return pl.DataFrame(
+        {"cpu": cpu[last], "start_ns": ts_ns[first], "end_ns": ts_ns[last]}, schema=SPANS
     )
 
 
 def _cpu_lists(masks: NDArray[np.uint64], cpus: int) -> pl.Series:
-    """Turn rows of CPU masks into lists of CPU numbers."""
+    """Turn rows of CPU masks, in each of which there is a CPU, into lists of CPU numbers."""
     bits = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little")[:, :cpus]
     row, cpu = np.nonzero(bits)
     table = pl.DataFrame({"row": row, "cpu": cpu.astype(np.int32)})
-    lists = table.group_by("row", maintain_order=True).agg("cpu")
-    rows = pl.DataFrame({"row": np.arange(masks.shape[0])})
-    return rows.join(lists, on="row", how="left", maintain_order="left")["cpu"].fill_null([])
+    return table.group_by("row", maintain_order=True).agg("cpu")["cpu"]
 
 
-def episode_table(collected: Collected, cpus: int, persist_ns: int) -> pl.DataFrame:
-    """Return the episodes as a table."""
-    if not collected.size:
-        return pl.DataFrame(schema=_EPISODES)
-    times, idle, over = collected.whole()
+def spans_of(collected: Collected, persist_ns: int) -> pl.DataFrame:
+    """Return when each episode began and ended, whether it is persistent, and what it wasted."""
+    times = np.concatenate([np.zeros((0, 3), np.int64), *collected.times])
     return pl.DataFrame(
         {
             "start_ns": times[:, 0],
             "end_ns": times[:, 1],
             "persistent": times[:, 1] - times[:, 0] >= persist_ns,
             "wasted_ns": times[:, 2],
-            "idle_cpus": _cpu_lists(idle, cpus),
-            "overloaded_cpus": _cpu_lists(over, cpus),
-        },
-        schema=_EPISODES,
+        }
     )
+
+
+def episode_table(collected: Collected, cpus: int, persist_ns: int) -> pl.DataFrame:
+    """Return the episodes as a table."""
+    if not collected.size:
+        return pl.DataFrame(schema=_EPISODES)
+    _, idle, over = collected.whole()
+    lists = (
+        _cpu_lists(m, cpus).alias(f"{of}_cpus") for of, m in (("idle", idle), ("overloaded", over))
+    )
+    return spans_of(collected, persist_ns).with_columns(*lists)

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from wastedcores.invariant import sweep_jit
 from wastedcores.invariant.bounds import AtMost, at_most
+from wastedcores.invariant.brief import without_brief
 from wastedcores.invariant.chronic import Chronic, covered_ns, worst
 from wastedcores.invariant.seen import seen_spans
-from wastedcores.invariant.sweep import Swept, episode_table, firm_sweep, merged, sweep, without
+from wastedcores.invariant.sweep import Swept, firm_sweep, merged, spans_of, sweep, without
 from wastedcores.runqueues import task_row
+from wastedcores.runqueues.affinity import repinned
 from wastedcores.runqueues.doubts import HEADER_REASONS
 from wastedcores.runqueues.runqueues import Runqueues
 from wastedcores.units import human_ns
@@ -98,7 +100,7 @@ def judge(
     # what the header says of all of a trace can mean that a CPU is idle for a reason, and the kernel's count that it was idle
     decisive = doubts["reason"].is_in([*HEADER_REASONS, "count_differs"]).any()
     if rq.source == "tasks" and (doubts.height or unknown_cpus or lost) and not decisive:
-        most = at_most(rq, state, persist_ns)
+        most = at_most(rq, state)
     notes = _cut_short(rq)
     if sure.any() or surely_chronic:
         verdict = "violations"
@@ -117,6 +119,12 @@ def judge(
         wakings = rq.trace.header.wakings
         notes = (
             _rests_on(missing, only_chronic, throttled, certain.affinity_matters, wakings) + notes
+        )
+    moved = len(repinned(rq.trace.header)[0])
+    if verdict == "unknown" and assumed and moved and not rq.affinity.follows:
+        notes.append(
+            f"{moved} threads got another affinity between the two snapshots, and the trace does not tell when: "
+            "`wastedcores capture` records it"
         )
     kind = "persistent" if sure.any() else "chronic" if surely_chronic else "occasional"
     columns = [
@@ -215,7 +223,7 @@ def _firm(
         if early:  # it is known of one of them, which decides
             return found, plain
     assert found.firm is not None
-    return found, _survives(episodes, episode_table(found.firm, rq.cpus, persist_ns))
+    return found, _survives(episodes, spans_of(found.firm, persist_ns))
 
 
 def _certain(
@@ -229,16 +237,18 @@ def _certain(
     throttled: bool,
 ) -> _Certain:
     """Find what is certain of the violations."""
+    found = [rq.doubts]
     if rq.trace.header.wakings:
         rq = rq.late(QUEUED_WITHIN_NS)
     strict = rq.strict(throttling=throttled)
     if throttled:  # other waits are in doubt then
         for _ in strict.batches():
             pass
-    doubts = _inside(strict.doubts if throttled else rq.doubts, state)
+        found.append(strict.doubts)
+    doubts = _inside(pl.concat(found), state)
     doubts = doubts.filter(pl.col("reason") != "bound_by_name")
     left = _again(strict, state, doubts)
-    told = _persistent(left, rq, persist_ns)
+    told = _persistent(left, persist_ns)
     sure = persistent & _survives(episodes, told)
     still = worst(left.firm_state)
     seen_ns = 0
@@ -248,7 +258,7 @@ def _certain(
             # a thread that runs on the only idle CPU ends the episode, so it is seen there just before or after
             seen = seen_spans(
                 rq,
-                without(rq, doubts),
+                without_brief(without(rq, doubts), rq.cpus),
                 (start_ns, end_ns),
                 persist_ns,
                 near_each=not persistent.any(),
@@ -266,7 +276,7 @@ def _certain(
     if assumed and not sure.any():
         # would it be certain if all threads were free?
         free = _again(rq, state, doubts)
-        matters = bool(_survives(episodes, _persistent(free, rq, persist_ns)).any())
+        matters = bool(_survives(episodes, _persistent(free, persist_ns)).any())
         all_free = worst(free.firm_state)
         matters |= all_free is not None and still is not None and all_free.share > still.share
     # a thread that is queued late can make its CPU look idle for longer, but no more is certain than there seems to be
@@ -274,10 +284,10 @@ def _certain(
     return _Certain(sure, still, max(least_ns, seen_ns), seen_ns, matters)
 
 
-def _persistent(left: Swept, rq: Runqueues, persist_ns: int) -> pl.DataFrame:
+def _persistent(left: Swept, persist_ns: int) -> pl.DataFrame:
     """The episodes of a sweep without brief overloads."""
     assert left.firm is not None
-    return episode_table(left.firm, rq.cpus, persist_ns)
+    return spans_of(left.firm, persist_ns)
 
 
 def _spans_to_look_at(
@@ -301,20 +311,27 @@ def _long(persist_ns: int) -> pl.Expr:
 def _inside(doubts: pl.DataFrame, state: sweep_jit.SweepState) -> pl.DataFrame:
     """Doubts about counted CPUs within the window, merged by reason and CPU."""
     start, end = (int(t) for t in state.window)
-    near = doubts.filter(
-        pl.col("end_ns") > start,
-        pl.col("start_ns") < end,
-        pl.col("cpu").is_in([-1, *np.flatnonzero(state.counted).tolist()]),
-    ).with_columns(
-        pl.col("start_ns").clip(lower_bound=start), pl.col("end_ns").clip(upper_bound=end)
+    columns = "reason", "cpu", "start_ns", "end_ns"
+    if not doubts.height:
+        return doubts.select(columns)
+    near = (
+        doubts.lazy()
+        .filter(
+            pl.col("end_ns") > start,
+            pl.col("start_ns") < end,
+            pl.col("cpu").is_in([-1, *np.flatnonzero(state.counted).tolist()]),
+        )
+        .with_columns(
+            pl.col("start_ns").clip(lower_bound=start), pl.col("end_ns").clip(upper_bound=end)
+        )
+        .collect()
     )
     parts = [
-        merged(rows, state.counted.size).with_columns(reason=pl.lit(str(reason)))
-        for (reason,), rows in near.sort("reason").group_by("reason", maintain_order=True)
+        merged(rows, state.counted.size).select(pl.lit(reason).alias("reason"), *columns[1:])
+        for reason in near["reason"].unique().sort()
+        for rows in [near.filter(pl.col("reason") == reason)]
     ]
-    if not parts:
-        return near.select("reason", "cpu", "start_ns", "end_ns")
-    return pl.concat(parts).select("reason", "cpu", "start_ns", "end_ns")
+    return pl.concat([near.clear().select(columns), *parts])
 
 
 def _again(
@@ -329,11 +346,11 @@ def _again(
 
 def _survives(episodes: pl.DataFrame, left: pl.DataFrame) -> NDArray[np.bool_]:
     """For each episode: whether it contains a persistent one of those that are left."""
-    left = left.filter(pl.col("persistent"))
+    long = left["persistent"].to_numpy()
     start, end = episodes["start_ns"].to_numpy(), episodes["end_ns"].to_numpy()
     # episodes are disjoint and in order, and so are those that are left
-    after = np.searchsorted(left["start_ns"].to_numpy(), end)
-    before = np.searchsorted(left["end_ns"].to_numpy(), start, side="right")
+    after = np.searchsorted(left["start_ns"].to_numpy()[long], end)
+    before = np.searchsorted(left["end_ns"].to_numpy()[long], start, side="right")
     return after > before
 
 
@@ -347,7 +364,7 @@ def _affinity_unknown(rq: Runqueues) -> int:
 
 def _allowed(most: AtMost, persist_ns: int, limit: float) -> bool:
     """Whether the most waste that the trace allows has a violation."""
-    return most.longest_ns >= persist_ns or (
+    return most.firm_longest_ns >= persist_ns or (
         most.chronic is not None and most.chronic.share >= limit
     )
 
@@ -371,7 +388,7 @@ def _may_hide(
     if doubts.select(only_length.any()).item():
         found = _again(rq, state, doubts.filter(only_length), rq.cpus + 1)
         state = found.firm_state
-        episodes = episode_table(found.episodes, rq.cpus, persist_ns)
+        episodes = spans_of(found.episodes, persist_ns)
         doubts = doubts.filter(~only_length)
     spans = [_union(t) for t in (pl.concat([_times(episodes), _times(doubts)]), doubts)]
     if int((spans[0]["end_ns"] - spans[0]["start_ns"]).max() or 0) >= persist_ns:  # type: ignore[arg-type]

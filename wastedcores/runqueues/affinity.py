@@ -66,17 +66,10 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
     if follows is None:
         follows = trace.header.source_format == "schedtrace"
     sources = []
-    comms = pl.concat(
-        [
-            trace.events.select(pid=pl.col(p), comm=pl.col(c).cast(pl.String))
-            for p, c in (("pid", "comm"), ("prev_pid", "prev_comm"))
-        ]
-    )
-    named = pl.col("comm").str.contains(BOUND_KTHREADS) | pl.col("comm").is_in(RECORDERS)
-    found = comms.filter(pl.col("pid") > 0, named).unique().collect(engine="streaming")
-    bound = found.filter(~pl.col("comm").is_in(RECORDERS))
-    if bound.height:
-        of_pid[bound["pid"].to_numpy()] = task_row.PRESUMED_BOUND
+    names = [(p, c) for p, c in trace.names.iter_rows() if c is not None and (p or 0) > 0]
+    bound = [(p, c) for p, c in names if re.match(BOUND_KTHREADS, c)]
+    if bound:
+        of_pid[[p for p, _ in bound]] = task_row.PRESUMED_BOUND
         sources.append("names of kernel threads")
     rows = [masks[0]]
     for task in _told(trace, kinds, follows):
@@ -101,10 +94,10 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
     if trace.header.source_format == "replay" and trace.header.follows_affinity:
         known[:] = 1  # a task without an event may run anywhere
     roles = {
-        role: bound.filter(pl.col("comm").str.starts_with(name))["pid"].to_numpy()
+        role: np.array([p for p, c in bound if c.startswith(name)], np.int64)
         for role, name in ((task_row.STOPPER, "migration/"), (task_row.HOTPLUGGER, "cpuhp/"))
     }
-    recorders = found.filter(pl.col("comm").is_in(RECORDERS))["pid"].to_numpy()
+    recorders = np.array([p for p, c in names if c in RECORDERS], np.int64)
     return Affinity(
         np.stack(rows), mask_ids, of_pid, known, roles, recorders, tuple(sources), follows
     )
@@ -179,13 +172,7 @@ def not_exec(trace: Trace, affinity: Affinity, pids: list[int]) -> bool:
     there = [p for p in pids if affinity.known[p]]
     if not there:
         return False
-    names = pl.concat(
-        [
-            trace.events.select(pid=pl.col(p), comm=pl.col(c).cast(pl.String))
-            for p, c in (("pid", "comm"), ("prev_pid", "prev_comm"))
-        ]
-    )
-    own = names.filter(pl.col("pid").is_in(there)).drop_nulls().unique()
+    own = trace.names.lazy().filter(pl.col("pid").is_in(there)).drop_nulls()
     execs = trace.only("exec").select("pid").unique()
     found = own.join(execs, on="pid", how="anti").group_by("pid").len()
     return bool((found.collect()["len"] == 1).any())

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import polars as pl
+
 Part = TypeVar("Part")
 
 
@@ -21,3 +23,11 @@ def ahead(stream: Iterable[Part]) -> Iterator[Part]:
         while (present := part.result()) is not end:
             part = pool.submit(next, coming, end)
             yield present  # type: ignore[misc]  # it is not the end
+
+
+def tables(frame: pl.LazyFrame, rows: int, most: int | None) -> Iterator[pl.DataFrame]:
+    """Yield a table of at most ``most`` rows (None: nobody knows) in parts of ``rows``; a single part needs no thread."""
+    if most is not None and most <= rows:
+        yield frame.collect()
+    else:
+        yield from ahead(frame.collect_batches(chunk_size=rows, maintain_order=True))

@@ -22,6 +22,9 @@ WIDTH = 14
 
 # values of CURR
 CURR_UNKNOWN = -1  # nobody knows what the CPU runs
+CURR_OFFLINE_OR_IDLE = (
+    -3
+)  # in pass 1: its first task is one that begins when a CPU comes online, but others woke it
 CURR_FROM_SWITCH = -2  # in pass 1: the CPU's first switch does not say what it stops (prev_pid -1)
 # a task ran there from before the first event to after the last; nobody knows which
 CURR_SOMEBODY = 2**31 - 1

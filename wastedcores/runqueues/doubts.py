@@ -24,6 +24,7 @@ REASONS = (
     "queue_differs",
     "silence_before_contradiction",
     "events_lost",
+    "offline_or_idle",
 )
 NO_DOUBTS = pl.DataFrame(
     schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "reason": pl.String}
@@ -57,6 +58,8 @@ def widened(
     doubts: pl.DataFrame, switches: NDArray[np.int64], start_ns: int, end_ns: int
 ) -> pl.DataFrame:
     """Add doubts about all of a trace, or all the time between a CPU's contradictions, where there are many of them."""
+    if doubts.height < _MANY:
+        return doubts
     odd = doubts.filter(pl.col("reason").is_in(REASONS[: st.ODD_PARKED]))
     if odd.height < _MANY:
         return doubts

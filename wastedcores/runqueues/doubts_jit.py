@@ -15,6 +15,7 @@ from wastedcores.runqueues.state import (
     ODD_QUEUE,
     ODD_SILENCE,
     ODD_STARVED,
+    OFFLINE_OR_IDLE,
     PRESUMED,
     REASON,
     START,
@@ -97,6 +98,15 @@ def doubt_idle(s: State, out: Output, p: int, t: int) -> None:
         since_ns = max(s.since[p], s.cpu[c, cpu_row.SEEN])
         if t - since_ns >= LATE_NS:
             doubt(s, out, c, since_ns, t, ODD_PARKED)
+
+
+@callee
+def doubt_offline(s: State, out: Output, c: int, t: int) -> None:
+    """Doubt the time before the first switch of CPU ``c`` if it was offline or idle until then."""
+    start_ns = s.cpu[c, cpu_row.SEEN]
+    if s.cpu[c, cpu_row.CURR] < 0 and s.cpu[c, cpu_row.MAYBE_IDLE] == start_ns:
+        if s.cpu[c, cpu_row.KERNEL_NR] < 0 and s.cpu[c, cpu_row.OFFLINE] == 0:
+            doubt(s, out, c, start_ns, t, OFFLINE_OR_IDLE)
 
 
 @callee

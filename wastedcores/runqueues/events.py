@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from wastedcores.errors import TraceContentError
 from wastedcores.runqueues import state as st
 from wastedcores.runqueues import task_row
-from wastedcores.runqueues.ahead import ahead
+from wastedcores.runqueues.ahead import tables
 from wastedcores.trace.schema import KINDS
 from wastedcores.trace.trace import Trace
 
@@ -99,7 +99,7 @@ def events(
         kind=pl.col("kind").to_physical().cast(pl.Int32),
         aux=_aux(mask_ids),
     )
-    for table in ahead(frame.collect_batches(chunk_size=rows, maintain_order=True)):
+    for table in tables(frame, rows, trace.header.events):
         require_times(trace.name, table["ts_ns"], table["kind"])
         a = {c: table[c].to_numpy().astype(np.int32) for c in table.columns if c != "ts_ns"}
         kind = a.pop("kind")

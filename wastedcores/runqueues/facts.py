@@ -24,21 +24,14 @@ def extent(trace: Trace) -> tuple[int, int, int, int]:
         top_cpu, top_pid = header.highest_cpu or 0, header.highest_pid or 0
         low = 0  # the stream of events checks every CPU and pid again
     else:
-        pids = [pl.col(p) for p in ("pid", "prev_pid", "by_pid")]
-        first, last, top_cpu, low_cpu, top_pid, low_pid = (
-            v or 0
-            for v in trace.without(*TRANSITIONS)
-            .select(
-                first=pl.col("ts_ns").min(),
-                last=pl.col("ts_ns").max(),
-                top_cpu=pl.max_horizontal(pl.col("cpu").max(), pl.col("src_cpu").max()),
-                low_cpu=pl.min_horizontal(pl.col("cpu").min(), pl.col("src_cpu").min()),
-                top_pid=pl.max_horizontal(*(p.max() for p in pids)),
-                low_pid=pl.min_horizontal(*(p.min() for p in pids)),
-            )
-            .collect(engine="streaming")
-            .row(0)
+        found = trace.ranges.filter(~pl.col("kind").is_in(TRANSITIONS))
+        columns = "low_cpu", "low_pid", "first_ns", "last_ns", "top_cpu", "top_pid"
+        lowest, highest = (
+            found.select(columns[:3]).min().row(0),
+            found.select(columns[3:]).max().row(0),
         )
+        low_cpu, low_pid, first = (v or 0 for v in lowest)
+        last, top_cpu, top_pid = (v or 0 for v in highest)
         low = min(low_cpu, low_pid)
     if top_cpu >= MAX_CPUS:
         raise TraceContentError(
@@ -53,12 +46,15 @@ def extent(trace: Trace) -> tuple[int, int, int, int]:
 
 
 def _recorded_on() -> pl.Expr:
-    """The CPU into whose buffer an event was written."""
-    remote = pl.col("kind").is_in(["wakeup", "wakeup_new", "migrate"])
+    """The CPU into whose buffer an event was written; null if the event does not tell.
+
+    A waker moves the thread that it wakes, so a move can be written on a CPU that has no part in it.
+    """
     return (
-        pl.when(remote & pl.col("src_cpu").is_not_null())
-        .then(pl.col("src_cpu"))
-        .otherwise(pl.col("cpu"))
+        pl.when(pl.col("kind").is_in(["wakeup", "wakeup_new"]))
+        .then("src_cpu")
+        .when(~pl.col("kind").is_in(["migrate", "frequency"]))
+        .then("cpu")
     )
 
 
@@ -74,7 +70,7 @@ def complete(trace: Trace, kinds: Collection[str]) -> Trace:
     firsts = (
         trace.without("lost", *TRANSITIONS)
         .select("ts_ns", cpu=_recorded_on())
-        .filter(pl.lit(-1 in over) | pl.col("cpu").is_in(list(over)))
+        .filter(pl.col("cpu").is_not_null(), pl.lit(-1 in over) | pl.col("cpu").is_in(list(over)))
         .group_by("cpu")
         .agg(pl.col("ts_ns").min())
         .collect(engine="streaming")

@@ -68,7 +68,9 @@ def _unlisted(s: State, p: int, c: int) -> None:
 def _comes_online(s: State, p: int, q: int) -> bool:
     """Whether a CPU whose first event runs or wakes task ``p`` in the context of ``q`` may have been offline before.
 
-    cpuhp/N and migration/N are the first tasks of a CPU that comes online (kernel/cpu.c: cpuhp_online_idle(), v6.12).
+    cpuhp/N and migration/N are the first tasks of a CPU that comes online (kernel/cpu.c: cpuhp_online_idle(), v6.12). If another
+    CPU woke migration/N, an older kernel may have brought the CPU up, but any kernel also wakes all of them to stop the
+    machine (kernel/stop_machine.c), so the CPU may as well have been idle.
     """
     return q == 0 and p > 0 and s.task[p, task_row.ROLE] != task_row.NO_ROLE
 
@@ -79,6 +81,9 @@ def _first_switch(s: State, c: int, p: int, q: int, listed: bool) -> None:
     if s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN and s.numbers[LOSSY] == 0:
         told = q >= 0 and not _comes_online(s, p, q)
         s.cpu[c, cpu_row.CURR] = q if told else cpu_row.CURR_FROM_SWITCH
+        if q >= 0 and not told and s.task[p, task_row.WAKER] >= 0:
+            if s.task[p, task_row.WAKER_CPU] != c:
+                s.cpu[c, cpu_row.CURR] = cpu_row.CURR_OFFLINE_OR_IDLE
     if listed and s.cpu[c, cpu_row.CURR] != q:
         _unlisted(s, q, c)
     _was(s, q, task_row.RUNNING, c)
@@ -225,8 +230,10 @@ def settle_start(s: State, start_ns: int) -> None:
             begin_wait(s, p, c, start_ns)
     for c in range(s.cpu.shape[0]):
         curr = s.cpu[c, cpu_row.CURR]
-        if curr == cpu_row.CURR_FROM_SWITCH:
+        if curr == cpu_row.CURR_FROM_SWITCH or curr == cpu_row.CURR_OFFLINE_OR_IDLE:
             s.cpu[c, cpu_row.CURR] = cpu_row.CURR_UNKNOWN
+            if curr == cpu_row.CURR_OFFLINE_OR_IDLE:
+                s.cpu[c, cpu_row.MAYBE_IDLE] = start_ns
         elif curr > 0:
             if s.task[curr, task_row.STATE] == task_row.RUNNING and s.task[curr, task_row.CPU] == c:
                 s.cpu[c, cpu_row.NR] += 1

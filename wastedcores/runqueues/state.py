@@ -53,8 +53,9 @@ STAYS, PARKED = 1, 2
     ODD_QUEUE,
     ODD_SILENCE,
     LOSS,
-) = range(12)
-N_ODD = 12
+    OFFLINE_OR_IDLE,
+) = range(13)
+N_ODD = 13
 
 # State.numbers
 (

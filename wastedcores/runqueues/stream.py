@@ -23,7 +23,7 @@ from wastedcores.runqueues.affinity import (
     outdated,
     repinned,
 )
-from wastedcores.runqueues.ahead import ahead
+from wastedcores.runqueues.ahead import tables
 from wastedcores.runqueues.doubts import (
     NO_DOUBTS,
     REASONS,
@@ -155,7 +155,7 @@ class Runqueues:
             gaps = forget.lazy().with_columns(nr_running=pl.lit(-1, pl.Int32))
             frame = pl.concat([frame, gaps]).sort("ts_ns", maintain_order=True)
         zero, unknown = np.zeros(0, np.int32), np.zeros(0, np.int8)
-        for table in ahead(frame.collect_batches(chunk_size=rows, maintain_order=True)):
+        for table in tables(frame, rows, self.trace.header.events):
             n = table.height
             if n > zero.size:  # these two never differ from batch to batch
                 zero, unknown = np.zeros(n, np.int32), np.full(n, -1, np.int8)

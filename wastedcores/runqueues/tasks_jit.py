@@ -22,6 +22,7 @@ from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues.doubts_jit import (
     compare,
     doubt_count,
+    doubt_offline,
     doubt_parked,
     doubt_wait,
     odd,
@@ -198,6 +199,8 @@ def _switch(
     mask_q = s.task[q, task_row.MASK] if q > 0 else 0
     x = s.cpu[c, cpu_row.CURR]
     left = t
+    if s.cpu[c, cpu_row.SWITCHES] == 0:
+        doubt_offline(s, out, c, t)
     if x >= 0 and x != q:
         left = _curr_left_unseen(s, out, q, c, t)
     if q > 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import polars as pl
@@ -56,8 +57,38 @@ class Trace(Shown):
         """Return the number of events of each kind present, sorted by kind."""
         if self.header.kinds is not None:
             return self.header.kinds
-        table = self.events.group_by("kind").len().collect(engine="streaming")
-        return {str(k): int(n) for k, n in sorted(table.iter_rows(), key=lambda row: str(row[0]))}
+        return dict(self.ranges.select("kind", "events").iter_rows())
+
+    @cached_property
+    def ranges(self) -> pl.DataFrame:
+        """The number of events of each kind, their times, and the lowest and highest CPUs and pids in them; sorted by kind."""
+        pids = [pl.col(p) for p in ("pid", "prev_pid", "by_pid")]
+        return (
+            self.events.group_by("kind")
+            .agg(
+                events=pl.len(),
+                first_ns=pl.col("ts_ns").min(),
+                last_ns=pl.col("ts_ns").max(),
+                low_cpu=pl.min_horizontal(pl.col("cpu").min(), pl.col("src_cpu").min()),
+                top_cpu=pl.max_horizontal(pl.col("cpu").max(), pl.col("src_cpu").max()),
+                low_pid=pl.min_horizontal(*(p.min() for p in pids)),
+                top_pid=pl.max_horizontal(*(p.max() for p in pids)),
+            )
+            .collect(engine="streaming")
+            .with_columns(pl.col("kind").cast(pl.String))
+            .sort("kind")
+        )
+
+    @cached_property
+    def names(self) -> pl.DataFrame:
+        """All names that each thread has in the events: pid and comm; both can be null."""
+        pairs = [("pid", "comm"), ("prev_pid", "prev_comm")]
+        # the few distinct names become text, and not those of all events
+        seen = [
+            self.events.group_by(pid=p, comm=c).agg().with_columns(pl.col("comm").cast(pl.String))
+            for p, c in pairs
+        ]
+        return pl.concat(seen).unique().collect(engine="streaming")
 
     def only(self, *kinds: str) -> pl.LazyFrame:
         """Return the events of these kinds."""
@@ -93,4 +124,7 @@ class Trace(Shown):
 
     def with_header(self, **changes: object) -> Trace:
         """Return the same events under a header with some fields changed."""
-        return replace(self, header=self.header.model_copy(update=changes))
+        new = replace(self, header=self.header.model_copy(update=changes))
+        # what was found out about the events holds of the same events
+        new.__dict__.update({k: v for k, v in self.__dict__.items() if k in ("ranges", "names")})
+        return new

@@ -19,6 +19,7 @@ MEANING = {
     "bound_by_name": "a thread waited that has the name of a kernel thread bound to its CPU",
     "silence_before_contradiction": "there was no event at all for a while before two events contradicted each other",
     "events_lost": "events were lost while a thread waited",
+    "offline_or_idle": "a CPU had no event until all CPUs were stopped, so it had been idle or offline",
     "core_scheduling": "core scheduling was in use",
     "some_tasks": "perf recorded the events of some tasks only, so nobody knows what the others did",
     "isolation_changed": "other CPUs were isolated when the trace ended",

@@ -32,6 +32,17 @@ FALSE_ALARM, MISSED, WRONG_KIND, ERROR = "false alarm", "missed", "wrong kind", 
 OUTCOMES = (RIGHT, UNKNOWN, REFUSED, NOT_JUDGED, FALSE_ALARM, MISSED, WRONG_KIND, ERROR)
 #: those that must not occur
 FAILURES = (FALSE_ALARM, MISSED, WRONG_KIND, ERROR)
+#: why a verdict is unknown, by words of the notes; the first that fits
+REASONS = {
+    "the window is shorter than M": "a verdict needs",
+    "a CPU has no event": "a CPU has no event",
+    "threads got another affinity": "got another affinity",
+    "nothing says where threads may run": "of which nothing says",
+    "events were lost": "events were lost",
+    "threads may have been throttled": "control groups have limits",
+    "the trace contradicts itself, or threads may have been throttled": "in doubt for so long",
+    "too short to say whether waste goes on": "it is too short to say",
+}
 TRUTHS = ("clean", "persistent", "chronic", "both", "between")
 
 
@@ -48,6 +59,8 @@ class Judged:
     events: int
     outcomes: dict[str, str]
     verdicts: dict[str, str]
+    #: one of REASONS for each verdict that is unknown
+    reasons: dict[str, str]
     made_ms: float
     checked_ms: float
 
@@ -110,6 +123,7 @@ def judge(
     between = time.perf_counter()
     outcomes: dict[str, str] = {}
     verdicts: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     trace = None
     try:
         # every second seed is judged with one snapshot, too, and all of which it may be misleading
@@ -127,6 +141,11 @@ def judge(
                 continue
             outcomes[knowledge] = outcome(made, found.verdict, found.kind, limits)
             verdicts[knowledge] = f"{found.verdict} ({found.kind})"
+            if found.verdict == "unknown":
+                said = "; ".join(found.notes)
+                reasons[knowledge] = next(
+                    (r for r, words in REASONS.items() if words in said), said
+                )
     finally:
         file.unlink()
     return Judged(
@@ -138,6 +157,7 @@ def judge(
         len(made.events),
         outcomes,
         verdicts,
+        reasons,
         round(1000 * (between - began), 2),
         round(1000 * (time.perf_counter() - between), 2),
     )

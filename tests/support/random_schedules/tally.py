@@ -14,12 +14,15 @@ from support.random_schedules.judging import (
     MISLEADING,
     OUTCOMES,
     TRUTHS,
+    UNKNOWN,
     Judged,
 )
 
 #: separates the parts of a key, so that a tally is a plain JSON object
 _BAR = "|"
 SINGLE, COMBINED, ALL = "alone", "combined", "all"
+#: begins the keys that count reasons
+WHY = "why"
 #: rows of the summary
 TOTAL, EVERY, COMPLETE = "total", "all schedules", "complete recordings"
 STEADY = "complete, and no affinity changed"
@@ -46,7 +49,19 @@ def tally(schedules: Iterable[Judged]) -> Counter[str]:
         for row in rows_of(judged):
             for knowledge, outcome in judged.outcomes.items():
                 counts[_BAR.join((*row, knowledge, judged.truth, outcome))] += 1
+                if row[0] == TOTAL and outcome == UNKNOWN and judged.truth != "between":
+                    counts[_BAR.join((WHY, *row, knowledge, judged.reasons[knowledge]))] += 1
     return counts
+
+
+def why(counts: Counter[str]) -> list[dict[str, Any]]:
+    """Return how often each reason was given for an unknown verdict about a schedule whose truth is beyond doubt."""
+    found = []
+    for key, n in sorted(counts.items(), key=lambda item: (item[0].rpartition(_BAR)[0], -item[1])):
+        if key.startswith(WHY + _BAR):
+            _, _, row, knowledge, reason = key.split(_BAR)
+            found.append({"knowledge": knowledge, "class": row, "reason": reason, "schedules": n})
+    return found
 
 
 def failures(counts: Counter[str]) -> Counter[str]:
@@ -54,7 +69,12 @@ def failures(counts: Counter[str]) -> Counter[str]:
     found: Counter[str] = Counter()
     for key, n in counts.items():
         place, row, knowledge, _, outcome = key.split(_BAR)
-        if outcome in FAILURES and knowledge not in MISLEADING and (place == SINGLE or row == ALL):
+        if (
+            place != WHY
+            and outcome in FAILURES
+            and knowledge not in MISLEADING
+            and (place == SINGLE or row == ALL)
+        ):
             found[f"{knowledge}: {outcome}"] += n
     return found
 
@@ -111,6 +131,7 @@ def markdown(run: dict[str, Any]) -> str:
         "the failures. A recording is *complete* if all CPUs were recorded, no event was lost or "
         "overwritten, and it is at least M long.",
         "",
+        *([run["note"], ""] if run.get("note") else []),
         "## Summary",
         "",
         "| verdicts from | " + _HEAD[0][2:],
@@ -119,6 +140,20 @@ def markdown(run: dict[str, Any]) -> str:
     for row in run["rows"]:
         if row["classes"] == TOTAL:
             lines.append(f"| {_said(row['knowledge'])} {_line(row)}")
+    if run["why"]:
+        lines += [
+            "",
+            "## Why verdicts are unknown",
+            "",
+            "Schedules whose truth is beyond doubt; the first reason that `check` gives counts.",
+            "",
+            "| verdicts from | class | reason | schedules |",
+            "|---|---|---|---|",
+        ]
+        lines += [
+            f"| {_said(w['knowledge'])} | {w['class']} | {w['reason']} | {w['schedules']} |"
+            for w in run["why"]
+        ]
     for knowledge in KNOWLEDGE:
         for place in (SINGLE, COMBINED):
             some = [r for r in run["rows"] if r["knowledge"] == knowledge and r["classes"] == place]

@@ -180,7 +180,7 @@ def _split(lines: pl.DataFrame, dialect: Dialect) -> tuple[pl.DataFrame, pl.Data
         fields = fields.with_columns(pl.lit(None, pl.String).alias(c) for c in absent)
         # a number of seconds that does not fit is not a time
         seconds = pl.col("sec").cast(pl.Int64).is_between(0, MAX_SECONDS)
-        good = (seconds | pl.col("us").is_not_null()).fill_null(False)
+        good = fields.select((seconds | pl.col("us").is_not_null()).fill_null(False)).to_series()
         parts.append(fields.filter(good))
         rest = fields.filter(~good).select(lines.columns)
         if not rest.height:

@@ -104,9 +104,13 @@ def parse_payloads(events: pl.DataFrame, kind: str) -> tuple[pl.DataFrame, pl.Da
             pl.col(c).is_null() == pl.col(c).cast(_fitting(c), strict=False).is_null()
             for c in numbers
         )
-        good = pl.col(anchor).is_not_null() & fits
-        done.append(fields.filter(good))
-        events = fields.filter(~good).select(events.columns)
+        good = fields.select(pl.col(anchor).is_not_null() & fits).to_series()
+        if good.all():  # as in nearly all traces: the first spelling is the one of all events
+            done.append(fields)
+            events = events.clear()
+        else:
+            done.append(fields.filter(good))
+            events = fields.filter(~good).select(events.columns)
     if not done:
         return events.clear(), events
     return _finish(pl.concat(done, how="diagonal"), key, kind), events
@@ -135,13 +139,15 @@ def _marks(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _finish(fields: pl.DataFrame, key: str, kind: str) -> pl.DataFrame:
-    out = fields.with_columns(
-        [pl.col(c).cast(pl.Int64) for c in _INT_COLUMNS if c in fields.columns]
-    ).with_columns(
-        kind=pl.lit("wakeup" if kind == "waking" else kind), waking=pl.lit(kind == "waking")
+    if "raw_state" in fields.columns:
+        fields = with_letters(fields, "raw_state")
+    out = (
+        fields.lazy()
+        .with_columns([pl.col(c).cast(pl.Int64) for c in _INT_COLUMNS if c in fields.columns])
+        .with_columns(
+            kind=pl.lit("wakeup" if kind == "waking" else kind), waking=pl.lit(kind == "waking")
+        )
     )
-    if "raw_state" in out.columns:
-        out = with_letters(out, "raw_state")
     context = {
         "switch": {"cpu": "ctx_cpu"},
         "wakeup": {"src_cpu": "ctx_cpu", "by_pid": "ctx_pid", "by_comm": "ctx_comm"},
@@ -167,7 +173,7 @@ def _finish(fields: pl.DataFrame, key: str, kind: str) -> pl.DataFrame:
         out = out.drop("step")
     if key not in ("wakeup", "migrate"):
         out = out.drop("in_irq")
-    return out.drop("ctx_pid", "ctx_comm", "name", "payload")
+    return out.drop("ctx_pid", "ctx_comm", "name", "payload").collect()
 
 
 def clean_comm(column: str) -> pl.Expr:
