@@ -42,6 +42,8 @@ REASONS = {
     "threads may have been throttled": "control groups have limits",
     "the trace contradicts itself, or threads may have been throttled": "in doubt for so long",
     "too short to say whether waste goes on": "it is too short to say",
+    "episodes rest on contradictions, or on threads that may have been throttled": "in which the trace contradicts itself",
+    "no runqueue is known": "no runqueue is known",
 }
 TRUTHS = ("clean", "persistent", "chronic", "both", "between")
 

@@ -13,6 +13,7 @@ from support.random_schedules.judging import (
     KNOWLEDGE,
     MISLEADING,
     OUTCOMES,
+    REASONS,
     TRUTHS,
     UNKNOWN,
     Judged,
@@ -56,12 +57,18 @@ def tally(schedules: Iterable[Judged]) -> Counter[str]:
 
 def why(counts: Counter[str]) -> list[dict[str, Any]]:
     """Return how often each reason was given for an unknown verdict about a schedule whose truth is beyond doubt."""
-    found = []
-    for key, n in sorted(counts.items(), key=lambda item: (item[0].rpartition(_BAR)[0], -item[1])):
+    found: Counter[tuple[str, ...]] = Counter()
+    for key, n in counts.items():
         if key.startswith(WHY + _BAR):
-            _, _, row, knowledge, reason = key.split(_BAR)
-            found.append({"knowledge": knowledge, "class": row, "reason": reason, "schedules": n})
-    return found
+            _, _, row, knowledge, said = key.split(_BAR)
+            named = said if said in REASONS else ""
+            named = named or next((r for r, words in REASONS.items() if words in said), said)
+            found[row, knowledge, named] += n
+    order = sorted(found.items(), key=lambda item: (item[0][:2], -item[1]))
+    return [
+        {"knowledge": knowledge, "class": row, "reason": reason, "schedules": n}
+        for (row, knowledge, reason), n in order
+    ]
 
 
 def failures(counts: Counter[str]) -> Counter[str]:
