@@ -87,11 +87,6 @@ def _row(out: Changes, t: int, c: int, nr: int, waiting: int) -> None:
 
 
 @jit
-def _pool_row(p: Pool, out: Changes, t: int) -> None:
-    _row(out, t, p.nr.size, useful(p) + 1, p.waiting.sum())
-
-
-@jit
 def useful(p: Pool) -> int:
     """Return how many threads wait that may use a CPU that may be idle."""
     n = 0
@@ -99,6 +94,11 @@ def useful(p: Pool) -> int:
         if p.may_idle[k] > 0:
             n += p.waiting[k]
     return n
+
+
+@jit
+def _pool_row(p: Pool, out: Changes, t: int) -> None:
+    _row(out, t, p.nr.size, useful(p) + 1, p.waiting.sum())
 
 
 @jit
