@@ -9,7 +9,7 @@ import pytest
 from wastedcores.errors import UnknownKernelError, UsageError, WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import log_column, log_kind, replay, replay_scenario, simulate
-from wastedcores.simulator.engine.world.structs import Kernel, SchedEntity
+from wastedcores.simulator.engine.world.structs import CfsRq, Kernel, SchedEntity, TaskStruct
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import grid
 from wastedcores.trace.schema import check_required
@@ -235,3 +235,12 @@ def test_names_that_do_not_exist():
 def test_every_scenario_makes_a_program(name):
     found = scenario(name)
     assert found.workload(Machine.preset(found.machine), 1).program().tasks
+
+
+def test_a_task_that_is_woken_before_its_cpu_schedules_is_queued_once():
+    """A receiver of hackbench blocks while its CPU balances for others, and is woken before that CPU schedules."""
+    raw = replay_scenario("hackbench", "v4.1", "bd-paper-64", seed=1, until_ns=100 * MS).raw
+    first = int(raw.masks[0, Kernel.cfs_rq0])
+    queued = raw.tasks[raw.tasks[:, SchedEntity.on_rq] != 0, TaskStruct.cpu]
+    counted = raw.masks[first : first + 64, CfsRq.h_nr_running]
+    assert counted.tolist() == np.bincount(queued, minlength=64).tolist()

@@ -193,6 +193,11 @@ def choose_cpu(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
     if p.se.sched_delayed:
         p.state = "waking"  # it is still queued, and stays on its CPU
         return
+    if p.on_rq:
+        # ttwu_remote(): it blocked, and its CPU, which balances for others, has not scheduled yet
+        p.state = "R"
+        k.rqs[p.cpu].need_resched = True
+        return
     waker = k.current(cpu)
     if not p.rt_priority and not k.model.is_modern:  # task_waking_fair()
         p.se.vruntime -= p.se.cfs_rq.min_vruntime
@@ -209,6 +214,9 @@ def queue_woken(k: Kernel, p: Task, cpu: int) -> None:
 
     It goes on the run queue, or on the wake list for its CPU to take from there; ``cpu`` executes the code.
     """
+    if p.state != "waking":
+        k.emit("wakeup", cpu=p.cpu, pid=p.pid, src_cpu=cpu, by_pid=k.current(cpu).pid)
+        return
     if p.cpu not in k.active:
         # the CPU went offline in the meantime
         gone, up = p.cpu, k.fallback_cpu(p)

@@ -114,6 +114,11 @@ def choose_cpu(k: Kernel, p: TaskStruct, sync: int) -> None:
     if p.se.sched_delayed != 0:
         p.state = task_state.WAKING  # it is still queued, and stays on its CPU
         return
+    if p.se.on_rq != 0 or p.on_rt != 0:
+        # ttwu_remote(): it blocked, and its CPU, which balances for others, has not scheduled yet
+        p.state = task_state.READY
+        cpu_rq(k, p.cpu).need_resched = 1
+        return
     old = p.cpu
     fair = k.is_modern == 0 and not is_rt(k, p)
     if fair:  # task_waking_fair()
@@ -143,6 +148,9 @@ def queue_woken(k: Kernel, p: TaskStruct) -> None:
     """
     here = k.this_cpu
     cpu = p.cpu
+    if p.state != task_state.WAKING:
+        record(k, log_kind.WAKEUP, cpu, pid_of(k, p), pid_of(k, cpu_rq(k, here).curr), here, -1, -1)
+        return
     if p.se.sched_delayed != 0:
         fair_class(k).wake_delayed(k, p)
         p.state = task_state.READY
