@@ -1,7 +1,7 @@
 """The replay engine on typed structs against the one on an untyped table: replays, plain Python, compiling and a warm start.
 
-The peer is commit cdf0c7e, the last one before structs. Both builds run in turns, in processes of their own, each with its own cache
-of compiled code, and CPU time counts.
+The peer is commit cdf0c7e, the last one before structs. Both builds run in turns, in processes of their own with caches of
+compiled code of their own, and CPU time counts.
 """
 
 from __future__ import annotations
