@@ -306,7 +306,9 @@ def test_without_a_flight_recorder_the_20_ms_after_are_recorded(bpf, balancing, 
     assert recorded.filter(pl.col("kind") == "switch").height
     # every task's state is known from the start, but what is shorter than M decides nothing
     assert wastedcores.check(trace, persist_ns=M_NS).verdict in ("unknown", "violations")
-    assert wastedcores.check(trace, persist_ns=10_000_000).verdict in ("clean", "violations")
+    # where the recorder itself runs on the idle CPU every ms, no wait lasts 10 ms, and the window is too short for chronic waste
+    longer = wastedcores.check(trace, persist_ns=10_000_000)
+    assert longer.verdict != "unknown" or "too short to say that it goes on" in repr(longer)
     assert {"task_state", "switch"} <= set(trace.kinds())
     assert trace.kinds()["task_state"] > 20
 
