@@ -27,8 +27,8 @@ REPLAYS = {
 }
 #: as plain Python: what takes some seconds there
 PLAIN = {
-    "recorded-gi under v4.1": ("recorded-gi", "v4.1", None, 0.3),
-    "hackbench under v6.12.107": ("hackbench", "v6.12.107", "bd-paper-16", 0.003),
+    "recorded-db under v4.1": ("recorded-db", "v4.1", None, 0.3),
+    "hackbench under v6.12.107": ("hackbench", "v6.12.107", "bd-paper-16", 0.02),
 }
 _REPLAY = """
 import json, sys, time
@@ -36,7 +36,7 @@ from wastedcores.simulator import replay_scenario
 
 out = {}
 for name, (scenario, kernel, machine, seconds) in json.loads(sys.argv[1]).items():
-    replay_scenario(scenario, kernel, machine, seed=2, until_ns=int(seconds * 1e7))
+    replay_scenario(scenario, kernel, machine, seed=1, until_ns=int(seconds * 1e9))
     began = time.process_time()
     replay_scenario(scenario, kernel, machine, seed=2, until_ns=int(seconds * 1e9))
     out[name] = time.process_time() - began
