@@ -31,12 +31,13 @@ PLAIN = {
     "hackbench under v6.12.107": ("hackbench", "v6.12.107", "bd-paper-16", 0.02),
 }
 _REPLAY = """
-import json, sys, time
+import gc, json, sys, time
 from wastedcores.simulator import replay_scenario
 
 out = {}
 for name, (scenario, kernel, machine, seconds) in json.loads(sys.argv[1]).items():
     replay_scenario(scenario, kernel, machine, seed=1, until_ns=int(seconds * 1e9))
+    gc.collect()  # a collection of numba's objects takes 45 ms, and whose turn it falls into is chance
     began = time.process_time()
     replay_scenario(scenario, kernel, machine, seed=2, until_ns=int(seconds * 1e9))
     out[name] = time.process_time() - began
