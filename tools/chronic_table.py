@@ -16,8 +16,9 @@ from wastedcores.capture.snapshot import header_facts, read_snapshot
 from wastedcores.files import datasets
 from wastedcores.invariant import brief, sweep_jit
 from wastedcores.invariant.checking import check_runqueues
-from wastedcores.invariant.chronic import MACHINE_SHARE, SHARE
+from wastedcores.invariant.chronic import MACHINE_SHARE
 from wastedcores.invariant.sweep import sweep
+from wastedcores.limits import CHRONIC_SHARE
 from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.trace.named import open as opened
 from wastedcores.trace.trace import Trace
@@ -56,7 +57,7 @@ def shares(waste: np.ndarray, used: np.ndarray, machine: float) -> tuple[float, 
     rank = window - (window + 1) // 2
     of_used = np.where(waste > 0, waste / np.maximum(used, 1), 0.0)
     of_machine = waste / machine
-    both = np.minimum(of_used / SHARE, of_machine / MACHINE_SHARE)
+    both = np.minimum(of_used / CHRONIC_SHARE, of_machine / MACHINE_SHARE)
     middle = [
         float(np.partition(sliding_window_view(x, window), rank, axis=1)[:, rank].max())
         for x in (of_used, of_machine, both)
