@@ -94,7 +94,7 @@ class Moves(Strict):
 
 
 class Check(Strict):
-    """What ``wastedcores check --json`` prints; ``cgroups`` with ``--cgroups``."""
+    """What ``wastedcores check --json`` prints; with ``--cgroups`` it has ``cgroups``, too."""
 
     schema_: Literal["wastedcores.check/3"] = Field(alias="schema")
     trace: Looked

@@ -30,7 +30,7 @@ FLEET = {
 
 
 def openmetrics() -> str:
-    """What the machines would have told, one scrape per minute, ordered by metric."""
+    """Return what two machines would tell a Prometheus that asks them every minute, one metric after the other."""
     wasted, longest, verdict, info, groups = [], [], [], [], []
     for host, (rates, kernels, verdicts) in FLEET.items():
         total = 0.0
@@ -109,7 +109,7 @@ def test_the_verb_says_that_nothing_was_told_of_the_last_hours(prometheus, tmp_p
 
 
 class Pretended(BaseHTTPRequestHandler):
-    """Two machines, one of them wasteful, whatever the moment; what a Prometheus answers, without one."""
+    """Rows are right for a wasteful machine and one that is not; a server of our own answers as a Prometheus does."""
 
     def do_POST(self):
         query = self.rfile.read(int(self.headers["Content-Length"])).decode()

@@ -58,7 +58,7 @@ class Page:
     def __call__(
         self, environ: dict[str, Any], start_response: Callable[..., Any]
     ) -> Iterable[bytes]:
-        """Answer a request with the page that is prepared."""
+        """Answer a request with the page that was prepared last."""
         plain = environ["REQUEST_METHOD"] == "GET" and not environ.get("QUERY_STRING")
         if not plain or environ["PATH_INFO"] != "/metrics":
             return self._app(environ, start_response)  # type: ignore[no-any-return]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,13 +12,25 @@ from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._groups import with_groups
-from wastedcores.cli._options import AsJson, Seed, Settings, Until, above_zero, settings, until_ns
+from wastedcores.cli._guest_options import (
+    Append,
+    Buffer,
+    Console,
+    Features,
+    KernelOptions,
+    MachineGiven,
+    ScenarioOptions,
+    Sysctls,
+    Timeout,
+    boot_options,
+    find_asked,
+    machine_of,
+)
+from wastedcores.cli._options import AsJson, Settings, Until, settings, until_ns
 from wastedcores.cli._output import check_writable, print_json, print_next
 
 if TYPE_CHECKING:
-    from wastedcores.guest import Kernel
-    from wastedcores.guest.boot import Options as BootOptions
-    from wastedcores.topology.machine import Machine
+    pass
 
 _NOTES = """No root, no KVM, and no network once the kernel is there. docs/guest.md says what lockstep means, what is
 exact and what is not modelled, and how long things take."""
@@ -36,145 +47,6 @@ app.add_typer(
         notes=_NOTES,
     ),
 )
-
-MachineGiven = Annotated[
-    str | None,
-    Option(
-        "--machine",
-        metavar="NAME|FILE|live",
-        help="The machine. Default: the scenario's own, else guest-4.",
-    ),
-]
-Features = Annotated[
-    list[str] | None,
-    Option(
-        "--feature",
-        metavar="NAME",
-        help="Set a scheduler feature, such as NO_NI_RANDOM. May be repeated.",
-    ),
-]
-Sysctls = Annotated[
-    list[str] | None,
-    Option(
-        "--sysctl",
-        metavar="NAME=VALUE",
-        help="Set kernel.sched_autogroup_enabled=0 and the like. May be repeated.",
-    ),
-]
-Append = Annotated[str, Option("--append", metavar="TEXT", help="Further boot parameters.")]
-Buffer = Annotated[
-    int, Option("--buffer", metavar="KIB", min=64, help="The trace buffer of each CPU, in KiB.")
-]
-Timeout = Annotated[
-    float,
-    Option(
-        "--timeout",
-        metavar="SECONDS",
-        callback=above_zero,
-        help="Stop the guest after this much time of the host.",
-    ),
-]
-Console = Annotated[
-    Path | None,
-    Option(
-        "--console", metavar="FILE", help="Also write what the guest's console said to this file."
-    ),
-]
-
-
-@dataclass(frozen=True)
-class ScenarioOptions:
-    """How a scenario is run."""
-
-    seed: Seed = 1
-    set_: Settings = None
-    until: Until = None
-
-
-DEFAULT_KERNEL = "debian:6.12.107"
-
-
-@dataclass(frozen=True)
-class KernelOptions:
-    """Which kernel is booted."""
-
-    kernel: Annotated[
-        str | None,
-        Option(
-            "--kernel",
-            metavar="NAME",
-            help="A kernel of Debian's packages, such as debian:6.12. Default: debian:6.12.107.",
-        ),
-    ] = None
-    bzimage: Annotated[
-        Path | None,
-        Option("--bzimage", metavar="FILE", help="Boot the kernel image in this file instead."),
-    ] = None
-    source: Annotated[
-        Path | None,
-        Option(
-            "--source", metavar="DIR", help="Build the kernel from this source of Linux instead."
-        ),
-    ] = None
-    patch: Annotated[
-        list[Path] | None,
-        Option("--patch", metavar="FILE", help="Apply this patch to the source. May be repeated."),
-    ] = None
-
-
-def _kernel(asked: KernelOptions) -> Kernel:
-    from wastedcores.errors import UsageError
-    from wastedcores.guest import Kernel, find_emulator, find_kernel
-    from wastedcores.guest.source import built_kernel
-
-    names = ("kernel", "bzimage", "source")
-    given = [f"--{name} {value}" for name in names if (value := getattr(asked, name)) is not None]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)}: give one of them.")
-    if asked.patch and asked.source is None:
-        raise UsageError(
-            f"--patch {asked.patch[0]}: name the source to which it is applied: --source DIR."
-        )
-    find_emulator()  # before a kernel is fetched or built for nothing
-    if asked.source is not None:
-        return built_kernel(asked.source, asked.patch or ())
-    return (
-        find_kernel(asked.kernel or DEFAULT_KERNEL)
-        if asked.bzimage is None
-        else Kernel.of_image(asked.bzimage)
-    )
-
-
-def _machine(name: str | None, scenario: str | None) -> Machine:
-    from wastedcores.topology.source import find_machine
-    from wastedcores.workload.scenarios import scenario as find
-
-    return find_machine(name or (find(scenario).machine if scenario else "guest-4")).machine
-
-
-def _boot_options(
-    feature: list[str] | None,
-    sysctl: list[str] | None,
-    append: str,
-    buffer: int,
-    timeout: float,
-    console: Path | None,
-) -> BootOptions:
-    from wastedcores.errors import UsageError
-    from wastedcores.guest.boot import Options
-
-    given = {}
-    for text in sysctl or []:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(
-                f"--sysctl {text}: expected NAME=VALUE, such as kernel.sched_autogroup_enabled=0."
-            )
-        given[name] = value
-    if console is not None:
-        check_writable(console)
-        console.unlink(missing_ok=True)
-    return Options(tuple(feature or ()), given, append, buffer, timeout, console)
 
 
 @guest_app.command(
@@ -331,9 +203,9 @@ def boot(
     from wastedcores.guest.machines import guest_machine
     from wastedcores.guest.record import record_all
 
-    chosen = _kernel(kernel)
-    on = guest_machine(_machine(machine, None))
-    options: Options = _boot_options(feature, sysctl, append, 1024, timeout, console)
+    chosen = find_asked(kernel)
+    on = guest_machine(machine_of(machine, None))
+    options: Options = boot_options(feature, sysctl, append, 1024, timeout, console)
     work = Work("true", {"JOB.sh": b"sleep 0.1\n"}, is_program=False)
     header = record_all([work], chosen, on, options)[0].header
     print(
@@ -387,15 +259,15 @@ def record(
     from wastedcores.units import human_ns
 
     check_writable(output)
-    options = _boot_options(feature, sysctl, append, buffer, timeout, console)
+    options = boot_options(feature, sysctl, append, buffer, timeout, console)
     is_file = is_file_work(what)
-    on = guest_machine(_machine(machine, None if is_file else what))
+    on = guest_machine(machine_of(machine, None if is_file else what))
     if is_file:
         work = file_work(Path(what), arguments or ())
     else:
         given, limit_ns = settings(scenario.set_), until_ns(scenario.until)
         work = scenario_work(what, on, scenario.seed, given, limit_ns)
-    trace = record_all([work], _kernel(kernel), on, options)[0]
+    trace = record_all([work], find_asked(kernel), on, options)[0]
     write_parquet(trace, output)
     header = trace.header
     if as_json:
@@ -446,7 +318,7 @@ def compare(
     from wastedcores.trace.parquet import write_parquet
     from wastedcores.trace.trace import Trace
 
-    options = _boot_options(feature, sysctl, append, buffer, timeout, console)
+    options = boot_options(feature, sysctl, append, buffer, timeout, console)
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
 
@@ -455,7 +327,7 @@ def compare(
             write_parquet(trace, keep / f"{Path(scenario).stem}-{seed}.parquet")
 
     found = run_compare(
-        scenario, _kernel(kernel), _machine(machine, scenario), seeds=seeds, given=settings(set_),
+        scenario, find_asked(kernel), machine_of(machine, scenario), seeds=seeds, given=settings(set_),
         limit_ns=until_ns(until), options=options, kept=kept,
     )  # fmt: skip
     print_json(found.to_json()) if as_json else print(found.text)

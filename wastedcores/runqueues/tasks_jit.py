@@ -211,9 +211,8 @@ def _switch(
         _switch_in(s, out, p, q, c, t)
     s.cpu[c, cpu_row.CURR] = p
     if p == 0 and parks and q > 0 and s.task[q, task_row.ROLE] != task_row.NO_ROLE:
-        s.cpu[c, cpu_row.CURR] = (
-            cpu_row.CURR_UNKNOWN
-        )  # the CPU goes offline (kernel/cpu.c, v6.12: takedown_cpu())
+        # the CPU goes offline (kernel/cpu.c, v6.12: takedown_cpu())
+        s.cpu[c, cpu_row.CURR] = cpu_row.CURR_UNKNOWN
     s.cpu[c, cpu_row.SEEN] = t
     s.cpu[c, cpu_row.SWITCHES] += 1
     if p == 0 and x != 0:

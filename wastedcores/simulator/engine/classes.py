@@ -31,6 +31,7 @@ def modern(row: np.ndarray, eevdf: bool) -> None:
 
 def _eevdf() -> Functions:
     from wastedcores.simulator.engine.fair import eevdf_class_jit as fair
+    from wastedcores.simulator.engine.fair import pelt_v6_12_jit as pelt
     from wastedcores.simulator.engine.fair import signals_v6_12_jit as signals
 
     return {
@@ -52,13 +53,14 @@ def _eevdf() -> Functions:
         "set_picked": fair.set_picked,
         "rq_offline": fair.leave_groups,
         "task_dead": signals.remove_entity_load_avg,
-        "online_sched_group": fair.online_sched_group,
+        "online_sched_group": pelt.online_sched_group,
     }
 
 
 def _cfs_v6_1() -> Functions:
     from wastedcores.simulator.engine.fair import cfs_jit
     from wastedcores.simulator.engine.fair import cfs_v6_1_class_jit as fair
+    from wastedcores.simulator.engine.fair import pelt_v6_12_jit as pelt
     from wastedcores.simulator.engine.fair import signals_v6_12_jit as signals
 
     return {
@@ -80,7 +82,7 @@ def _cfs_v6_1() -> Functions:
         "set_picked": fair.set_picked,
         "rq_offline": fair.rq_offline,
         "task_dead": signals.remove_entity_load_avg,
-        "online_sched_group": fair.online_sched_group,
+        "online_sched_group": pelt.online_sched_group,
     }
 
 

@@ -194,7 +194,7 @@ def choose_cpu(k: Kernel, p: Task, cpu: int, sync: bool) -> None:
         p.state = "waking"  # it is still queued, and stays on its CPU
         return
     if p.on_rq:
-        # ttwu_remote(): it blocked, and its CPU, which balances for others, has not scheduled yet
+        # ttwu_remote(): it blocked a moment ago, and its CPU has not scheduled since then, because it balances for others
         p.state = "R"
         k.rqs[p.cpu].need_resched = True
         return

@@ -2,7 +2,7 @@
 
 The code is kernel/sched/fair.c of Linux v4.1 (docs/scheduler-model.md, sections 5.4 and 5.7). The statistics of the local
 group, of the busiest group so far and of the group that is being looked at are three rows from ``st`` on (SgLbStatsV4).
-What find_busiest_group() finds is the row ``out`` (SdLbStats).
+find_busiest_group() writes its result into ``out`` (SdLbStats).
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def choose_cpu(k: Kernel, p: TaskStruct, sync: int) -> None:
         p.state = task_state.WAKING  # it is still queued, and stays on its CPU
         return
     if p.se.on_rq != 0 or p.on_rt != 0:
-        # ttwu_remote(): it blocked, and its CPU, which balances for others, has not scheduled yet
+        # ttwu_remote(): it blocked a moment ago, and its CPU has not scheduled since then, because it balances for others
         p.state = task_state.READY
         cpu_rq(k, p.cpu).need_resched = 1
         return

@@ -37,7 +37,6 @@ from wastedcores.simulator.engine.fair.modern_task_jit import (
 )
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     UPDATE_TG,
-    attach_task,
     post_init_util,
     update_load_avg,
 )
@@ -268,9 +267,3 @@ def rq_offline(k: Kernel, cpu: int) -> None:
 def post_init_entity_util_avg(k: Kernel, p: TaskStruct) -> None:
     """post_init_entity_util_avg() of a task."""
     post_init_util(k, p.se, True)
-
-
-@apart(NOTHING)
-def online_sched_group(k: Kernel, se: SchedEntity) -> None:
-    """online_fair_sched_group(): attach the entity of a new group."""
-    attach_task(k, se)

@@ -360,3 +360,9 @@ def util_est_update(k: Kernel, p: TaskStruct) -> None:
         if util + UTIL_EST_MARGIN >= p.se.avg.runnable_avg:
             p.se.avg.util_est = (estimate * 4 - (estimate - util)) >> 2
     p.se.avg.unchanged = 1
+
+
+@apart(NOTHING)
+def online_sched_group(k: Kernel, se: SchedEntity) -> None:
+    """online_fair_sched_group(): attach the entity of a new group."""
+    attach_task(k, se)

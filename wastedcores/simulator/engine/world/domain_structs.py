@@ -72,7 +72,7 @@ class SchedGroup(Struct):
     span = integer(2)  # row of the CPU set
     sgc: Pointer[SchedGroupCapacity] = pointer("SchedGroupCapacity", 3)  # row of its capacity
     balance_cpu = integer(4)  # group_balance_cpu()
-    balance_cpus = integer(5)  # place in the lists of those CPUs that are in its balance mask
+    balance_cpus = integer(5)  # where the list of the CPUs in its balance mask begins
     nr_balance_cpus = integer(6)
     flags = integer(7)  # those of the domain below it (v6.12), as are
     cores = integer(8)  # the number of its cores
@@ -107,11 +107,11 @@ class LbEnv(Struct):
     dst_group: Pointer[SchedGroup] = pointer("SchedGroup", 12)
     this_cpu = integer(13)  # the CPU for which load_balance() was called
     moved = integer(14)  # the tasks that it moved
-    # from here on, for the log of decisions: looks at a task that affinity kept where it is,
+    # for the log of decisions: how many tasks that were looked at stayed, by the reason: their affinity, and the three below
     held_back = array(15, 4)
-    running = integer(16)  # that was running,
-    hot = integer(17)  # that was cache-hot,
-    heavy = integer(18)  # or whose load was more than twice the imbalance
+    running = integer(16)  # they were running
+    hot = integer(17)  # they were cache-hot
+    heavy = integer(18)  # their load was more than twice the imbalance
     migration = integer(19)  # what is to move (v6.12)
     reason = integer(20)  # the comparison that found the domain balanced (codes/balanced.py, v6.12)
     # 1 + what the last calculate_imbalance() decided to move, 0 if it was not called (v6.12)

@@ -69,9 +69,9 @@ class Kernel(Struct):
     op0 = integer(105)
     task0 = integer(106)
     log0 = integer(107)
-    # place in the lists: per tree and CPU the first domain, the number of domains, the id of the LLC
+    # where a list begins that has three numbers for each CPU of each tree: the first domain, how many there are, the LLC's id
     domain_lists = integer(108)
-    # place in the lists: weights and then inverse weights of nice -20..19
+    # where a list begins that has the weights of the nice levels -20 to 19, and then their inverses
     weight_lists = integer(109)
     idle_ticks = integer(110)
     skew_ns = integer(111)
@@ -150,7 +150,8 @@ class Design(Struct):
     decides = integer(0)  # 1 if a design decides, 0 if Linux does
     sync = integer(1)  # whether the waker of the present wakeup is about to sleep
     nodes = integer(2)
-    counts = integer(3)  # first row of the counts: one row per module, moments by answers
+    # the first row of the modules' counts: each module has a row that counts its answers at each moment
+    counts = integer(3)
     busy = integer(4)  # first row of the busy CPUs, counted by node or by cache
     near = integer(5)  # first row of the CPUs by nearness: all CPUs for each CPU
     modules = integer(6)  # how many modules to ask

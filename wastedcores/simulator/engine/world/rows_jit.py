@@ -73,7 +73,7 @@ def balancer(k: Kernel) -> Balancer:
 
 @inner
 def rt_class(k: Kernel) -> RtClass:
-    """Return the functions of the real-time class; there are none unless ``k.rt0`` says where its queues are."""
+    """Return the functions of the real-time class, which only a replay with ``k.rt0 != 0`` has."""
     return RtClass(k, k.rt0 + k.nr_cpus)
 
 
@@ -91,5 +91,5 @@ def designed(k: Kernel) -> bool:
 
 @inner
 def clock_functions(k: Kernel) -> ClockFunctions:
-    """Return the functions of the clocks; there are none unless ``k.clock0`` says where the clocks are."""
+    """Return the functions of the clocks, which only a replay with ``k.clock0 != 0`` has."""
     return ClockFunctions(k, k.clock0 + k.nr_cpus)

@@ -1,0 +1,159 @@
+"""The options that several verbs of ``wastedcores guest`` share, and what they stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from wastedcores.cli._options import Seed, Settings, Until, above_zero
+from wastedcores.cli._output import check_writable
+
+if TYPE_CHECKING:
+    from wastedcores.guest import Kernel
+    from wastedcores.guest.boot import Options as BootOptions
+    from wastedcores.topology.machine import Machine
+
+MachineGiven = Annotated[
+    str | None,
+    Option(
+        "--machine",
+        metavar="NAME|FILE|live",
+        help="The machine. Default: the scenario's own, else guest-4.",
+    ),
+]
+Features = Annotated[
+    list[str] | None,
+    Option(
+        "--feature",
+        metavar="NAME",
+        help="Set a scheduler feature, such as NO_NI_RANDOM. May be repeated.",
+    ),
+]
+Sysctls = Annotated[
+    list[str] | None,
+    Option(
+        "--sysctl",
+        metavar="NAME=VALUE",
+        help="Set kernel.sched_autogroup_enabled=0 and the like. May be repeated.",
+    ),
+]
+Append = Annotated[str, Option("--append", metavar="TEXT", help="Further boot parameters.")]
+Buffer = Annotated[
+    int, Option("--buffer", metavar="KIB", min=64, help="The trace buffer of each CPU, in KiB.")
+]
+Timeout = Annotated[
+    float,
+    Option(
+        "--timeout",
+        metavar="SECONDS",
+        callback=above_zero,
+        help="Stop the guest after this much time of the host.",
+    ),
+]
+Console = Annotated[
+    Path | None,
+    Option(
+        "--console", metavar="FILE", help="Also write what the guest's console said to this file."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ScenarioOptions:
+    """How a scenario is run."""
+
+    seed: Seed = 1
+    set_: Settings = None
+    until: Until = None
+
+
+DEFAULT_KERNEL = "debian:6.12.107"
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """Which kernel is booted."""
+
+    kernel: Annotated[
+        str | None,
+        Option(
+            "--kernel",
+            metavar="NAME",
+            help="A kernel of Debian's packages, such as debian:6.12. Default: debian:6.12.107.",
+        ),
+    ] = None
+    bzimage: Annotated[
+        Path | None,
+        Option("--bzimage", metavar="FILE", help="Boot the kernel image in this file instead."),
+    ] = None
+    source: Annotated[
+        Path | None,
+        Option(
+            "--source", metavar="DIR", help="Build the kernel from this source of Linux instead."
+        ),
+    ] = None
+    patch: Annotated[
+        list[Path] | None,
+        Option("--patch", metavar="FILE", help="Apply this patch to the source. May be repeated."),
+    ] = None
+
+
+def find_asked(asked: KernelOptions) -> Kernel:
+    """Find or build the kernel that the options name."""
+    from wastedcores.errors import UsageError
+    from wastedcores.guest import Kernel, find_emulator, find_kernel
+    from wastedcores.guest.source import built_kernel
+
+    names = ("kernel", "bzimage", "source")
+    given = [f"--{name} {value}" for name in names if (value := getattr(asked, name)) is not None]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)}: give one of them.")
+    if asked.patch and asked.source is None:
+        raise UsageError(
+            f"--patch {asked.patch[0]}: name the source to which it is applied: --source DIR."
+        )
+    find_emulator()  # before a kernel is fetched or built for nothing
+    if asked.source is not None:
+        return built_kernel(asked.source, asked.patch or ())
+    return (
+        find_kernel(asked.kernel or DEFAULT_KERNEL)
+        if asked.bzimage is None
+        else Kernel.of_image(asked.bzimage)
+    )
+
+
+def machine_of(name: str | None, scenario: str | None) -> Machine:
+    """Find the machine that was named, or that of a scenario."""
+    from wastedcores.topology.source import find_machine
+    from wastedcores.workload.scenarios import scenario as find
+
+    return find_machine(name or (find(scenario).machine if scenario else "guest-4")).machine
+
+
+def boot_options(
+    feature: list[str] | None,
+    sysctl: list[str] | None,
+    append: str,
+    buffer: int,
+    timeout: float,
+    console: Path | None,
+) -> BootOptions:
+    """Return how the guest is booted."""
+    from wastedcores.errors import UsageError
+    from wastedcores.guest.boot import Options
+
+    given = {}
+    for text in sysctl or []:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(
+                f"--sysctl {text}: expected NAME=VALUE, such as kernel.sched_autogroup_enabled=0."
+            )
+        given[name] = value
+    if console is not None:
+        check_writable(console)
+        console.unlink(missing_ok=True)
+    return Options(tuple(feature or ()), given, append, buffer, timeout, console)
