@@ -391,7 +391,7 @@ def engine_rows(raw: RawReplay, cpus: int) -> list[tuple]:
         elif name == "affinity":
             rows.append((ts, name, cpu, pid, tuple(cpus_of(raw.masks[value], cpus))))
         elif kind == log_kind.REFUSED:
-            rows.append((ts, name, cpu, pid, refusal_text(other, value), src, 0, op))
+            rows.append((ts, name, cpu, pid, refusal_text(case.kernel, other, value), src, 0, op))
         else:
             rows.append((ts, name, cpu, pid, other, src, value, op))
     return rows

@@ -165,6 +165,8 @@ class Struct(metaclass=StructClass):
 
     if TYPE_CHECKING:
         row: int
+        _kernel: Any
+        about: Any
 
         def __init__(self, table: Struct, row: int) -> None: ...
         def __getitem__(self, column: Any) -> int: ...
@@ -269,7 +271,7 @@ def _null(struct: str) -> Null:
     return _nulls.setdefault(struct, Null(struct))
 
 
-class _Reference(ctypes.Union):
+class Reference(ctypes.Union):
     """Base class of the objects that plain Python has for rows; a subclass for each struct adds its fields."""
 
     __slots__ = ("__weakref__", "_kernel", "row")
@@ -286,12 +288,16 @@ class _Reference(ctypes.Union):
         return f"{type(self).__name__}(row={self.row})"
 
 
-class _Kernel(_Reference):
+class _Kernel(Reference):
     """Base class of the object that plain Python has for the kernel."""
 
-    __slots__ = ("_memory", "_tables")
+    __slots__ = ("_memory", "_tables", "about", "functions")
     _memory: memoryview
     _tables: _Tables
+    #: the functions whose addresses are in its tables
+    functions: list[Callable[..., Any]]
+    #: what Python knows of the machine and the program, if somebody looks at the kernel from outside
+    about: Any
 
     def __getitem__(self, place: Any) -> int:
         if place[0] < 0 or place[1] < 0:
@@ -356,7 +362,7 @@ def _fill(found: Any, kernel: Any, row: int, m: Any) -> None:
 
 
 def _function_at(address: str) -> Callable[[Any], Callable[..., Any]]:
-    return lambda reference: plain_functions[getattr(reference, address)]
+    return lambda reference: reference._kernel.functions[getattr(reference, address)]
 
 
 _classes: dict[str, Any] = {}
@@ -400,8 +406,9 @@ def _make_class(struct: str) -> Any:
         members.append((f"_{name}_at", type(raw, (ctypes.Structure,), {"_fields_": gap})))
     body.pop("get", None)
     body.pop("set", None)
+    body |= {n: v for n, v in vars(declared(struct)).items() if isinstance(v, property)}
     body |= {"__slots__": slots, "_anonymous_": [n for n, _ in members], "_fields_": members}
-    return type(struct, (_Kernel if struct == KERNEL else _Reference,), body)
+    return type(struct, (_Kernel if struct == KERNEL else Reference,), body)
 
 
 _kernels: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -425,6 +432,7 @@ def kernel_of(m: Any) -> Any:
         kernel = _class_of(KERNEL).from_buffer(m)
         kernel._memory = memoryview(m)
         kernel._tables = _Tables(kernel, m)
+        kernel.functions = plain_functions
         _fill(kernel, kernel, 0, m)
         _kernels[id(m)] = kernel
     _last[:] = [kernel]

@@ -25,6 +25,7 @@ from numba.extending import lower_builtin, type_callable
 
 from wastedcores.jit.cache import cache_of, config
 from wastedcores.jit.fingerprint import referenced
+from wastedcores.jit.plain import Plain
 from wastedcores.jit.second import second_process
 from wastedcores.jit.struct_types import method_signature, reference
 from wastedcores.jit.structs import (
@@ -188,9 +189,14 @@ def apart(result: Any, *, entry: bool = False) -> Callable[[Callable[..., Any]],
 
 
 def install(
-    row: np.ndarray, struct: type[Struct], functions: dict[str, Callable[..., Any]]
+    row: np.ndarray,
+    struct: type[Struct],
+    functions: dict[str, Callable[..., Any]],
+    plain: Plain | None = None,
 ) -> None:
     """Write the addresses of functions into the fields of a row that :func:`wastedcores.jit.structs.method` declares.
+
+    With ``plain`` they are those of the plain forms.
 
     Raises
     ------
@@ -202,10 +208,12 @@ def install(
         raise TypeError(
             f"{struct.__name__}: expected the functions {sorted(wanted)}, got {sorted(functions)}."
         )
-    if not config.DISABLE_JIT:
+    if not config.DISABLE_JIT and plain is None:
         prepare()
     for name, function in functions.items():
-        if isinstance(function, Unit):
+        if plain is not None:
+            row[wanted[name]] = plain.address(function)
+        elif isinstance(function, Unit):
             have, want = function.signature, method_signature(struct.__name__, name)
             if (have.return_type, have.args) != want:
                 raise TypeError(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from wastedcores.jit.plain import Plain
 from wastedcores.kernels import KernelModel
 from wastedcores.kernels.rules import NEWIDLE, REWEIGHTS
 from wastedcores.simulator.engine import classes
@@ -43,12 +44,18 @@ def rows_of(trees: Sequence[Domains], kernel: KernelModel) -> int:
     return sum(len(_shared(tree)) for tree in trees) if kernel.is_modern else 0
 
 
-def install(m: np.ndarray, first: int, trees: Sequence[Domains], kernel: KernelModel) -> None:
+def install(
+    m: np.ndarray,
+    first: int,
+    trees: Sequence[Domains],
+    kernel: KernelModel,
+    plain: Plain | None,
+) -> None:
     """Write what the balancer of v6.12 needs into the table; do nothing for other kernels."""
     if not kernel.is_modern:
         return
     g = m[m[0, Kernel.scratch] + table.MODERN_ROW]
-    classes.modern(g, kernel.rules.eevdf)
+    classes.modern(g, kernel.rules.eevdf, plain)
     g[Modern.newidle] = list(NEWIDLE).index(kernel.rules.newidle)
     g[Modern.reweight] = REWEIGHTS.index(kernel.rules.reweight)
     g[Modern.delay_dequeue] = kernel.rules.delayed_dequeue

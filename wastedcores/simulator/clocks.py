@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wastedcores.jit.plain import Plain
 from wastedcores.simulator.engine import classes
 from wastedcores.simulator.engine.world.structs import Clock, ClockConstants, Kernel
 from wastedcores.topology.clocks import UNIT
@@ -16,7 +17,7 @@ def rows_of(machine: Machine) -> int:
     return machine.cpus + 1 if machine.has_clocks else 0
 
 
-def install(m: np.ndarray, first: int, machine: Machine, costs: Costs) -> None:
+def install(m: np.ndarray, first: int, machine: Machine, costs: Costs, plain: Plain | None) -> None:
     """Write the clocks into the table; do nothing if all CPUs run at one constant speed."""
     if not machine.has_clocks:
         return
@@ -37,7 +38,7 @@ def install(m: np.ndarray, first: int, machine: Machine, costs: Costs) -> None:
         m[row, Clock.last_tick] = -1
         m[row, Clock.speed] = UNIT
     _write_constants(m[first + machine.cpus], machine, costs)
-    classes.clocks(m[first + machine.cpus])
+    classes.clocks(m[first + machine.cpus], plain)
     if machine.frequency is not None:
         lowest = machine.frequency.min_khz
         m[first : first + machine.cpus, Clock.khz] = lowest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from wastedcores.jit.plain import Plain
 from wastedcores.kernels import MODULES, KernelModel
 from wastedcores.simulator.engine import classes
 from wastedcores.simulator.engine.codes import log_op, suggestion
@@ -25,12 +26,17 @@ _MOMENTS = (
 )
 
 
+def module_names(kernel: KernelModel) -> list[str]:
+    """Return the names of modules in the order of their codes: those that are shipped, then somebody's own."""
+    return list(dict.fromkeys((*MODULES, *(kernel.modules or ()))))
+
+
 def rows_of(machine: Machine, kernel: KernelModel) -> int:
     """Count the rows behind the core row: counts of answers, counts of busy CPUs, CPUs by nearness."""
     if not kernel.is_design:
         return 0
     n = machine.cpus
-    return len(MODULES) + rows_for(max(n, machine.nodes)) + rows_for(n * n)
+    return len(module_names(kernel)) + rows_for(max(n, machine.nodes)) + rows_for(n * n)
 
 
 def nearness(machine: Machine) -> IntArray:
@@ -55,28 +61,29 @@ def nearness(machine: Machine) -> IntArray:
     return out
 
 
-def install(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
+def install(m: np.ndarray, machine: Machine, kernel: KernelModel, plain: Plain | None) -> None:
     """Write the core row and the lists that it names into the table; do nothing for Linux."""
     if kernel.modules is None:
         return
     first = int(m[0, Kernel.design])
     core = m[first]
     core[Design.decides] = 1
-    classes.design(core)
+    classes.design(core, plain)
     core[Design.nodes] = machine.nodes
     core[Design.counts] = first + 1
-    core[Design.busy] = core[Design.counts] + len(MODULES)
-    core[Design.near] = core[Design.busy] + rows_for(max(machine.cpus, machine.nodes))
+    names = module_names(kernel)
+    core[Design.busy] = core[Design.counts] + len(names)
+    core[Design.near_list] = core[Design.busy] + rows_for(max(machine.cpus, machine.nodes))
     core[Design.modules] = len(kernel.modules)
     for i, name in enumerate(kernel.modules):
-        core[Design.module + i] = list(MODULES).index(name)
-    write_list(m, int(core[Design.near]), nearness(machine).ravel())
+        core[Design.module + i] = names.index(name)
+    write_list(m, int(core[Design.near_list]), nearness(machine).ravel())
 
 
-def refusal_text(module: int, value: int) -> str:
+def refusal_text(kernel: KernelModel, module: int, value: int) -> str:
     """Return the text of a refused suggestion's event."""
     reason, moment = divmod(value, suggestion.MOMENTS)
-    return f"{list(MODULES)[module]}: {OPERATIONS[moment]}, {REFUSALS[reason]}"
+    return f"{module_names(kernel)[module]}: {OPERATIONS[moment]}, {REFUSALS[reason]}"
 
 
 SUGGESTIONS = pl.Schema(
@@ -88,7 +95,7 @@ def suggestions(world: np.ndarray, kernel: KernelModel) -> pl.DataFrame:
     """Tabulate the fate of each module's suggestions."""
     rows = []
     for name in kernel.modules or ():
-        counts = world[int(world[0, Kernel.design]) + 1 + list(MODULES).index(name)]
+        counts = world[int(world[0, Kernel.design]) + 1 + module_names(kernel).index(name)]
         for why in _MOMENTS:
             answers = [int(x) for x in counts[3 * why : 3 * why + 3]]
             if sum(answers):

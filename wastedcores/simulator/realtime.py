@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wastedcores.errors import WorkloadError
+from wastedcores.jit.plain import Plain
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.engine import classes
 from wastedcores.simulator.engine.world.structs import Kernel, RtRq, RtShared
@@ -40,7 +41,7 @@ def rows_of(program: Program, cpus: int) -> int:
     return cpus + 1 if has_policies(program) else 0
 
 
-def install(m: np.ndarray, first: int, program: Program, costs: Costs) -> None:
+def install(m: np.ndarray, first: int, program: Program, costs: Costs, plain: Plain | None) -> None:
     """Write the real-time queues into the table; do nothing if no task changes its policy."""
     if not has_policies(program):
         return
@@ -50,4 +51,4 @@ def install(m: np.ndarray, first: int, program: Program, costs: Costs) -> None:
     last = m[first + cpus]
     last[RtShared.period_cpu] = -1
     last[RtShared.time_slice] = max(RR_TIMESLICE_NS // costs.tick_ns, 1)
-    classes.realtime(last)
+    classes.realtime(last, plain)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -30,6 +30,9 @@ from wastedcores.units import human_ns, number, result_words
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.program import Costs, Program, costs_of
 from wastedcores.workload.scenarios import scenario
+
+if TYPE_CHECKING:
+    from wastedcores.simulator.plain.modules import Module
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,7 +139,7 @@ class Replay(Shown):
 def replay(
     workload: Workload,
     machine: Machine | str,
-    kernel: KernelModel | str = "v4.1",
+    kernel: KernelModel | str | None = None,
     seed: int = 1,
     until_ns: int | None = None,
     *,
@@ -144,6 +147,8 @@ def replay(
     considered: bool = False,
     load: bool = True,
     decisions: bool = False,
+    modules: Sequence[Module | str] | None = None,
+    policies: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Replay:
     """Run a workload on a machine under a kernel's scheduler.
 
@@ -152,7 +157,8 @@ def replay(
     workload
         What runs.
     machine, kernel
-        A machine and a kernel model, or their names. The machine may be named by a preset, a file or ``live``.
+        A machine and a kernel model, or their names. The machine may be a preset, a file or ``live``. The usual kernel is
+        v4.1 or, with ``modules``, the core module of a design.
     seed
         Seed of all random draws: the same seed gives the same bytes.
     until_ns
@@ -164,6 +170,12 @@ def replay(
     decisions
         Whether to trace every call of load_balance(): what it saw and why it gave up (events of kind ``decision``). The other
         events are the same with and without.
+    modules
+        Optimisation modules of your own (:class:`wastedcores.simulator.Module`) or names of shipped ones, in the order in which
+        the core module asks them. With one of your own, everything runs as plain Python: about 10,000 events per second.
+    policies
+        Functions of your own for decisions of the kernel: ``{"select_idle_sibling": f}``. They take what the engine's function of
+        that name takes (docs/design-mode.md), and everything runs as plain Python.
 
     Returns
     -------
@@ -178,7 +190,7 @@ def replay(
     UnknownKernelError
         The kernel is not of the v4.1 generation.
     UsageError
-        The seed or the end of time is out of range.
+        The seed or the end of time is out of range, or a module or a function of your own is none, or its answer cannot be meant.
 
     Warns
     -----
@@ -187,10 +199,15 @@ def replay(
         :attr:`wastedcores.kernels.KernelModel.replay_warning`.
     """
     machine = find_machine(machine).machine if isinstance(machine, str) else machine
-    kernel = check_kernel(kernel)
+    kernel = check_kernel(kernel or ("v4.1" if modules is None else "core"))
     if kernel.replay_warning:
         warnings.warn(kernel.replay_warning, ModelWarning, stacklevel=2)
     program = as_booted(workload.program(), machine, kernel)
+    plain = None
+    if modules or policies:
+        from wastedcores.simulator.plain.own import plain_engine
+
+        kernel, plain = plain_engine(kernel, machine, program, modules or (), policies or {})
     raw = simulate(
         program,
         machine,
@@ -201,6 +218,7 @@ def replay(
         considered=considered,
         load=load,
         decisions=decisions,
+        plain=plain,
     )
     summary = summarize(raw, program, machine, workload.measure, workload.counted_nodes)
     trace = to_trace(raw, program, machine, kernel, workload.name, seed)
@@ -270,6 +288,8 @@ def replay_scenario(
     *,
     decisions: bool = False,
     refill_ns: int = 0,
+    modules: Sequence[Module | str] | None = None,
+    policies: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Replay:
     """Run a scenario by name.
 
@@ -291,6 +311,8 @@ def replay_scenario(
         Whether to trace the balancer's decisions, as in :func:`replay`.
     refill_ns
         What a task pays, in ns, when it first runs behind another last-level cache than before.
+    modules, policies
+        As for :func:`replay`.
 
     Returns
     -------
@@ -305,14 +327,17 @@ def replay_scenario(
     found = scenario(name)
     where = machine if machine is not None else found.machine
     on = find_machine(where).machine if isinstance(where, str) else where
+    usual = found.kernel if modules is None else None
     r = replay(
         found.workload(on, seed, given),
         on,
-        found.kernel if kernel is None else kernel,
+        usual if kernel is None else kernel,
         seed,
         until_ns,
         considered=found.considered,
         decisions=decisions,
         costs=replace(costs_of(on), refill_ns=refill_ns) if refill_ns else None,
+        modules=modules,
+        policies=policies,
     )
     return replace(r, name=name)

@@ -34,6 +34,7 @@ from wastedcores.topology.machine import Machine
 from wastedcores.workload.program import Costs, Program, costs_of
 
 if TYPE_CHECKING:
+    from wastedcores.simulator.plain.engine import PlainEngine
     from wastedcores.topology.domains import Domains
 
 #: a replay without ``until_ns`` gives up after this much simulated time
@@ -53,8 +54,9 @@ def simulate(
     decisions: bool = False,
     trees: Sequence[Domains] | None = None,
     log_records: int | None = None,
+    plain: PlainEngine | None = None,
 ) -> RawReplay:
-    """Run a flat program in the compiled engine.
+    """Run a flat program in the engine.
 
     Parameters
     ----------
@@ -75,6 +77,8 @@ def simulate(
     log_records
         How many records the engine collects before they are taken out of its table. The result does not depend on it.
         None: as many as stay in the processor's cache.
+    plain
+        The engine as plain Python, which then runs instead of the compiled one.
 
     Returns
     -------
@@ -89,7 +93,7 @@ def simulate(
     UsageError
         The seed or the end of time is out of range, or the machine has more CPUs than the engine's CPU sets hold.
     """
-    from wastedcores.simulator.engine.run_jit import run
+    from wastedcores.simulator.engine import run_jit
     from wastedcores.simulator.world import build_world
 
     check_generation(kernel)
@@ -102,7 +106,9 @@ def simulate(
         check_ends(program)
     if trees is None:
         trees = domain_events(with_steps(machine, program), kernel.linux)
-    prepare()  # all units together, because two processes share the work; and compiling is not replaying
+    if plain is None:
+        prepare()  # all units together, because two processes share the work; and compiling is not replaying
+    run = run_jit.run if plain is None else plain.run(run_jit.run)
     m = build_world(
         program,
         machine,
@@ -114,6 +120,7 @@ def simulate(
         load=load,
         decided=decisions,
         log_records=log_records,
+        plain=plain,
     )
     phase = int(m[0, Kernel.t_start]) - table.EPOCH_NS
     m[0, Kernel.until_ns] = m[0, Kernel.t_start] + (PATIENCE_NS if until_ns is None else until_ns)

@@ -40,7 +40,7 @@ def to_trace(
     Trace
         ``source_format`` is "replay".
     """
-    events = with_decisions(_table(raw, program, machine.cpus), raw, machine.cpus)
+    events = with_decisions(_table(raw, program, machine.cpus, kernel), raw, machine.cpus)
     frame = conform(events, f"replay of {name}")
     header = Header(
         source_format="replay",
@@ -93,7 +93,7 @@ _WITH_VALUE = (
 )
 
 
-def _table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:
+def _table(raw: RawReplay, program: Program, cpus: int, kernel: KernelModel) -> pl.DataFrame:
     log = raw.log
     kind, value, op = (log[:, c] for c in (log_column.KIND, log_column.VALUE, log_column.OP))
     names = {0: "<idle>"} | {c + 1: f"migration/{c}" for c in range(cpus)}
@@ -131,7 +131,7 @@ def _table(raw: RawReplay, program: Program, cpus: int) -> pl.DataFrame:
                 pl.Series(kind == log_kind.REFUSED), 0
             ),
             "cpu_mask": _masks(raw, cpus),
-            "text": _texts(raw, program),
+            "text": _texts(raw, program, kernel),
         }
     )
 
@@ -147,12 +147,12 @@ def _masks(raw: RawReplay, cpus: int) -> pl.Series:
     return pl.Series([text.get(int(r)) for r in rows], dtype=pl.Binary)
 
 
-def _texts(raw: RawReplay, program: Program) -> pl.Series:
+def _texts(raw: RawReplay, program: Program, kernel: KernelModel) -> pl.Series:
     kinds = raw.log[:, log_column.KIND]
     columns = [log_column.OTHER, log_column.VALUE]
     out: list[str | None] = [None] * len(raw.log)
     for i in np.flatnonzero(kinds == log_kind.MARK):
         out[i] = program.texts[int(raw.log[i, log_column.VALUE])]
     for i in np.flatnonzero(kinds == log_kind.REFUSED):
-        out[i] = refusal_text(*raw.log[i, columns].tolist())
+        out[i] = refusal_text(kernel, *raw.log[i, columns].tolist())
     return pl.Series(out, dtype=pl.String)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from wastedcores.jit.plain import Plain
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import balancing_v6_12, clocks, decisions, design, realtime
 from wastedcores.simulator.domain_rows import CpuSets, Tree
@@ -63,8 +65,9 @@ def build_world(
     load: bool,
     decided: bool = False,
     log_records: int | None = None,
+    plain: Plain | None = None,
 ) -> np.ndarray:
-    """Build the table of a replay."""
+    """Build the table of a replay, for compiled functions or for plain ones."""
     cpusets = CpuSets()
     lists: list[int] = []
     rows = [Tree(tree.to_arrays(), cpusets, lists) for tree in trees]
@@ -113,20 +116,20 @@ def build_world(
     m[g[Kernel.design] + cpuset.ACTIVE] = cpuset.bits_of(trees[0].cpus)
     _write_machine_constants(g, costs)
     m[g[Kernel.scratch] + table.MODERN_ROW, Modern.refill_ns] = costs.refill_ns
-    _write_kernel(m, machine, kernel)
+    _write_kernel(m, machine, kernel, plain)
     behind_design = int(g[Kernel.design]) + 1 + design.rows_of(machine, kernel)
-    clocks.install(m, behind_design, machine, costs)
+    clocks.install(m, behind_design, machine, costs, plain)
     behind_clocks = behind_design + clocks.rows_of(machine)
     if decided:
         g[Kernel.decisions] = behind_clocks
     behind_decisions = behind_clocks + decisions.rows_of(trees, decided)
-    realtime.install(m, behind_decisions, program, costs)
+    realtime.install(m, behind_decisions, program, costs, plain)
     behind_realtime = behind_decisions + realtime.rows_of(program, machine.cpus)
-    balancing_v6_12.install(m, behind_realtime, trees, kernel)
+    balancing_v6_12.install(m, behind_realtime, trees, kernel, plain)
     _write_programs(m, starts, masks, len(program.barriers), program.locks)
     _write_specs(m, program, starts, own, [len(cpus) for cpus in allowed])
     _write_waits_and_steps(m, waits, program.hotplug)
-    _start(m, program, kernel.base_slice_ns)
+    _start(m, program, kernel.base_slice_ns, plain)
     return m
 
 
@@ -187,7 +190,9 @@ def _write_machine_constants(g: np.ndarray, costs: Costs) -> None:
     g[Kernel.idle_ticks] = costs.idle_ticks
 
 
-def _write_kernel(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
+def _write_kernel(
+    m: np.ndarray, machine: Machine, kernel: KernelModel, plain: Plain | None
+) -> None:
     m[0, Kernel.always_balance] = kernel.every_cpu_balances
     m[0, Kernel.group_imbalance_fix] = _GROUP_IMBALANCE[kernel.group_imbalance]
     m[0, Kernel.overload_on_wakeup_fix] = kernel.overload_on_wakeup is not None
@@ -202,7 +207,7 @@ def _write_kernel(m: np.ndarray, machine: Machine, kernel: KernelModel) -> None:
         domains[:, SchedDomain.stays_on_node] = (domains[:, SchedDomain.flags] & SD_NUMA) != 0
     if kernel.is_modern:
         m[0, Kernel.is_modern] = 1
-    design.install(m, machine, kernel)
+    design.install(m, machine, kernel, plain)
 
 
 #: operations whose target is the number of a lock, and of a semaphore, condition or timer
@@ -265,13 +270,18 @@ def _write_specs(
         m[row, TaskStruct.kthread] = _PER_CPU_KTHREAD.match(spec.comm) is not None
 
 
-def _start(m: np.ndarray, program: Program, base_slice_ns: int | None) -> None:
+def _start(m: np.ndarray, program: Program, base_slice_ns: int | None, plain: Plain | None) -> None:
     """Let the engine boot the machine, and plan the starts of the tasks and the hotplug steps."""
-    from wastedcores.simulator.engine.start_jit import add_step, add_top, start_state
+    from wastedcores.simulator.engine import start_jit
 
+    k: Any = m
+    add_step, add_top, start_state = start_jit.add_step, start_jit.add_top, start_jit.start_state
+    if plain is not None:
+        k = plain.kernel(m)
+        add_step, add_top, start_state = map(plain.of, (add_step, add_top, start_state))
     g = m[0]
     with np.errstate(over="ignore"):  # splitmix64 wraps; only the uncompiled engine notices
-        phase = int(start_state(m))
+        phase = int(start_state(k))
         if base_slice_ns is not None:
             m[0, Kernel.base_slice] = base_slice_ns
         for group, shares in enumerate(program.shares):
@@ -279,6 +289,6 @@ def _start(m: np.ndarray, program: Program, base_slice_ns: int | None) -> None:
         begin = table.EPOCH_NS + (phase if program.random_phase else 0)
         g[Kernel.t_start] = begin
         for i, spec in enumerate(program.tasks, len(program.templates)):
-            add_top(m, i, spec.group, spec.start_cpu, begin + spec.start_ns)
+            add_top(k, i, spec.group, spec.start_cpu, begin + spec.start_ns)
         for step, (time_ns, _, _) in enumerate(program.hotplug):
-            add_step(m, step, begin + time_ns)
+            add_step(k, step, begin + time_ns)

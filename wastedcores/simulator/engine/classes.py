@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from wastedcores.jit.plain import Plain
 from wastedcores.jit.units import install
 from wastedcores.simulator.engine.world.class_structs import (
     Balancer,
@@ -23,10 +24,10 @@ from wastedcores.simulator.engine.world.class_structs import (
 Functions = dict[str, Callable[..., Any]]
 
 
-def modern(row: np.ndarray, eevdf: bool) -> None:
+def modern(row: np.ndarray, eevdf: bool, plain: Plain | None) -> None:
     """Write the functions of a modern kernel into the row of its globals: EEVDF (since v6.6) or CFS, and the balancer."""
-    install(row, FairClass, _eevdf() if eevdf else _cfs_v6_1())
-    install(row, Balancer, _balancer())
+    install(row, FairClass, _eevdf() if eevdf else _cfs_v6_1(), plain)
+    install(row, Balancer, _balancer(), plain)
 
 
 def _eevdf() -> Functions:
@@ -113,7 +114,7 @@ def _balancer() -> Functions:
     }
 
 
-def realtime(row: np.ndarray) -> None:
+def realtime(row: np.ndarray, plain: Plain | None) -> None:
     """Write the functions of the real-time class (v4.1) into the row of what its queues share."""
     from wastedcores.simulator.engine.realtime import class_jit, push_pull_jit, queue_jit
 
@@ -136,10 +137,11 @@ def realtime(row: np.ndarray) -> None:
             "task_born": class_jit.born,
             "rq_offline": class_jit.offline,
         },
+        plain,
     )
 
 
-def design(row: np.ndarray) -> None:
+def design(row: np.ndarray, plain: Plain | None) -> None:
     """Write the functions of the core module into its row."""
     from wastedcores.simulator.engine.design import core_jit
 
@@ -149,11 +151,12 @@ def design(row: np.ndarray) -> None:
         "task_tick": core_jit.tick,
         "settle": core_jit.settle,
     }
-    install(row, CoreModule, functions)
+    install(row, CoreModule, functions, plain)
 
 
-def clocks(row: np.ndarray) -> None:
+def clocks(row: np.ndarray, plain: Plain | None) -> None:
     """Write the functions of the clocks into the row of their constants."""
     from wastedcores.simulator.engine.clocks import clocks_jit
 
-    install(row, ClockFunctions, {"switched": clocks_jit.switched, "ticked": clocks_jit.ticked})
+    functions: Functions = {"switched": clocks_jit.switched, "ticked": clocks_jit.ticked}
+    install(row, ClockFunctions, functions, plain)

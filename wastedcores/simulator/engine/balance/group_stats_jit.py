@@ -291,6 +291,34 @@ def calculate_imbalance(k: Kernel, dst: int, st: int, out: SdLbStats) -> None:
         fix_small_imbalance(k, dst, st, out)
 
 
+@inner
+def balanced(
+    k: Kernel, sd: SchedDomain, idle: int, local: SgLbStatsV4, busiest: SgLbStatsV4, average: int
+) -> bool:
+    """The tests of find_busiest_group() that end at ``out_balanced``; ``average`` is the average load of the domain."""
+    pct = sd.imbalance_pct
+    if busiest.group_type == group_type_v4_1.IMBALANCED:
+        return False
+    if (
+        idle == idle_type.NEWLY_IDLE
+        and has_capacity(k, local, pct)
+        and busiest.group_no_capacity != 0
+    ):
+        return False
+    if k.group_imbalance_fix != group_imbalance_fix.NONE:
+        # the fix compares the least loaded CPUs of the groups instead of the averages (paper, section 3.1)
+        return local.min_load >= busiest.min_load
+    load = local.avg_load
+    if load >= busiest.avg_load or load >= average:
+        return True
+    if idle == idle_type.IDLE:
+        return (
+            busiest.group_type != group_type_v4_1.OVERLOADED
+            and local.idle_cpus <= busiest.idle_cpus + 1
+        )
+    return 100 * busiest.avg_load <= pct * load
+
+
 @apart(VALUE)
 def find_busiest_group(
     k: Kernel, sd: SchedDomain, dst: int, idle: int, st: int, out: SdLbStats
@@ -303,30 +331,7 @@ def find_busiest_group(
     if out.busiest == NO_GROUP or busiest.sum_nr_running == 0:
         return False
     out.avg_load = 1024 * out.total_load // out.total_capacity
-    pct = sd.imbalance_pct
-    force = busiest.group_type == group_type_v4_1.IMBALANCED
-    if (
-        idle == idle_type.NEWLY_IDLE
-        and has_capacity(k, local, pct)
-        and busiest.group_no_capacity != 0
-    ):
-        force = True
-    if not force:
-        local_avg = local.avg_load
-        if k.group_imbalance_fix != group_imbalance_fix.NONE:
-            # the fix compares the least loaded CPUs of the groups instead of the averages (paper, section 3.1)
-            if local.min_load >= busiest.min_load:
-                return False
-        else:
-            if local_avg >= busiest.avg_load or local_avg >= out.avg_load:
-                return False
-            if idle == idle_type.IDLE:
-                if (
-                    busiest.group_type != group_type_v4_1.OVERLOADED
-                    and local.idle_cpus <= busiest.idle_cpus + 1
-                ):
-                    return False
-            elif 100 * busiest.avg_load <= pct * local_avg:
-                return False
+    if balanced(k, sd, idle, local, busiest, out.avg_load):
+        return False
     calculate_imbalance(k, dst, st, out)
     return True

@@ -14,7 +14,7 @@ from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStru
 def near(k: Kernel, cpu: int, i: int) -> int:
     """Return the CPU that is ``i``-th nearest to ``cpu``; the nearest (0) is ``cpu`` itself."""
     place = cpu * k.nr_cpus + i
-    return k[k.design.near + (place >> table.SHIFT), place & table.LOW]
+    return k[k.design.near_list + (place >> table.SHIFT), place & table.LOW]
 
 
 @inner

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wastedcores.jit.structs import Struct, array, integer, pointer
+from wastedcores.simulator.engine.world.cpuset import ACTIVE
 
 if TYPE_CHECKING:
     from wastedcores.jit.structs import Pointer
+    from wastedcores.simulator.engine.world.queue_structs import Rq
     from wastedcores.simulator.engine.world.task_structs import TaskStruct
+    from wastedcores.topology.machine import Machine
 
 
 class Kernel(Struct):
@@ -100,6 +104,22 @@ class Kernel(Struct):
     rt0 = integer(133)  # first row of the real-time queues (RtRq), 0 if no task changes its policy
     is_modern = integer(134)  # whether the fair class and the balancer are those of a modern kernel
     base_slice = integer(135)  # sysctl_sched_base_slice (v6.12)
+    # plain Python sees besides:
+
+    @property
+    def rqs(self) -> Sequence[Rq]:
+        """The runqueues of the CPUs."""
+        return self.about.rqs  # type: ignore[no-any-return]
+
+    @property
+    def active(self) -> frozenset[int]:
+        """The CPUs that are online."""
+        return self.about.cpus_of(self.design.row + ACTIVE)  # type: ignore[no-any-return]
+
+    @property
+    def machine(self) -> Machine:
+        """The machine."""
+        return self.about.machine  # type: ignore[no-any-return]
 
 
 class Modern(Struct):
@@ -153,9 +173,14 @@ class Design(Struct):
     # the first row of the modules' counts: each module has a row that counts its answers at each moment
     counts = integer(3)
     busy = integer(4)  # first row of the busy CPUs, counted by node or by cache
-    near = integer(5)  # first row of the CPUs by nearness: all CPUs for each CPU
+    near_list = integer(5)  # first row of the CPUs by nearness: all CPUs for each CPU
     modules = integer(6)  # how many modules to ask
-    module = array(7, 8)  # their codes, in order
+    module = array(7, 64)  # their codes, in order
+
+    @property
+    def near(self) -> Sequence[Sequence[int]]:
+        """For each CPU all CPUs, the nearest first; for plain Python."""
+        return self._kernel.about.near  # type: ignore[no-any-return]
 
 
 class HotplugStep(Struct):

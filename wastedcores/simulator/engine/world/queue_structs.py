@@ -106,6 +106,11 @@ class Rq(Struct):
     node = integer(53)
     touched = integer(54)  # whether its page counters changed since they were last folded
 
+    @property
+    def cpu(self) -> int:
+        """Its CPU, for plain Python."""
+        return self.row
+
 
 class RqModern(Struct):
     """What ``struct rq`` has in modern kernels besides. It lies in the row of the CPU's root queue, behind its columns."""

@@ -127,6 +127,23 @@ class TaskStruct(Struct):
     util_ewma = integer(125)
     util_enqueued = integer(126)
 
+    # plain Python sees besides:
+
+    @property
+    def allowed(self) -> frozenset[int]:
+        """The CPUs on which it may run."""
+        return self._kernel.about.cpus_of(self.cpus_allowed)  # type: ignore[no-any-return]
+
+    @property
+    def pid(self) -> int:
+        """Its pid in traces."""
+        return self.number + 1 + len(self._kernel.rqs)
+
+    @property
+    def comm(self) -> str:
+        """Its name."""
+        return self._kernel.about.comms[self.template]  # type: ignore[no-any-return]
+
 
 class TaskGroup(Struct):
     """``struct task_group``."""

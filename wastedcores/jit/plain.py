@@ -1,0 +1,95 @@
+"""Compiled functions as plain Python in the same process: to step through them, to debug them, and to replace some of them.
+
+A compiled function keeps its Python source. :class:`Plain` makes functions of the same code whose globals name the plain forms
+of what the compiled one calls. Each :class:`Plain` has functions of its own, so that replacing one changes no other replay.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from wastedcores.jit.structs import kernel_of
+
+
+def source_of(value: Any) -> FunctionType | None:
+    """Return the Python function of a compiled one (or, if numba is switched off, of one that would be compiled), or None."""
+    if isinstance(value, FunctionType):
+        inner = getattr(value, "__wrapped__", value)
+        return inner if value.__module__.endswith("_jit") else None
+    if isinstance(value, (type, ModuleType)):
+        return None
+    found = getattr(value, "py_func", None) or getattr(value, "__wrapped__", None)
+    return found if isinstance(found, FunctionType) else None
+
+
+class Plain:
+    """The compiled functions as plain Python, of which each can be replaced for all its callers."""
+
+    def __init__(self) -> None:
+        self._modules: dict[str, ModuleType] = {}
+        self._functions: dict[FunctionType, Callable[..., Any]] = {}
+        #: functions whose addresses are in tables: the address is the place in this list
+        self.addresses: list[Callable[..., Any]] = []
+
+    def of(self, function: Any) -> Callable[..., Any]:
+        """Return the plain form of a compiled function, or what replaced it."""
+        source = source_of(function)
+        if source is None:
+            raise TypeError(f"{function!r} is not a compiled function.")
+        if source not in self._functions:
+            names = self.module(source.__module__).__dict__
+            if source not in self._functions:  # the module calls it
+                self._functions[source] = self._made(source, names)
+        return self._functions[source]
+
+    def _made(self, source: FunctionType, names: dict[str, Any]) -> FunctionType:
+        made = FunctionType(
+            source.__code__, names, source.__name__, source.__defaults__, source.__closure__
+        )
+        functools.update_wrapper(made, source)
+        del made.__wrapped__  # type: ignore[attr-defined]  # what wraps it is the same code
+        return made
+
+    def module(self, name: str) -> ModuleType:
+        """Return a module in which every compiled function has its plain form."""
+        if name not in self._modules:
+            self._modules[name] = made = ModuleType(name)
+            made.__dict__.update(vars(sys.modules[name]))
+            for key, value in vars(sys.modules[name]).items():
+                if isinstance(value, ModuleType) and value.__name__.endswith("_jit"):
+                    setattr(made, key, self.module(value.__name__))
+                elif source := source_of(value):
+                    if source not in self._functions and source.__module__ == name:
+                        self._functions[source] = self._made(source, made.__dict__)
+                    setattr(made, key, self.of(value))
+        return self._modules[name]
+
+    def replace(self, function: Any, own: Callable[..., Any]) -> None:
+        """Let all callers of a function call another one instead."""
+        before = self.of(function)
+        self._functions[source_of(function)] = own  # type: ignore[index]
+        for module in self._modules.values():
+            for key, value in vars(module).items():
+                if value is before:
+                    setattr(module, key, own)
+        self.addresses[:] = [own if f is before else f for f in self.addresses]
+
+    def address(self, function: Any) -> int:
+        """Return the address of a function's plain form, for the tables of functions."""
+        plain = self.of(function)
+        if plain not in self.addresses:
+            self.addresses.append(plain)
+        return self.addresses.index(plain)
+
+    def kernel(self, m: np.ndarray) -> Any:
+        """Return the kernel of a table that calls these functions; whoever uses it has to keep it."""
+        kernel = kernel_of(m)
+        kernel.functions = self.addresses
+        kernel.about = self
+        return kernel

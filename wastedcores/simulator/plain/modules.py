@@ -1,0 +1,122 @@
+"""Optimisation modules of somebody's own for the core module of a design (docs/design-mode.md)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from wastedcores.simulator.engine.design.modules_jit import NONE, REST
+from wastedcores.simulator.plain.answers import QUESTIONS, answer, warn_of_absent_cpu
+from wastedcores.simulator.plain.engine import PlainEngine
+from wastedcores.simulator.vocabulary import OPERATIONS
+
+__all__ = ["REST", "Module"]
+
+
+class Module:
+    """An optimisation module. It may answer any of three questions; the answer None means that it has no opinion.
+
+    Subclass it, override one method, and pass an instance to ``replay(workload, machine, modules=[YourModule()])``. What it gets
+    of the kernel can be read and not changed: ``k.rqs[cpu].nr_running`` and ``.curr``, ``k.active``, ``k.machine``, ``k.now_ns``,
+    ``k.design.near[cpu]``, and of a thread ``p.cpu``, ``p.allowed``, ``p.comm`` and ``p.pid``.
+    """
+
+    name = "module"
+
+    def suggest_cpu(self, k: Any, p: Any, waker_cpu: int, why: str) -> int | None:
+        """Suggest the CPU on which a task that becomes runnable should run.
+
+        Parameters
+        ----------
+        k
+            The kernel.
+        p
+            The task; ``p.cpu`` is the CPU on which it ran last.
+        waker_cpu
+            The CPU on which it is woken or forked.
+        why
+            ``wakeup``, ``fork``, ``exec`` or ``handover``.
+
+        Returns
+        -------
+        int or None
+            A CPU; None for no opinion.
+        """
+
+    def suggest_source(self, k: Any, cpu: int) -> int | None:
+        """Suggest the CPU from which a CPU without work should take a thread, when threads wait elsewhere.
+
+        Parameters
+        ----------
+        k
+            The kernel.
+        cpu
+            The CPU that ran out of work.
+
+        Returns
+        -------
+        int or None
+            A CPU; :data:`REST` to stay idle; None for no opinion.
+        """
+
+    def suggest_pull(self, k: Any, cpu: int) -> int | None:
+        """Suggest the CPU from which a busy CPU should take a waiting thread at its tick.
+
+        Parameters
+        ----------
+        k
+            The kernel.
+        cpu
+            The CPU that ticks.
+
+        Returns
+        -------
+        int or None
+            A CPU; None for no opinion.
+        """
+
+
+def names_of(modules: Sequence[Module | str]) -> list[str]:
+    """Return the names of modules; a name that comes again gets a number."""
+    names: list[str] = []
+    for module in modules:
+        name = module if isinstance(module, str) else module.name
+        again = sum(n == name or n.startswith(f"{name} ") for n in names)
+        names.append(f"{name} {again + 1}" if again else name)
+    return names
+
+
+def ask(plain: PlainEngine, own: Mapping[int, Module]) -> None:
+    """Let the core module ask somebody's own modules, by their codes, besides those that are shipped."""
+    from wastedcores.simulator.engine.design import modules_jit
+
+    for question in QUESTIONS:
+        shipped = getattr(modules_jit, question)
+        plain.replace(shipped, _question(plain, question, plain.of(shipped), own))
+
+
+def _question(
+    plain: PlainEngine, question: str, shipped: Callable[..., int], own: Mapping[int, Module]
+) -> Callable[..., int]:
+    @functools.wraps(shipped)
+    def suggest(k: Any, code: int, about: Any, *why: int) -> int:
+        if code not in own:
+            return shipped(k, code, about, *why)
+        more = (k.this_cpu, OPERATIONS[why[0]]) if why else ()
+        module = own[code]
+        suggested = answer(getattr(module, question), plain.shown(k), plain.shown(about), *more)
+        if suggested is None:
+            return NONE
+        if suggested == REST and question == "suggest_source":
+            return REST
+        if suggested not in k.active and not (why and suggested == about.cpu):
+            # the CPU where a thread ran last is a fair suggestion, even if it went offline since
+            warn_of_absent_cpu(module, question, suggested, k)
+        if 0 <= suggested < len(k.rqs):
+            return suggested
+        return (
+            len(k.rqs) if why else about
+        )  # the core refuses both: no thread may run there, and none waits there
+
+    return suggest
