@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
-from support.eevdf_runs import without_policies
-from support.random_runs import cases, difference
 
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.reference import pelt_v4_4 as pelt
@@ -20,38 +16,6 @@ KERNELS = st.sampled_from(
 )
 #: 1 ms as load tracking counts it
 UNIT = 1024 * 1024
-
-
-def agree(case):
-    return difference(replace(case, program=without_policies(case.program)))
-
-
-@pytest.mark.slow
-@settings(
-    max_examples=40, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
-)
-@given(cases(of=KERNELS))
-def test_engine_equals_reference(case):
-    assert not (text := agree(case)), text
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("part", range(10))
-def test_engine_equals_reference__thousands(part):
-    @seed(part)
-    @settings(
-        max_examples=500,
-        derandomize=False,
-        deadline=None,
-        database=None,
-        suppress_health_check=CALM,
-    )
-    @given(cases(of=KERNELS))
-    def all_agree(case):
-        assert not (text := agree(replace(case, decisions=part % 2 == 1))), text
-
-    all_agree()
 
 
 @pytest.fixture
