@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from support.random_runs import Case, cases
+from support.random_runs import cases
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops

@@ -14,17 +14,14 @@ from wastedcores.kernels import FIXES, MODULES, KernelModel
 from wastedcores.simulator import RawReplay, simulate
 from wastedcores.simulator.decisions import decision_texts
 from wastedcores.simulator.design import refusal_text, suggestions
-from wastedcores.simulator.engine.codes import log_kind, log_op
+from wastedcores.simulator.engine.codes import log_kind
 from wastedcores.simulator.engine.world.cpuset import cpus_of
 from wastedcores.simulator.engine.world.structs import Kernel as Globals
 from wastedcores.simulator.plain.engine import PlainEngine
 from wastedcores.simulator.vocabulary import (
     ANSWERS,
-    BALANCE_RESULTS,
     DECISION_RESULTS,
-    IDLE_TYPES,
     KINDS,
-    OPERATIONS,
 )
 from wastedcores.topology.clocks import Frequency, IdleState
 from wastedcores.topology.machine import Machine
