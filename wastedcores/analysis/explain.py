@@ -27,6 +27,7 @@ from wastedcores.analysis.pairs import (
     related,
 )
 from wastedcores.analysis.pattern import pattern
+from wastedcores.analysis.price import Price, price
 from wastedcores.invariant import CheckResult, check
 from wastedcores.kernels import (
     FIXES,
@@ -90,6 +91,8 @@ class Explanation:
         nearest model stands for it.
     replayed
         Whether a replay can test the cause: it models this kernel, or the nearest one that it models may stand for it.
+    price
+        Whether moving the threads that waited would have paid; None if no thread is known to have waited beside an idle CPU.
     """
 
     looks_like: str
@@ -101,6 +104,7 @@ class Explanation:
     cured_share: float | None
     evidence: list[str] = field(default_factory=list)
     replayed: bool = True
+    price: Price | None = None
 
     @property
     def fix(self) -> str | None:
@@ -120,6 +124,7 @@ class Explanation:
             "relations": self.relations.to_dicts(),
             "causes": self.causes.to_dicts(),
             "pairs": self.pairs.head(32).to_dicts(),
+            "price": self.price and self.price.to_json(),
         }
 
 
@@ -153,6 +158,7 @@ def explain(
         The machine or the kernel is neither given nor in the trace, or the machine has fewer CPUs than the trace.
     """
     result = found if isinstance(found, CheckResult) else check(found)
+    known = machine is not None or result.trace.header.machine is not None
     machine, model, notes, balancer = _facts(result, machine, kernel)
     domains = build_domains(machine, model)
     pairs = related(meetings(result, _allowed(result, tasks)), domains)
@@ -193,6 +199,7 @@ def explain(
             *_answers(result, pairs),
         ],
         bool(balancer.replayed or balancer.stand_in),
+        price(result, machine, tasks, known),
     )
 
 

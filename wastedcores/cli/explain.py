@@ -77,7 +77,7 @@ def explain(
     from wastedcores.cli._input import kernel_of, open_input, recorded_machine
     from wastedcores.cpulist import parse_cpulist
     from wastedcores.invariant import check
-    from wastedcores.words.cause import fix_sentences
+    from wastedcores.words.cause import fix_sentences, price_sentences
     from wastedcores.words.steps import next_after_explaining
 
     opened = open_input(trace)
@@ -130,7 +130,7 @@ def explain(
     if found.looks_like not in FIXES:  # these names are not the paper's
         print(wrapped(f"that is, {NAMES[found.looks_like]}", "  ", "  "))
     print(f"  machine {found.machine.name}, kernel {found.kernel.name}\n")
-    for line in found.evidence:
+    for line in [*found.evidence, *price_sentences(found.price)]:
         print(wrapped(line, "  - ", "    "))
     measured = advice is not None and advice.found is not None
     if conclusions := [] if measured else fix_sentences(found):

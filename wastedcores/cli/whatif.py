@@ -98,6 +98,14 @@ def whatif(
         str | None,
         Option(metavar="LIST", help="Bind all tasks that were free to move to these CPUs."),
     ] = None,
+    refill_us: Annotated[
+        int,
+        Option(
+            metavar="US",
+            min=0,
+            help="What a thread pays when it moves behind another last-level cache, in us. Default: nothing.",
+        ),
+    ] = 0,
     seeds: Annotated[
         int, Option(metavar="N", min=1, help="The number of replays of each kernel.")
     ] = 20,
@@ -122,6 +130,7 @@ def whatif(
         tasks=read_snapshot(told.snapshot).tasks if told.snapshot else None,
         sessions=told.session or (),
         pin=None if pin is None else parse_cpulist(pin),
+        refill_ns=1000 * refill_us,
         seeds=seeds,
         progress=sys.stderr.isatty(),
     )

@@ -25,16 +25,27 @@ SCHEMA = pl.Schema(
 
 
 class IdleTime:
-    """For each set of allowed CPUs, how long there has been an idle one among them, at any moment still needed."""
+    """For each set of allowed CPUs, how long there has been an idle one among them, at any moment still needed.
 
-    def __init__(self, rq: Runqueues, counted: NDArray[np.uint8]) -> None:
+    With ``part``, a number for each CPU, each set is split by it: the CPUs of set m and part p are those of set m * parts + p.
+    """
+
+    def __init__(
+        self, rq: Runqueues, counted: NDArray[np.uint8], part: NDArray[np.int32] | None = None
+    ) -> None:
         masks = rq.affinity.masks
         bits = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little")[:, : rq.cpus]
         bits[0] = 1  # the mask of threads that may run anywhere
         bits &= counted
-        per_cpu = [np.flatnonzero(column) for column in bits.T]
+        #: (cpus,) the part of each CPU, and the number of parts
+        self.part = np.zeros(rq.cpus, np.int32) if part is None else part
+        self.parts = int(self.part.max()) + 1
+        per_cpu = [
+            np.flatnonzero(column) * self.parts + p
+            for column, p in zip(bits.T, self.part, strict=True)
+        ]
         first = np.concatenate([[0], np.cumsum([len(m) for m in per_cpu])])
-        n = len(masks)
+        n = len(masks) * self.parts
         self._state = aj.IdleState(
             np.full(rq.cpus, -1, np.int32),
             counted,

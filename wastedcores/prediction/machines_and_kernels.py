@@ -94,13 +94,15 @@ def check_modelled(trace: Trace, balancer: Balancer | None, asked: str = "") -> 
     )
 
 
-def task_of(recovered: Recovered, machine: Machine, cpus: list[int] | None) -> Task:
+def task_of(
+    recovered: Recovered, machine: Machine, cpus: list[int] | None, refill_ns: int = 0
+) -> Task:
     """Return what the replays of a recovered workload share."""
     start, end = recovered.window_ns
     return Task(
         _widened(recovered.workload.program(), recovered.cpus, machine.cpus),
         machine,
-        costs_of(machine),
+        replace(costs_of(machine), refill_ns=refill_ns),
         recovered.marks,
         recovered.lead_ns,
         start,
@@ -122,7 +124,8 @@ def elsewhere(here: Task, machine: Machine | str | None, pin: Iterable[int] | No
             f"machine {on.name!r} has {on.cpus} CPUs and the recorded one {here.machine.cpus}; tasks that are bound to a CPU "
             "would have no place. Choose a machine with at least as many."
         )
-    return replace(here, program=program, machine=on, costs=costs_of(on))
+    costs = replace(costs_of(on), refill_ns=here.costs.refill_ns)
+    return replace(here, program=program, machine=on, costs=costs)
 
 
 def _widened(program: Program, before: int, cpus: int) -> Program:

@@ -54,6 +54,7 @@ def whatif(
     tasks: Sequence[TaskFacts | Mapping[str, Any]] | None = None,
     sessions: Iterable[str] = (),
     pin: Iterable[int] | None = None,
+    refill_ns: int = 0,
     seeds: int = SEEDS,
     workers: int | None = None,
     progress: bool = False,
@@ -78,6 +79,9 @@ def whatif(
         As for :func:`wastedcores.recover`.
     pin
         CPUs to which the variants bind every task that was free to move.
+    refill_ns
+        What a task pays, in ns, when it first runs behind another last-level cache than before, also under the recorded kernel.
+        What the recorded moves did cost is part of the recorded work already.
     seeds
         Number of replays of each kernel.
     workers
@@ -99,6 +103,8 @@ def whatif(
     """
     if seeds < 1:
         raise UsageError(f"{seeds} seeds; expected 1 or more.")
+    if refill_ns < 0:
+        raise UsageError(f"refill_ns={refill_ns}; expected 0 or more.")
     trace = opened(trace)
     window, counted = asked(trace, between, cpus, whole=whole)
     trace = trace.with_header(window=window)
@@ -110,7 +116,7 @@ def whatif(
         check_modelled(trace, balancer_of(KernelModel.named(name)), asked=name)
     recovered = recover(trace, tasks, sessions, costs=costs_of(on), machine=on)
     check_recoverable(trace, recovered)
-    here = task_of(recovered, on, counted)
+    here = task_of(recovered, on, counted, refill_ns)
     other = elsewhere(here, to_machine, pin)
     rows = _replays(here, other, model.name, names, seeds, workers, progress)
     itself = _variant(model.name, rows[None], recovered.ends, None)

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 from wastedcores.analysis.examined import Examined
 from wastedcores.analysis.explain import Explanation
+from wastedcores.analysis.price import (
+    CANNOT_TELL,
+    LEAST,
+    MOST,
+    PAYS,
+    RIGHTLY_IDLE,
+    USUAL,
+    Price,
+)
 from wastedcores.errors import TopologyError, UnknownKernelError
+from wastedcores.units import US, human_ns
 from wastedcores.words.rich_text import RichText, sentence
 
 if TYPE_CHECKING:
@@ -59,7 +69,11 @@ def why(run: Examined, advice: Advice | None = None) -> RichText:
         f"{NAMES[found.looks_like]}."
     )
     # no bug: the evidence would only repeat the head
-    points = [] if found.looks_like == "nothing" else [*found.evidence, *fix_sentences(found)]
+    points = (
+        []
+        if found.looks_like == "nothing"
+        else [*found.evidence, *price_sentences(found.price), *fix_sentences(found)]
+    )
     items = "".join(f"<li>{escape(p)}</li>" for p in points)
     return RichText("\n- ".join([head, *points]), f"<p>{escape(head)}</p><ul>{items}</ul>")
 
@@ -72,3 +86,77 @@ def fix_sentences(found: Explanation) -> list[str]:
             f"With this fix the idle CPU could have pulled a thread for {100 * found.cured_share:.0f} % of that time."
         )
     return out
+
+
+#: what a judgement of :class:`wastedcores.analysis.price.Price` is called
+JUDGEMENTS = {
+    PAYS: "moving a thread to the idle CPU would have paid",
+    RIGHTLY_IDLE: "idle, and rightly so",
+    CANNOT_TELL: "it cannot be told whether moving a thread to the idle CPU would have paid",
+}
+
+
+def price_sentences(price: Price | None) -> list[str]:
+    """Return sentences that weigh the waits beside an idle CPU against the price of a move; none if there were none."""
+    if price is None:
+        return []
+    parts = (
+        (price.cache_ns, "behind the same last-level cache"),
+        (price.node_ns, "behind another one on the same node"),
+        (price.far_ns, "on another node"),
+    )
+    total = price.waited_ns
+    where = [f"{100 * ns / total:.0f} % with one {place}" for ns, place in parts if ns]
+    if not price.topology_known:
+        where = []
+    waking = (
+        f"{100 * price.waking_ns / total:.0f} % while no other thread was before them, so that only the CPU had to wake up"
+    )
+    out = [
+        f"Threads waited {human_ns(total)} in all beside an idle CPU that they may use: "
+        f"{', '.join([*where, waking])}.",
+        f"{JUDGEMENTS[price.judgement][0].upper()}{JUDGEMENTS[price.judgement][1:]}: {_longer(price)}.",
+    ]
+    if price.judgement == CANNOT_TELL:
+        out.append(_what_would_tell(price))
+    elif price.turns_at_ns:
+        out.append(f"This turns where a move costs {human_ns(price.turns_at_ns)} wherever it goes.")
+    return out
+
+
+def _longer(price: Price) -> str:
+    """Say how much of the time was in waits that lasted longer than a move costs."""
+
+    def costs(of: tuple[int, int]) -> str:
+        near = human_ns(of[0]) if of[0] else "nothing"
+        return f"{near} behind the same cache and {human_ns(of[1])} behind another one"
+
+    low, usual, high = (
+        f"{100 * share:.0f} %" for share in (price.share_least, price.share, price.share_most)
+    )
+    if price.judgement == PAYS:
+        return f"even if a move costs {costs(MOST)}, {low} of this time was in waits that lasted longer"
+    if price.judgement == RIGHTLY_IDLE:
+        return f"even if a move costs {costs(LEAST)}, only {high} of this time was in waits that lasted longer"
+    return (
+        f"{usual} of this time was in waits that lasted longer than a move costs by the kernel's own estimate ({costs(USUAL)}), "
+        f"{low} if it costs {costs(MOST)}, and {high} if it costs {costs(LEAST)}"
+    )
+
+
+def _what_would_tell(price: Price) -> str:
+    """Say what is missing, and what would tell it."""
+    if not price.verdict_known:
+        return "The check says why its verdict is unknown, and what to record."
+    if not price.topology_known:
+        return "The trace does not say which CPUs share a cache; --machine NAME, FILE or live does."
+    at = max(1, round(price.turns_at_ns / US))
+    turn = (
+        f"The advice turns where a move costs {human_ns(price.turns_at_ns)} wherever it goes. "
+        if price.turns_at_ns
+        else ""
+    )
+    return (
+        f"{turn}How long this work needs to fill a cache again is not in the trace. `perf stat -e cache-misses` tells how "
+        f"often it misses, and `whatif --refill-us {at}` replays the work at that price."
+    )

@@ -1,0 +1,220 @@
+"""Whether moving a thread to an idle CPU would have paid: the wait that it would have ended, against the price of a move.
+
+A thread that moves leaves the caches that it has filled. The kernel's own estimate of what that costs is 0.5 ms, whatever the
+distance (``sysctl_sched_migration_cost``, kernel/sched/fair.c: task_hot(), v4.1 to v6.12). No trace tells what it costs a given
+thread, so a range is taken: behind the same last-level cache from nothing to the kernel's estimate, and behind another one from half
+of it to twice of it. Only if the answer is the same at both ends of the range, it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from wastedcores.invariant import CheckResult
+from wastedcores.invariant.avoidable import IdleTime
+from wastedcores.runqueues.runqueues import runqueues
+from wastedcores.topology.machine import Machine
+from wastedcores.trace.header import TaskFacts
+
+#: sysctl_sched_migration_cost (kernel/sched/fair.c, v4.1 to v6.12), in ns
+MIGRATION_COST = 500_000
+#: the price of a move behind the same and behind another last-level cache, in ns: at least, as documented, and at most
+LEAST, USUAL, MOST = (
+    (0, MIGRATION_COST // 2),
+    (0, MIGRATION_COST),
+    (MIGRATION_COST, 2 * MIGRATION_COST),
+)
+PAYS, RIGHTLY_IDLE, CANNOT_TELL = "pays", "rightly_idle", "cannot_tell"
+
+
+@dataclass(frozen=True)
+class Price:
+    """What the waits beside an idle CPU say about the worth of moving their threads.
+
+    Attributes
+    ----------
+    judgement
+        ``pays`` (most of the waiting time was in waits that lasted longer than a move costs at most), ``rightly_idle`` (most of it
+        was in waits that lasted shorter than a move costs at least, or which a move does not shorten) or ``cannot_tell``.
+    waits, waited_ns
+        The waits beside an idle CPU that the thread may use, and how long there was one meanwhile.
+    waking_ns
+        The part in which a thread waited for its own idle CPU, with no other thread before it. Moving does not shorten this.
+    cache_ns, node_ns, far_ns
+        The rest, by where the nearest idle CPU was: behind the same last-level cache, behind another one on the same node, and on
+        another node.
+    share, share_least, share_most
+        The share of ``waited_ns`` in waits that lasted longer than the price of a move: at the kernel's estimate behind another
+        last-level cache and nothing behind the same one, at the highest price, and at the lowest one.
+    turns_at_ns
+        If a move cost this much wherever it went, half of ``waited_ns`` would be in waits that last longer. 0 if no price is
+        low enough.
+    topology_known, verdict_known
+        Whether the trace or the user named the machine, and whether the verdict of the check is certain; else it cannot be said
+        that moving pays.
+    """
+
+    judgement: str
+    waits: int
+    waited_ns: int
+    waking_ns: int
+    cache_ns: int
+    node_ns: int
+    far_ns: int
+    share: float
+    share_least: float
+    share_most: float
+    turns_at_ns: int
+    topology_known: bool = True
+    verdict_known: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object under ``price`` in ``wastedcores explain --json``."""
+        return asdict(self)
+
+
+def weigh_waits(waits: pl.DataFrame, topology_known: bool = True) -> Price | None:
+    """Weigh waits beside idle CPUs against the price of a move.
+
+    Parameters
+    ----------
+    waits
+        A row per wait: any_ns, node_ns and cache_ns (how long there was an idle CPU that the thread may use: anywhere, on the node
+        where it waited, and behind the same last-level cache), and alone (whether no other thread was before it).
+    topology_known
+        Whether distances are known. If not, every idle CPU is far where that is dearer, and near where that is cheaper.
+
+    Returns
+    -------
+    Price or None
+        None if no thread waited beside an idle CPU.
+    """
+    anywhere, node, cache = (waits[c].to_numpy() for c in ("any_ns", "node_ns", "cache_ns"))
+    behind = ~waits["alone"].to_numpy()
+    total = int(anywhere.sum())
+    if not total:
+        return None
+
+    def share(price: tuple[int, int], near: np.ndarray) -> float:
+        longer = behind & ((near > price[0]) | (anywhere > price[1]))
+        return float(anywhere[longer].sum()) / total
+
+    near = cache if topology_known else np.zeros_like(cache)
+    at_most = share(LEAST, cache if topology_known else anywhere)
+    at_least = share(MOST, near)
+    lengths = np.sort(np.where(behind, anywhere, 0))[::-1]
+    # the longest waits that make up half of the time; none if the waits that moving shortens are less than that
+    half = np.searchsorted(np.cumsum(lengths), total / 2)
+    judgement = PAYS if at_least >= 0.5 else RIGHTLY_IDLE if at_most < 0.5 else CANNOT_TELL
+    return Price(
+        judgement,
+        int((anywhere > 0).sum()),
+        total,
+        total - int(anywhere[behind].sum()),
+        int(cache[behind].sum()),
+        int((node - cache)[behind].sum()),
+        int((anywhere - node)[behind].sum()),
+        share(USUAL, near),
+        at_least,
+        at_most,
+        int(lengths[half]) if half < lengths.size else 0,
+        topology_known,
+    )
+
+
+def price(
+    result: CheckResult,
+    machine: Machine,
+    tasks: Sequence[TaskFacts] | None = None,
+    topology_known: bool = True,
+) -> Price | None:
+    """Weigh the waits of a checked trace against the price of a move.
+
+    Parameters
+    ----------
+    result
+        The check.
+    machine
+        The machine.
+    tasks
+        What a snapshot tells of the tasks, if the trace's header does not have it.
+    topology_known
+        Whether ``machine`` is known, and does not only stand for one that nobody names.
+
+    Returns
+    -------
+    Price or None
+        None if no thread is known to have waited beside an idle CPU.
+    """
+    if not result.avoidable.height:
+        return None
+    trace = result.trace
+    if tasks and trace.header.tasks is None:
+        trace = trace.with_header(tasks=tuple(tasks))
+    waits = _waits_beside_idle(result, trace, machine)
+    found = weigh_waits(waits, topology_known) if waits.height else None
+    if found is None or result.verdict != "unknown":
+        return found
+    # threads that might be pinned may have waited less beside a CPU that they may use, but not more
+    firm = found.judgement == RIGHTLY_IDLE and result.rests_on_affinity
+    return replace(
+        found, judgement=RIGHTLY_IDLE if firm else CANNOT_TELL, verdict_known=False
+    )
+
+
+def _waits_beside_idle(result: CheckResult, trace: Any, machine: Machine) -> pl.DataFrame:
+    """Return a row per wait in the window: see :func:`weigh_waits`, and pid and start_ns."""
+    rq = runqueues(trace, affinity=result.affinity != "ignored")
+    counted = np.zeros(rq.cpus, np.uint8)
+    counted[result.counted_cpus] = 1
+    numbers = {"node_ns": machine.node_of_cpu, "cache_ns": machine.llc_of_cpu}
+    idle = {"any_ns": IdleTime(rq, counted)} | {
+        name: IdleTime(rq, counted, of_cpu[: rq.cpus]) for name, of_cpu in numbers.items()
+    }
+    parts = []
+    for batch in rq.batches(waits=True):
+        for times in idle.values():
+            times.add(batch)
+        if batch.waits is not None and batch.waits.height:
+            parts.append(_pieces(batch, idle, counted, (result.start_ns, result.end_ns)))
+        for times in idle.values():
+            times.forget(batch.oldest_wait_ns)
+    if not parts:
+        return pl.DataFrame()
+    # a thread that is moved while it waits, waits on
+    table = pl.concat(parts).sort("pid", "start_ns")
+    begins = (pl.col("pid") != pl.col("pid").shift(1)) | (
+        pl.col("start_ns") != pl.col("end_ns").shift(1)
+    )
+    return (
+        table.group_by(begins.fill_null(True).cum_sum().alias("wait"), maintain_order=True)
+        .agg(pl.col("pid", "start_ns").first(), pl.col(*idle).sum(), pl.col("alone").all())
+        .filter(pl.col("any_ns") > 0)
+    )
+
+
+def _pieces(
+    batch: Any, idle: dict[str, IdleTime], counted: np.ndarray, window: tuple[int, int]
+) -> pl.DataFrame:
+    """Return the pieces of waits that ended in a batch, with the time beside an idle CPU of each distance."""
+    changes = pl.DataFrame(dict(zip(("start_ns", "cpu", "nr"), batch.runqueues(), strict=True)))
+    # how many tasks the queue has when the wait begins, with the thread itself; null: that was in a batch before
+    waits = batch.waits.sort("start_ns").join_asof(
+        changes, on="start_ns", by="cpu", check_sortedness=False
+    )
+    start, end = (np.clip(waits[c].to_numpy(), *window) for c in ("start_ns", "end_ns"))
+    cpu, mask = waits["cpu"].to_numpy(), waits["mask"].to_numpy()
+    beside = {}
+    for name, times in idle.items():
+        part = np.where(mask < 0, -1, mask * times.parts + times.part[cpu])
+        beside[name] = times.until(part, end) - times.until(part, start)
+    return waits.select(
+        "pid", "start_ns", "end_ns", alone=(pl.col("nr") == 1).fill_null(False)
+    ).with_columns(**{name: pl.Series(ns) for name, ns in beside.items()}).filter(
+        pl.Series((counted[cpu] > 0) & (end > start))
+    )
