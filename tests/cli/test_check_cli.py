@@ -139,14 +139,21 @@ def test_explain__names_the_bug_of_a_bundled_recording():
     assert (
         found["proposals"] is None
     )  # nobody asked for replays, which is not the same as no proposal
+    assert found["price"]["judgement"] == "pays"
     code, out, _ = run("explain", "missing-domains-buggy")
     assert code == 0
     assert "MISSING_DOMAINS" in out
     said = " ".join(out.split())
+    assert "Moving a thread to the idle CPU would have paid" in said
     assert (
         "Replays have not tested this cause, and what each fix would gain was not computed." in said
     )
     assert "--seeds 5" in said
+
+
+def test_explain__says_that_a_cpu_was_rightly_idle():
+    said = " ".join(run("explain", "group-construction-modern")[1].split())
+    assert "Idle, and rightly so" in said
 
 
 def test_explain__proposes_fixes_on_request(monkeypatch):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from wastedcores.analysis.explain import explain
+from wastedcores.analysis.price import RIGHTLY_IDLE
 from wastedcores.capture.attach import with_snapshot
 from wastedcores.capture.snapshot import read_snapshot
 from wastedcores.errors import WastedCoresError
@@ -42,6 +44,21 @@ def test_the_verdict_is_what_the_load_makes_true(name, told, tmp_path):
     except WastedCoresError:
         found = {"refused"}
     assert found & set(facts["verdict"][told]), facts["because"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "idle-6.1-2cpu", "idle-6.12-4cpu", "pipe-1000hz-6.12-2cpu", "pipes-30hz-6.1-2cpu", "futex-1000hz-6.1-2cpu",
+        "futexes-60hz-6.12-2cpu", "web-1-6.1-4cpu", "web-5-6.12-2cpu", "httpd-6.1-2cpu",
+    ],
+)  # fmt: skip
+def test_cpus_beside_pairs_that_wake_each_other_are_rightly_idle(name, tmp_path):
+    file, snapshot = unpacked(name, tmp_path)
+    result = check(with_snapshot(open_named(file), read_snapshot(snapshot), str(snapshot)))
+    price = explain(result, kernel=json.loads(FACTS[name].read_text())["kernel"]).price
+    assert price.judgement == RIGHTLY_IDLE
+    assert price.waking_ns > 0.5 * price.waited_ns
 
 
 @pytest.mark.parametrize("name", FACTS)

@@ -2,8 +2,8 @@
 
 A thread that moves leaves the caches that it has filled. The kernel's own estimate of what that costs is 0.5 ms, whatever the
 distance (``sysctl_sched_migration_cost``, kernel/sched/fair.c: task_hot(), v4.1 to v6.12). No trace tells what it costs a given
-thread, so a range is taken: behind the same last-level cache from nothing to the kernel's estimate, and behind another one from half
-of it to twice of it. Only if the answer is the same at both ends of the range, it is given.
+thread, so a range is taken: behind the same last-level cache from nothing to the kernel's estimate, and behind another one from
+half of it to twice of it. An answer is given if it is the same at both ends of the range.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ class Price:
     Attributes
     ----------
     judgement
-        ``pays`` (most of the waiting time was in waits that lasted longer than a move costs at most), ``rightly_idle`` (most of it
-        was in waits that lasted shorter than a move costs at least, or which a move does not shorten) or ``cannot_tell``.
+        ``pays`` (half of the waiting time or more was in waits that lasted longer than a move costs at most), ``rightly_idle``
+        (more than half was in waits that are no longer than a move costs at least, or that a move does not shorten) or
+        ``cannot_tell``.
     waits, waited_ns
         The waits beside an idle CPU that the thread may use, and how long there was one meanwhile.
     waking_ns
@@ -84,8 +85,8 @@ def weigh_waits(waits: pl.DataFrame, topology_known: bool = True) -> Price | Non
     Parameters
     ----------
     waits
-        A row per wait: any_ns, node_ns and cache_ns (how long there was an idle CPU that the thread may use: anywhere, on the node
-        where it waited, and behind the same last-level cache), and alone (whether no other thread was before it).
+        A row per wait: any_ns, node_ns and cache_ns (how long there was an idle CPU that the thread may use: anywhere, on the
+        node where it waited, and behind the same last-level cache), and alone (whether no other thread was before it).
     topology_known
         Whether distances are known. If not, every idle CPU is far where that is dearer, and near where that is cheaper.
 
@@ -155,16 +156,14 @@ def price(
         return None
     trace = result.trace
     if tasks and trace.header.tasks is None:
-        trace = trace.with_header(tasks=tuple(tasks))
+        trace = trace.with_header(tasks=list(tasks))
     waits = _waits_beside_idle(result, trace, machine)
     found = weigh_waits(waits, topology_known) if waits.height else None
     if found is None or result.verdict != "unknown":
         return found
     # threads that might be pinned may have waited less beside a CPU that they may use, but not more
     firm = found.judgement == RIGHTLY_IDLE and result.rests_on_affinity
-    return replace(
-        found, judgement=RIGHTLY_IDLE if firm else CANNOT_TELL, verdict_known=False
-    )
+    return replace(found, judgement=RIGHTLY_IDLE if firm else CANNOT_TELL, verdict_known=False)
 
 
 def _waits_beside_idle(result: CheckResult, trace: Any, machine: Machine) -> pl.DataFrame:
@@ -213,8 +212,8 @@ def _pieces(
     for name, times in idle.items():
         part = np.where(mask < 0, -1, mask * times.parts + times.part[cpu])
         beside[name] = times.until(part, end) - times.until(part, start)
-    return waits.select(
-        "pid", "start_ns", "end_ns", alone=(pl.col("nr") == 1).fill_null(False)
-    ).with_columns(**{name: pl.Series(ns) for name, ns in beside.items()}).filter(
-        pl.Series((counted[cpu] > 0) & (end > start))
+    return (
+        waits.select("pid", "start_ns", "end_ns", alone=(pl.col("nr") == 1).fill_null(False))
+        .with_columns(**{name: pl.Series(ns) for name, ns in beside.items()})
+        .filter(pl.Series((counted[cpu] > 0) & (end > start)))
     )

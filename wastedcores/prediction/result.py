@@ -11,6 +11,7 @@ import numpy as np
 from wastedcores.kernels import KernelModel
 from wastedcores.prediction.one_replay import Task
 from wastedcores.recovery import Recovered
+from wastedcores.units import human_ns
 
 SCHEMA = "wastedcores.whatif/1"
 #: percentiles of the seeds that bound a range
@@ -208,10 +209,20 @@ class WhatIf:
             if modern
             else []
         )
+        refill_ns = self.work[0].costs.refill_ns if self.work else 0
+        charged = (
+            [
+                f"each move behind another last-level cache costs {human_ns(refill_ns)} in all replays, also under {under}, "
+                "whose recorded moves cost what they did already"
+            ]
+            if refill_ns
+            else []
+        )
         return [
             *self.assumed,
             *stands_in,
             *unproved,
+            *charged,
             f"a replay under {under} {shows} the recorded {what}: its median is {100 * self.error:.1f} % away",
             f"{guessed:.0f} % of the CPU time was used before sleeps whose cause is guessed or not known",
             *self.recovered.notes,

@@ -109,9 +109,7 @@ def price_sentences(price: Price | None) -> list[str]:
     where = [f"{100 * ns / total:.0f} % with one {place}" for ns, place in parts if ns]
     if not price.topology_known:
         where = []
-    waking = (
-        f"{100 * price.waking_ns / total:.0f} % while no other thread was before them, so that only the CPU had to wake up"
-    )
+    waking = f"{100 * price.waking_ns / total:.0f} % while no other thread was before them, so that only the CPU had to wake up"
     out = [
         f"Threads waited {human_ns(total)} in all beside an idle CPU that they may use: "
         f"{', '.join([*where, waking])}.",
