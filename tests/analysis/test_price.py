@@ -20,9 +20,11 @@ from wastedcores.prediction import whatif
 from wastedcores.prediction.machines_and_kernels import elsewhere
 from wastedcores.recordings.predictions import bounded, recorded_on
 from wastedcores.recordings.recording import Recording
+from wastedcores.simulator import replay
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import TaskFacts
 from wastedcores.words.cause import price_sentences
+from wastedcores.workload import Script, Workload
 
 US, MS = 1_000, 1_000_000
 #: CPUs 0 and 1 share a cache, CPU 2 is on their node, and CPU 3 is on another one
@@ -256,21 +258,23 @@ def test_no_bug_of_the_paper_is_called_rightly_idle(name):
 
 
 def test_the_cost_of_a_move_is_that_of_all_replays():
+    """Three threads begin on one of two nodes, so that some have to move."""
+    w = Workload("three", random_phase=False)
+    for k in range(3):
+        w.task(f"t{k}", Script().compute(50 * MS).sleep(5 * MS).compute(50 * MS), cpu=0)
+    two = {"name": "two", "cpus": 2, "node_of_cpu": [0, 1], "distance": [[10, 20], [20, 10]]}
+    trace = replay(w, Machine.from_dict(two), "v4.1").trace
     with pytest.raises(UsageError, match="refill_ns=-1"):
-        whatif("group-construction-buggy", refill_ns=-1)
-    ask = {"to": ["core"], "seeds": 1, "workers": 1}
-    found = whatif("group-construction-buggy", refill_ns=3 * MS, **ask)
-    assert {task.costs.refill_ns for task in found.work} == {3 * MS}
-    assert any("another last-level cache costs 3 ms" in reason for reason in found.reasons)
-    moved = elsewhere(found.work[0], found.work[0].machine, None)
-    assert moved.costs.refill_ns == 3 * MS
-    free = whatif("group-construction-buggy", **ask)
-    assert {task.costs.refill_ns for task in free.work} == {0}
-    # the bug keeps the work on its node, and a scheduler without it does not
-    assert (
-        free.itself.moves["across_caches_per_s"]
-        == 0
-        < free.variants[0].moves["across_caches_per_s"]
+        whatif(trace, refill_ns=-1)
+    free, charged = (
+        whatif(trace, to=["core"], seeds=1, workers=1, refill_ns=ns) for ns in (0, 20 * MS)
     )
-    assert free.itself.busy == found.itself.busy
-    assert free.variants[0].busy != found.variants[0].busy
+    assert not any("another last-level cache" in reason for reason in free.reasons)
+    assert any("another last-level cache costs 20 ms" in reason for reason in charged.reasons)
+    for before, after in zip(
+        (free.itself, *free.variants), (charged.itself, *charged.variants), strict=True
+    ):
+        assert before.moves["across_caches_per_s"] > 0
+        assert after.window_ns.median >= before.window_ns.median + 10 * MS
+    moved = elsewhere(charged.work[0], charged.work[0].machine, None)
+    assert moved.costs.refill_ns == 20 * MS
