@@ -53,8 +53,10 @@ def test_the_whole_trace_is_more_than_the_window_that_the_recording_names(answer
 
 @pytest.mark.slow
 def test_the_text_names_every_variant_and_the_trust():
-    run = typed("whatif", TRACE, "--seeds", "1", "--to", "core", "--session", "shell")
+    ask = ("--seeds", "1", "--to", "core", "--session", "shell", "--refill-us", "70")
+    run = typed("whatif", TRACE, *ask)
     assert run.code == 0, run.err
+    assert "cache costs 70 us" in " ".join(run.out.split())
     assert "  core  " in run.out
     assert "trust" in run.out
 

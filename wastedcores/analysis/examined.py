@@ -85,7 +85,7 @@ class Examined:
         """Why CPUs stayed idle, see :func:`wastedcores.explain`; an error says why that cannot be determined."""
         from wastedcores.analysis.explain import explain
 
-        return explain(self.result)
+        return explain(self.result, rq=self.runqueues)
 
     @cached_property
     def machine(self) -> Machine | None:

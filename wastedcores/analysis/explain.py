@@ -38,6 +38,7 @@ from wastedcores.kernels import (
     recorded_kernel,
 )
 from wastedcores.limits import CHRONIC_SHARE
+from wastedcores.runqueues.runqueues import Runqueues
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import TaskFacts
@@ -133,6 +134,7 @@ def explain(
     machine: Machine | None = None,
     kernel: KernelModel | str | None = None,
     tasks: Sequence[TaskFacts] | None = None,
+    rq: Runqueues | None = None,
 ) -> Explanation:
     """Explain why CPUs stayed idle while threads waited.
 
@@ -146,6 +148,8 @@ def explain(
         The kernel model or its name, such as ``v4.1``; default: the trace's own.
     tasks
         What a snapshot tells of the tasks, with the CPUs on which they may run; default: what the trace's header has.
+    rq
+        The runqueues of a checked trace, if they are known already; they save reading it once more.
 
     Returns
     -------
@@ -199,7 +203,7 @@ def explain(
             *_answers(result, pairs),
         ],
         bool(balancer.replayed or balancer.stand_in),
-        price(result, machine, tasks, known),
+        price(result, machine, tasks, known, rq),
     )
 
 

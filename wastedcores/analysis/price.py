@@ -17,7 +17,7 @@ import polars as pl
 
 from wastedcores.invariant import CheckResult
 from wastedcores.invariant.avoidable import IdleTime
-from wastedcores.runqueues.runqueues import runqueues
+from wastedcores.runqueues.runqueues import Batch, Runqueues, runqueues
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import TaskFacts
 
@@ -133,6 +133,7 @@ def price(
     machine: Machine,
     tasks: Sequence[TaskFacts] | None = None,
     topology_known: bool = True,
+    rq: Runqueues | None = None,
 ) -> Price | None:
     """Weigh the waits of a checked trace against the price of a move.
 
@@ -146,6 +147,8 @@ def price(
         What a snapshot tells of the tasks, if the trace's header does not have it.
     topology_known
         Whether ``machine`` is known, and does not only stand for one that nobody names.
+    rq
+        The runqueues of the checked trace, if they are known already; they save reading it once more.
 
     Returns
     -------
@@ -154,10 +157,12 @@ def price(
     """
     if not result.avoidable.height:
         return None
-    trace = result.trace
-    if tasks and trace.header.tasks is None:
-        trace = trace.with_header(tasks=list(tasks))
-    waits = _waits_beside_idle(result, trace, machine)
+    if tasks and result.trace.header.tasks is None:
+        trace, rq = result.trace.with_header(tasks=list(tasks)), None
+    else:
+        trace = result.trace
+    rq = rq or runqueues(trace, affinity=result.affinity != "ignored")
+    waits = _waits_beside_idle(result, rq, machine)
     found = weigh_waits(waits, topology_known) if waits.height else None
     if found is None or result.verdict != "unknown":
         return found
@@ -166,9 +171,8 @@ def price(
     return replace(found, judgement=RIGHTLY_IDLE if firm else CANNOT_TELL, verdict_known=False)
 
 
-def _waits_beside_idle(result: CheckResult, trace: Any, machine: Machine) -> pl.DataFrame:
+def _waits_beside_idle(result: CheckResult, rq: Runqueues, machine: Machine) -> pl.DataFrame:
     """Return a row per wait in the window: see :func:`weigh_waits`, and pid and start_ns."""
-    rq = runqueues(trace, affinity=result.affinity != "ignored")
     counted = np.zeros(rq.cpus, np.uint8)
     counted[result.counted_cpus] = 1
     numbers = {"node_ns": machine.node_of_cpu, "cache_ns": machine.llc_of_cpu}
@@ -180,7 +184,8 @@ def _waits_beside_idle(result: CheckResult, trace: Any, machine: Machine) -> pl.
         for times in idle.values():
             times.add(batch)
         if batch.waits is not None and batch.waits.height:
-            parts.append(_pieces(batch, idle, counted, (result.start_ns, result.end_ns)))
+            window = result.start_ns, result.end_ns
+            parts.append(_pieces(batch, batch.waits, idle, counted, window))
         for times in idle.values():
             times.forget(batch.oldest_wait_ns)
     if not parts:
@@ -198,12 +203,16 @@ def _waits_beside_idle(result: CheckResult, trace: Any, machine: Machine) -> pl.
 
 
 def _pieces(
-    batch: Any, idle: dict[str, IdleTime], counted: np.ndarray, window: tuple[int, int]
+    batch: Batch,
+    waits: pl.DataFrame,
+    idle: dict[str, IdleTime],
+    counted: np.ndarray,
+    window: tuple[int, int],
 ) -> pl.DataFrame:
     """Return the pieces of waits that ended in a batch, with the time beside an idle CPU of each distance."""
     changes = pl.DataFrame(dict(zip(("start_ns", "cpu", "nr"), batch.runqueues(), strict=True)))
     # how many tasks the queue has when the wait begins, with the thread itself; null: that was in a batch before
-    waits = batch.waits.sort("start_ns").join_asof(
+    waits = waits.sort("start_ns").join_asof(
         changes, on="start_ns", by="cpu", check_sortedness=False
     )
     start, end = (np.clip(waits[c].to_numpy(), *window) for c in ("start_ns", "end_ns"))

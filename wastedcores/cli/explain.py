@@ -73,10 +73,10 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Explain why CPUs stayed idle, and propose fixes on request."""
+    from wastedcores.analysis.examined import examine
     from wastedcores.analysis.explain import explain as run_explain
     from wastedcores.cli._input import kernel_of, open_input, recorded_machine
     from wastedcores.cpulist import parse_cpulist
-    from wastedcores.invariant import check
     from wastedcores.words.cause import fix_sentences, price_sentences
     from wastedcores.words.steps import next_after_explaining
 
@@ -88,7 +88,7 @@ def explain(
     on = recorded_machine(opened, machine, hotplug_steps(ctx))
     ran = kernel_of(opened, kernel, machine)
     cpus = None if counted.cpus is None else parse_cpulist(counted.cpus)
-    result = check(
+    run = examine(
         opened,
         persist_ns=duration_ns(persist, "--persist"),
         cpus=cpus,
@@ -101,7 +101,7 @@ def explain(
         from wastedcores.capture.snapshot import read_snapshot
 
         tasks = read_snapshot(told.snapshot).tasks
-    found = run_explain(result, on, ran, tasks)
+    found = run_explain(run.result, on, ran, tasks, run.runqueues)
     advice = None
     if seeds:
         from wastedcores.prediction import advise, weigh

@@ -35,6 +35,23 @@ _EXIT_CODES = "0 fine, 2 bad use or input, 3 the work cannot be recovered, or th
 
 
 @dataclass(frozen=True)
+class Replays:
+    """How the work is replayed."""
+
+    refill_us: Annotated[
+        int,
+        Option(
+            metavar="US",
+            min=0,
+            help="What a thread pays when it moves behind another last-level cache, in us. Default: nothing.",
+        ),
+    ] = 0
+    seeds: Annotated[
+        int, Option(metavar="N", min=1, help="The number of replays of each kernel.")
+    ] = 20
+
+
+@dataclass(frozen=True)
 class Confirmed:
     """Whether the prediction is compared with booted kernels."""
 
@@ -98,17 +115,7 @@ def whatif(
         str | None,
         Option(metavar="LIST", help="Bind all tasks that were free to move to these CPUs."),
     ] = None,
-    refill_us: Annotated[
-        int,
-        Option(
-            metavar="US",
-            min=0,
-            help="What a thread pays when it moves behind another last-level cache, in us. Default: nothing.",
-        ),
-    ] = 0,
-    seeds: Annotated[
-        int, Option(metavar="N", min=1, help="The number of replays of each kernel.")
-    ] = 20,
+    replays: Replays = Replays(),
     confirmed: Confirmed = Confirmed(),
     as_json: AsJson = False,
 ) -> None:
@@ -130,8 +137,8 @@ def whatif(
         tasks=read_snapshot(told.snapshot).tasks if told.snapshot else None,
         sessions=told.session or (),
         pin=None if pin is None else parse_cpulist(pin),
-        refill_ns=1000 * refill_us,
-        seeds=seeds,
+        refill_ns=1000 * replays.refill_us,
+        seeds=replays.seeds,
         progress=sys.stderr.isatty(),
     )
     truth = _confirmed(found, confirmed)
