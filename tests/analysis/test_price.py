@@ -84,6 +84,19 @@ def test_the_judgement_is_that_of_both_ends_of_the_range(rows, judgement, turns_
     assert (found.judgement, found.turns_at_ns) == (judgement, turns_us * US)
 
 
+def test_wakings_do_not_hide_waits_where_cpus_were_wasted():
+    """Of 5 ms, 3 are wakings; of the other 2, 1.8 are in a wait longer than any price."""
+    table = waits(far(1800), far(200), *[(300, 300, 300, True)] * 10)
+    assert weigh_waits(table).judgement == RIGHTLY_IDLE
+    found = weigh_waits(table, waking_counts=False)
+    assert (found.judgement, found.turns_at_ns) == (PAYS, 1800 * US)
+    assert (found.waited_ns, found.waking_ns, found.judged_ns) == (5 * MS, 3 * MS, 2 * MS)
+    assert (found.share_least, found.share, found.share_most) == (0.9, 0.9, 0.9)
+    assert "90 % of the rest was" in price_sentences(found)[1]
+    alone = weigh_waits(waits((300, 0, 0, True)), waking_counts=False)
+    assert (alone.judgement, alone.judged_ns) == (RIGHTLY_IDLE, 300 * US)
+
+
 def test_where_distances_are_unknown_both_ends_take_the_worse_distance():
     for us, known, unknown in ((2000, PAYS, PAYS), (700, PAYS, CANNOT_TELL)):
         assert weigh_waits(waits(near(us))).judgement == known

@@ -49,11 +49,14 @@ class Price:
     cache_ns, node_ns, far_ns
         The rest, by where the nearest idle CPU was: behind the same last-level cache, behind another one on the same node, and on
         another node.
+    judged_ns
+        The time of which shares are taken: ``waited_ns``, without ``waking_ns`` where the verdict of the check is ``violations``,
+        so that many wakings do not hide the waits that lost time.
     share, share_least, share_most
-        The share of ``waited_ns`` in waits that lasted longer than the price of a move: at the kernel's estimate behind another
+        The share of ``judged_ns`` in waits that lasted longer than the price of a move: at the kernel's estimate behind another
         last-level cache and nothing behind the same one, at the highest price, and at the lowest one.
     turns_at_ns
-        If a move cost this much wherever it went, half of ``waited_ns`` would be in waits that last longer. 0 if no price is
+        If a move cost this much wherever it went, half of ``judged_ns`` would be in waits that last longer. 0 if no price is
         low enough.
     topology_known, verdict_known
         Whether the trace or the user named the machine, and whether the verdict of the check is certain; else it cannot be said
@@ -67,6 +70,7 @@ class Price:
     cache_ns: int
     node_ns: int
     far_ns: int
+    judged_ns: int
     share: float
     share_least: float
     share_most: float
@@ -79,7 +83,9 @@ class Price:
         return asdict(self)
 
 
-def weigh_waits(waits: pl.DataFrame, topology_known: bool = True) -> Price | None:
+def weigh_waits(
+    waits: pl.DataFrame, topology_known: bool = True, waking_counts: bool = True
+) -> Price | None:
     """Weigh waits beside idle CPUs against the price of a move.
 
     Parameters
@@ -89,6 +95,8 @@ def weigh_waits(waits: pl.DataFrame, topology_known: bool = True) -> Price | Non
         node where it waited, and behind the same last-level cache), and alone (whether no other thread was before it).
     topology_known
         Whether distances are known. If not, every idle CPU is far where that is dearer, and near where that is cheaper.
+    waking_counts
+        Whether shares are also of the time in which only the thread's own CPU had to wake up.
 
     Returns
     -------
@@ -101,25 +109,29 @@ def weigh_waits(waits: pl.DataFrame, topology_known: bool = True) -> Price | Non
     if not total:
         return None
 
+    queued = int(anywhere[behind].sum())
+    judged = total if waking_counts or not queued else queued
+
     def share(price: tuple[int, int], near: np.ndarray) -> float:
         longer = behind & ((near > price[0]) | (anywhere > price[1]))
-        return float(anywhere[longer].sum()) / total
+        return float(anywhere[longer].sum()) / judged
 
     near = cache if topology_known else np.zeros_like(cache)
     at_most = share(LEAST, cache if topology_known else anywhere)
     at_least = share(MOST, near)
     lengths = np.sort(np.where(behind, anywhere, 0))[::-1]
     # the longest waits that make up half of the time; none if the waits that moving shortens are less than that
-    half = np.searchsorted(np.cumsum(lengths), total / 2)
+    half = np.searchsorted(np.cumsum(lengths), judged / 2)
     judgement = PAYS if at_least >= 0.5 else RIGHTLY_IDLE if at_most < 0.5 else CANNOT_TELL
     return Price(
         judgement,
         int((anywhere > 0).sum()),
         total,
-        total - int(anywhere[behind].sum()),
+        total - queued,
         int(cache[behind].sum()),
         int((node - cache)[behind].sum()),
         int((anywhere - node)[behind].sum()),
+        judged,
         share(USUAL, near),
         at_least,
         at_most,
@@ -163,7 +175,8 @@ def price(
         trace = result.trace
     rq = rq or runqueues(trace, affinity=result.affinity != "ignored")
     waits = _waits_beside_idle(result, rq, machine)
-    found = weigh_waits(waits, topology_known) if waits.height else None
+    wasted = result.verdict == "violations"
+    found = weigh_waits(waits, topology_known, not wasted) if waits.height else None
     if found is None or result.verdict != "unknown":
         return found
     # threads that might be pinned may have waited less beside a CPU that they may use, but not more

@@ -132,12 +132,18 @@ def _longer(price: Price) -> str:
     low, usual, high = (
         f"{100 * share:.0f} %" for share in (price.share_least, price.share, price.share_most)
     )
+    time = "this time" if price.judged_ns == price.waited_ns else "the rest"
     if price.judgement == PAYS:
-        return f"even if a move costs {costs(MOST)}, {low} of this time was in waits that lasted longer"
+        return (
+            f"even if a move costs {costs(MOST)}, {low} of {time} was in waits that lasted longer"
+        )
     if price.judgement == RIGHTLY_IDLE:
-        return f"even if a move costs {costs(LEAST)}, only {high} of this time was in waits that lasted longer"
+        return (
+            f"even if a move costs {costs(LEAST)}, only {high} of {time} was in waits that lasted longer, and {low} if it costs "
+            f"{costs(MOST)}"
+        )
     return (
-        f"{usual} of this time was in waits that lasted longer than a move costs by the kernel's own estimate ({costs(USUAL)}), "
+        f"{usual} of {time} was in waits that lasted longer than a move costs by the kernel's own estimate ({costs(USUAL)}), "
         f"{low} if it costs {costs(MOST)}, and {high} if it costs {costs(LEAST)}"
     )
 
