@@ -11,11 +11,8 @@ from support.eevdf_runs import without_policies
 from support.random_runs import cases, difference
 
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator.engine.fair import entity_jit
-from wastedcores.simulator.engine.fair import pelt_v4_4_jit as pelt
-from wastedcores.simulator.plain.still import Still
-from wastedcores.topology.machine import Machine
-from wastedcores.workload.program import TaskSpec
+from wastedcores.simulator.reference import pelt_v4_4 as pelt
+from wastedcores.simulator.reference.state import CfsRq, Entity, Rq, Task, TaskGroup
 
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 KERNELS = st.sampled_from(
@@ -58,50 +55,32 @@ def test_engine_equals_reference__thousands(part):
 
 
 @pytest.fixture
-def still():
-    """A task on CPU 0, in a group, at time 0."""
-    task, v4_4 = TaskSpec("t", (), group=1), KernelModel.named("v4.4")
-    still = Still(Machine.preset("uma8"), v4_4, [task], shares=(1024, 1024))
-    still.k.now_ns = 0
-    on_cpu(still, 0)
-    still.call(pelt.new_entity, still.tasks[0].se)
-    return still
+def queue():
+    idle = Task(0, "idle", TaskGroup("root", 1024), frozenset([0]))
+    return CfsRq(Rq(0, idle), TaskGroup("g", 1024))
 
 
-def on_cpu(still, cpu):
-    """Point the task at its queue on a CPU; return the queue."""
-    still.call(entity_jit.set_task_rq, still.tasks[0], cpu)
-    return still.tasks[0].se.cfs_rq
+def entity(queue):
+    se = Entity("e")
+    se.cfs_rq = queue
+    pelt.new_entity(se)
+    return se
 
 
-def asleep(still, units):
-    """Let the task come, and sleep for some time; return its queue."""
-    se = still.tasks[0].se
-    still.call(pelt.enqueue_load, se)
-    still.call(pelt.dequeue_load, se)
-    assert (se.cfs_rq.runnable_load_avg, se.cfs_rq.avg.load_avg) == (0, 1024)
-    still.k.now_ns = units * UNIT
-    still.call(pelt.update_blocked_queue, se.cfs_rq)
-    return se.cfs_rq
-
-
-def test_a_new_entity_counts_in_full(still):
-    se = still.tasks[0].se
-    queue = se.cfs_rq
-    still.call(pelt.enqueue_load, se)
+def test_a_new_entity_counts_in_full(queue):
+    se = entity(queue)
+    pelt.enqueue_load_avg(se, 0, wakeup=False)
     assert (se.avg.load_avg, se.avg.util_avg) == (1024, 1024)
     assert (queue.avg.load_avg, queue.runnable_load_avg) == (1024, 1024)
-    assert queue.task_group.load_avg == queue.tg_load_contrib == 1024
+    assert queue.tg.load_avg == queue.tg_load_contrib == 1024
 
 
-def test_a_queued_entity_keeps_its_load(still):
-    se = still.tasks[0].se
-    queue = se.cfs_rq
-    still.call(pelt.enqueue_load, se)
-    se.on_rq, queue.load_weight, queue.nr_running = 1, 1024, 1
+def test_a_queued_entity_keeps_its_load(queue):
+    se = entity(queue)
+    pelt.enqueue_load_avg(se, 0, wakeup=False)
+    se.on_rq, queue.weight, queue.nr_running = True, 1024, 1
     for ms in range(1, 400):
-        still.k.now_ns = ms * UNIT
-        still.call(pelt.update_load_avg, se, True)
+        pelt.update_entity_load_avg(se, ms * UNIT, True)
     # the constant divisor stands for whole periods, and up to one is not over when the average is computed
     assert 1002 <= se.avg.load_avg <= 1024
     assert 1002 <= queue.avg.load_avg <= 1024
@@ -109,32 +88,37 @@ def test_a_queued_entity_keeps_its_load(still):
     assert se.avg.util_avg == 0  # it never ran
 
 
-def test_sleep_halves_the_load_every_32_periods(still):
-    queue = asleep(still, 32)
+def test_sleep_halves_the_load_every_32_periods(queue):
+    se = entity(queue)
+    pelt.enqueue_load_avg(se, 0, wakeup=False)
+    pelt.dequeue_load_avg(se, 0, sleep=True)
+    assert (queue.runnable_load_avg, queue.avg.load_avg) == (0, 1024)
+    pelt.update_blocked_queue(queue, 32 * UNIT)
     assert queue.avg.load_avg == pytest.approx(512, abs=1)
     # update_tg_load_avg() reports what changed by more than 1/64
-    assert queue.task_group.load_avg == queue.avg.load_avg
+    assert queue.tg.load_avg == queue.avg.load_avg
 
 
-def test_a_migrated_task_takes_its_load_along(still):
-    queue, p = asleep(still, 32), still.tasks[0]
-    still.call(pelt.migrate, p)  # it is aged to the time at which its queue was last updated
-    assert p.se.avg.load_avg == pytest.approx(512, abs=1)
-    assert still.call(pelt.is_detached, p.se)
-    still.k.now_ns = 33 * UNIT
-    still.call(pelt.update_blocked_queue, queue)
+def test_a_migrated_task_takes_its_load_along(queue):
+    se = entity(queue)
+    pelt.enqueue_load_avg(se, 0, wakeup=False)
+    pelt.dequeue_load_avg(se, 0, sleep=True)
+    pelt.update_blocked_queue(queue, 32 * UNIT)
+    pelt.migrate(se)  # it is aged to the time at which its queue was last updated
+    assert se.avg.load_avg == pytest.approx(512, abs=1)
+    assert pelt.is_detached(se)
+    pelt.update_blocked_queue(queue, 33 * UNIT)
     assert queue.avg.load_avg <= 1
-    other = on_cpu(still, 1)
-    still.k.now_ns = 50 * UNIT
-    still.call(pelt.enqueue_load, p.se)
-    assert other.avg.load_avg == other.runnable_load_avg == p.se.avg.load_avg
+    other = CfsRq(queue.rq, queue.tg)
+    se.cfs_rq = other
+    pelt.enqueue_load_avg(se, 50 * UNIT, wakeup=True)
+    assert other.avg.load_avg == other.runnable_load_avg == se.avg.load_avg
 
 
-def test_a_new_task_that_is_placed_on_another_cpu_loses_its_load(still):
-    p = still.tasks[0]
-    queue = p.se.cfs_rq
-    still.call(pelt.migrate, p)
-    assert (p.se.avg.load_avg, p.se.avg.util_avg, queue.removed_load) == (0, 0, 0)
+def test_a_new_task_that_is_placed_on_another_cpu_loses_its_load(queue):
+    se = entity(queue)
+    pelt.migrate(se)
+    assert (se.avg.load_avg, se.avg.util_avg, queue.removed_load) == (0, 0, 0)
 
 
 def test_which_releases_track_load_so():
