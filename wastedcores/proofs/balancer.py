@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 
 from wastedcores.proofs.choices import Affinity, Choices
-from wastedcores.proofs.still import Found, Still, begin, lengths
+from wastedcores.proofs.still import V6_12, Found, Still, kernel, lengths
 from wastedcores.proofs.tally import Tally
 from wastedcores.simulator.engine.balance.rebalance_domains_v6_12_jit import rebalance_domains
 from wastedcores.simulator.engine.codes import cpu_event, idle_type, log_op, task_state
@@ -16,58 +16,51 @@ from wastedcores.simulator.engine.core import schedule_jit
 MOST_PASSES = 16
 
 
-class Passes:
-    """The passes of one machine."""
+def run(s: Still, cpu: int) -> str:
+    """Let a CPU balance all its levels as at a tick, and say what came of it."""
+    begin(s, cpu)
+    for sd in s.domains[cpu]:
+        sd.last_balance = 0  # every level is due
+    idle = idle_type.IDLE if s.is_idle(cpu) else idle_type.NOT_IDLE
+    s.call(rebalance_domains, cpu, idle, log_op.PERIODIC)
+    return _outcome(s)
 
-    def __init__(self, s: Still) -> None:
-        self.s = s
 
-    def run(self, cpu: int) -> str:
-        """Let a CPU balance all its levels as at a tick, and the migration threads do what it asked for; say what came of it."""
-        self.begin(cpu)
-        for sd in self.s.domains[cpu]:
-            sd.last_balance = 0  # every level is due
-        idle = idle_type.IDLE if self.s.is_idle(cpu) else idle_type.NOT_IDLE
-        self.s.call(rebalance_domains, cpu, idle, log_op.PERIODIC)
-        return self._outcome()
+def newly_idle(s: Still, cpu: int) -> str:
+    """Let the only thread of a CPU go to sleep; the CPU balances before it idles."""
+    begin(s, cpu)
+    s.rqs[cpu].curr.state = task_state.SLEEPING
+    s.call(schedule_jit.schedule, cpu)
+    return _outcome(s)
 
-    def newly_idle(self, cpu: int) -> str:
-        """Let the only thread of a CPU go to sleep; the CPU balances before it idles."""
-        self.begin(cpu)
-        self.s.rqs[cpu].curr.state = task_state.SLEEPING
-        self.s.call(schedule_jit.schedule, cpu)
-        return self._outcome()
 
-    def begin(self, cpu: int) -> None:
-        """Let a CPU begin a pass in a fresh state."""
-        self.s.k.this_cpu = cpu
-        self.s.results.clear()
-        self.s.reasons.clear()
+def begin(s: Still, cpu: int) -> None:
+    """Let a CPU begin a pass."""
+    s.k.this_cpu = cpu
+    s.results.clear()
+    s.reasons.clear()
 
-    def _outcome(self) -> str:
-        """Return the results of the levels, and why a level counted as balanced."""
-        return ", ".join(dict.fromkeys(self.s.results + self.s.reasons)) or "not tried"
 
-    def settle(self) -> None:
-        """Let migration threads and rescheduling CPUs do what passes asked for."""
-        while event := self.s.take():
-            kind, cpu = event
-            self.s.k.this_cpu = cpu
-            if kind == cpu_event.STOP:
-                self.s.call(schedule_jit.run_stopper, cpu)
-            self._reschedule(cpu)
-        for rq in self.s.rqs:
-            self._reschedule(rq.cpu)
+def _outcome(s: Still) -> str:
+    """Return the results of the levels, and why a level counted as balanced."""
+    return ", ".join(dict.fromkeys(s.results + s.reasons)) or "not tried"
 
-    def _reschedule(self, cpu: int) -> None:
-        if self.s.rqs[cpu].need_resched:
-            self.s.k.this_cpu = cpu
-            self.s.call(schedule_jit.schedule, cpu)
 
-    def failures(self) -> tuple[int, ...]:
-        """Return how often the levels failed, as far as that matters."""
-        levels = (sd for levels in self.s.domains for sd in levels)
-        return tuple(min(sd.nr_balance_failed, MOST_PASSES) for sd in levels)
+def settle(s: Still) -> None:
+    """Let migration threads and rescheduling CPUs do what passes asked for."""
+    while event := s.take():
+        kind, s.k.this_cpu = event
+        if kind == cpu_event.STOP:
+            s.call(schedule_jit.run_stopper, event[1])
+        _reschedule(s, event[1])
+    for rq in s.rqs:
+        _reschedule(s, rq.cpu)
+
+
+def _reschedule(s: Still, cpu: int) -> None:
+    if s.rqs[cpu].need_resched:
+        s.k.this_cpu = cpu
+        s.call(schedule_jit.schedule, cpu)
 
 
 def movable(waiting: list[Affinity], cpu: int) -> bool:
@@ -87,34 +80,33 @@ def one_idle_pass(
 ) -> Callable[[Choices], Found | None]:
     """Return the run of one pass of a CPU which is idle or, if ``newly``, becomes idle in the pass."""
 
-    def run(choose: Choices) -> Found | None:
+    def one(choose: Choices) -> Found | None:
         first = tuple(n + (newly and c == cpu) for c, n in enumerate(queues))
         ahead = sum(queues[:cpu])
         numbers = frozenset(i + (newly and i >= ahead) for i in light)
-        s = begin(choose, kind, first, light=numbers, hot=hot)
-        p = Passes(s)
+        s = kernel(kind, len(first), V6_12).begin(choose, first, numbers, hot)
         before, waiting = s.queues(), s.waiting()
-        outcome = p.newly_idle(cpu) if newly else p.run(cpu)
+        outcome = newly_idle(s, cpu) if newly else run(s, cpu)
         if not s.is_idle(cpu):
             return s.found("pulls", before)
         if not movable(waiting, cpu):
             return None
         if not newly:
-            outcome = _again(p, cpu, outcome)
+            outcome = _again(s, cpu, outcome)
         return s.found(outcome if outcome[:5] == "after" else f"never: {outcome}", before)
 
-    return run
+    return one
 
 
-def _again(p: Passes, cpu: int, first: str) -> str:
+def _again(s: Still, cpu: int, first: str) -> str:
     """Let a CPU balance again until it gets a thread or fails for ever."""
     last = first
     for passes in range(1, MOST_PASSES + 1):
-        p.settle()
-        if not p.s.is_idle(cpu):
+        settle(s)
+        if not s.is_idle(cpu):
             return f"after {passes}: {first}"
-        last = p.run(cpu)
-        if not p.s.is_idle(cpu):
+        last = run(s, cpu)
+        if not s.is_idle(cpu):
             return f"after {passes + 1}: {first}"
     return last
 

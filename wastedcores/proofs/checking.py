@@ -134,7 +134,7 @@ def _row(
         "states": tally.states,
         "seconds": round(seconds, 1),
         "outcomes": {
-            outcome: {"states": n, "smallest": tally.smallest[outcome].text()}
+            outcome: {"states": n, "smallest": tally.smallest[outcome][1]}
             for outcome, n in tally.outcomes.most_common()
         },
         "claims": {

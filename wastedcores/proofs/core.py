@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wastedcores.proofs.choices import Choices
-from wastedcores.proofs.still import CORE, Found, Still, begin, lengths
+from wastedcores.proofs.still import CORE, Found, Still, kernel, lengths
 from wastedcores.proofs.tally import Tally
 from wastedcores.simulator.engine.codes import task_state
 from wastedcores.simulator.engine.core import schedule_jit, wakeup_jit
@@ -70,7 +70,7 @@ def one_event(
     """Return the run of one event."""
 
     def run(choose: Choices) -> Found:
-        s = begin(choose, kind, queues, CORE)
+        s = kernel(kind, len(queues), CORE).begin(choose, queues)
         if event == "online":
             s.call(cpusets_jit.exclude, cpuset.ACTIVE, cpu)
         obey(s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from wastedcores.proofs.choices import Choices
-from wastedcores.proofs.still import Found, Still, begin, lengths
+from wastedcores.proofs.still import V6_12, Found, Still, kernel, lengths
 from wastedcores.proofs.tally import Tally
 from wastedcores.simulator.engine.core import wakeup_jit
 
@@ -14,8 +14,8 @@ def one_wakeup(kind: str, queues: tuple[int, ...], waker: int) -> Callable[[Choi
     """Return the run of a wakeup by the thread that runs on ``waker``, or by a timer if that CPU is idle."""
 
     def run(choose: Choices) -> Found | None:
-        s = begin(choose, kind, queues)
         cpus = len(queues)
+        s = kernel(kind, cpus, V6_12).begin(choose, queues)
         last = choose(cpus)
         p = s.sleeper(last)
         p.recent_used_cpu = choose(cpus)

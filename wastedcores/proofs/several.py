@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
-from wastedcores.proofs.balancer import MOST_PASSES, Passes, movable
+from wastedcores.proofs.balancer import MOST_PASSES, movable, newly_idle, run, settle
 from wastedcores.proofs.choices import Choices
 from wastedcores.proofs.core import is_broken
-from wastedcores.proofs.still import Found, Queues, Still, begin, lengths
+from wastedcores.proofs.still import V6_12, Found, Queues, Still, cpus_of, kernel, lengths
 from wastedcores.proofs.tally import Tally
 
 #: after so many rounds in which every CPU balances once, a machine has come to rest or to a state that it had before
@@ -23,9 +23,9 @@ def _emptied(before: Queues, s: Still) -> bool:
 
 def safe(s: Still, cpu: int) -> Found | None:
     """Let one CPU, busy or idle, balance: no CPU loses its last thread, and none its running one."""
-    p, before = Passes(s), s.queues()
+    before = s.queues()
     running = [rq.curr for rq in s.rqs]
-    p.run(cpu)
+    run(s, cpu)
     stolen = any(
         (rq.curr and rq.curr.cpu != rq.cpu) or (was and rq.curr != was)
         for rq, was in zip(s.rqs, running, strict=True)
@@ -38,17 +38,17 @@ def safe(s: Still, cpu: int) -> Found | None:
 
 def flag(s: Still, cpu: int) -> Found | None:
     """Let one CPU balance, and then another one become idle: it tries to pull if a thread waits that may run there."""
-    p, before = Passes(s), s.queues()
+    before = s.queues()
     single = [c for c, queue in enumerate(before) if len(queue) == 1 and c != cpu]
     if not single:
         return None
-    p.run(cpu)
-    p.settle()
+    run(s, cpu)
+    settle(s)
     newly = single[s.choose(len(single))]
     if s.rqs[newly].nr_running != 1:
         return None
     waiting = s.waiting()
-    outcome = p.newly_idle(newly)
+    outcome = newly_idle(s, newly)
     if not s.rqs[newly].nr_running and not movable(waiting, newly):
         return None
     skipped = outcome == "not tried"
@@ -57,14 +57,14 @@ def flag(s: Still, cpu: int) -> Found | None:
 
 def race(s: Still, cpu: int) -> Found | None:
     """Let an idle CPU look for a queue and CPU 0, also idle, do all of its pass before the first one takes anything."""
-    p, before, waiting = Passes(s), s.queues(), s.waiting()
+    before, waiting = s.queues(), s.waiting()
 
     def interrupt() -> None:
-        p.run(0)
+        run(s, 0)
         s.k.this_cpu = cpu
 
     s.interrupt = interrupt
-    p.run(cpu)
+    run(s, cpu)
     got = [c for c in (0, cpu) if s.rqs[c].nr_running]
     if _emptied(before, s):
         return s.found("takes the last thread", before)
@@ -74,7 +74,7 @@ def race(s: Still, cpu: int) -> Found | None:
         outcome = "both fail, as each would alone"
         for alone in (0, cpu):
             s.again()
-            p.run(alone)
+            run(s, alone)
             if not s.is_idle(alone):
                 outcome = "both fail because of each other"
         return s.found(outcome, before)
@@ -85,32 +85,33 @@ def race(s: Still, cpu: int) -> Found | None:
 
 def late(s: Still, cpu: int) -> Found | None:
     """Let CPU 0 ask for an active balance, and another idle CPU pull before the migration thread runs."""
-    p, before = Passes(s), s.queues()
+    before = s.queues()
     for sd in s.domains[0]:
         sd.nr_balance_failed = sd.cache_nice_tries + 3
-    p.run(0)
+    run(s, 0)
     if not any(rq.active_balance for rq in s.rqs):
         return None
-    p.run(cpu)
-    p.settle()
+    run(s, cpu)
+    settle(s)
     outcome = "takes the last thread" if _emptied(before, s) else "safe"
     return s.found(outcome, before)
 
 
 def rounds(s: Still, cpu: int) -> Found | None:
     """Let all CPUs balance in turns, from ``cpu`` on, until nothing changes or a state comes again."""
-    p, before, n = Passes(s), s.queues(), len(s.rqs)
+    before, n = s.queues(), len(s.rqs)
     known: dict[Any, int] = {}
     moves: list[bool] = []
     last = _places(s)
     for number in range(MOST_ROUNDS):
-        state = (s.queues(), p.failures())
+        failed = (min(sd.nr_balance_failed, MOST_PASSES) for levels in s.domains for sd in levels)
+        state = (s.queues(), tuple(failed))
         if state in known:
             break
         known[state] = number
         for offset in range(n):
-            p.run((cpu + offset) % n)
-            p.settle()
+            run(s, (cpu + offset) % n)
+            settle(s)
         now = _places(s)
         moves.append(now != last)
         last = now
@@ -128,7 +129,7 @@ def rounds(s: Still, cpu: int) -> Found | None:
 
 def idle_rounds(s: Still, cpu: int) -> Found | None:
     """Let the idle CPUs balance in turns, from ``cpu`` on, until none is idle beside a thread that it could run."""
-    p, before, n = Passes(s), s.queues(), len(s.rqs)
+    before, n = s.queues(), len(s.rqs)
     if not is_broken(s):
         return None
     reasons: dict[str, None] = {}
@@ -137,8 +138,8 @@ def idle_rounds(s: Still, cpu: int) -> Found | None:
         for offset in range(n):
             idle = (cpu + offset) % n
             if s.is_idle(idle):
-                reasons[p.run(idle)] = None
-                p.settle()
+                reasons[run(s, idle)] = None
+                settle(s)
         if not is_broken(s):
             return s.found(f"after {number}", before)
     return s.found(f"never: {', '.join(reasons)}", before)
@@ -152,7 +153,7 @@ def check_two_levels(kind: str, threads: int) -> Tally:
             continue
         busy = [c for c in range(4) if queues[c]]
         for woken in (set(c) for size in range(len(busy) + 1) for c in combinations(busy, size)):
-            light = frozenset(i for i, c in enumerate(_cpus_of(queues)) if c in woken)
+            light = frozenset(i for i, c in enumerate(cpus_of(queues)) if c in woken)
             tally.count(_begun(idle_rounds, kind, queues, 0, light))
     return tally
 
@@ -165,42 +166,30 @@ def _begun(
     light: frozenset[int] = frozenset(),
 ) -> Callable[[Choices], Found | None]:
     """Return the run that begins in a state and lets something happen there."""
-    return lambda choose: what(begin(choose, kind, queues, light=light), cpu)
-
-
-def _cpus_of(queues: tuple[int, ...]) -> list[int]:
-    return [c for c, n in enumerate(queues) for _ in range(n)]
+    s = kernel(kind, len(queues), V6_12)
+    return lambda choose: what(s.begin(choose, queues, light), cpu)
 
 
 def _places(s: Still) -> tuple[frozenset[int], ...]:
     return tuple(map(frozenset, s.queues()))
 
 
-#: name -> what happens, the least number of idle CPUs, and whether the second CPU has to be idle
-CHECKS: dict[str, tuple[Callable[[Still, int], Found | None], int, bool]] = {
-    "safe": (safe, 0, False),
-    "flag": (flag, 0, False),
-    "race": (race, 2, True),
-    "late": (late, 2, True),
-    "rounds": (rounds, 0, False),
+#: name -> what happens, and whether two CPUs have to be idle, of which CPU 0 is one
+CHECKS: dict[str, tuple[Callable[[Still, int], Found | None], bool]] = {
+    "safe": (safe, False),
+    "flag": (flag, False),
+    "race": (race, True),
+    "late": (late, True),
+    "rounds": (rounds, False),
 }
 
 
 def check_several(name: str, kind: str, cpus: int, threads: int) -> Tally:
-    """Run one of :data:`CHECKS` in every state; where two CPUs have to be idle, CPU 0 is one of them."""
-    what, idle, second_idle = CHECKS[name]
+    """Run one of :data:`CHECKS` in every state; CPUs of a level are alike, so CPU 0 stands for them where only one balances."""
+    what, two_idle = CHECKS[name]
     tally = Tally()
-    for queues, cpu in _starts(cpus, threads, idle):
-        if second_idle and queues[cpu]:
-            continue
-        tally.count(_begun(what, kind, queues, cpu))
-    return tally
-
-
-def _starts(cpus: int, threads: int, idle: int) -> Iterator[tuple[tuple[int, ...], int]]:
     for queues in lengths(cpus, threads):
-        if max(queues) < 2 or queues.count(0) < idle or (idle and queues[0]):
-            continue
-        # passes of a level are alike for all CPUs, so CPU 0 stands for them where only one balances
-        for cpu in range(1 if idle else 0, cpus if idle else 1):
-            yield queues, cpu
+        for cpu in range(1, cpus) if two_idle else (0,):
+            if max(queues) >= 2 and (not two_idle or queues[0] == queues[cpu] == 0):
+                tally.count(_begun(what, kind, queues, cpu))
+    return tally

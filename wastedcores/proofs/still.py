@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -61,34 +61,18 @@ def lengths(cpus: int, threads: int) -> Iterator[tuple[int, ...]]:
             yield (n, *rest)
 
 
-@dataclass(frozen=True)
-class Seen:
-    """A state as a table of documents has it: for each CPU its threads, the running one first.
-
-    A thread is written as the CPUs on which it may run, as far as that matters; ``~`` marks one that has just woken.
-    """
-
-    queues: tuple[tuple[str, ...], ...]
-    note: str = ""
-
-    def text(self) -> str:
-        """Return ``CPU 0: idle; CPU 1: 1, 0+1``."""
-        cpus = (f"CPU {c}: {', '.join(q) or 'idle'}" for c, q in enumerate(self.queues))
-        return "; ".join(cpus) + self.note
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """The number of CPUs and of threads."""
-        return len(self.queues), sum(map(len, self.queues))
+def cpus_of(queues: tuple[int, ...]) -> list[int]:
+    """Return for each thread of run queues of these lengths its CPU."""
+    return [cpu for cpu, length in enumerate(queues) for _ in range(length)]
 
 
-#: an outcome, for how many states it stands, and the state
-Found = tuple[str, int, Seen]
+#: an outcome, for how many states it stands, and the number of threads with the state as a table of documents has it
+Found = tuple[str, int, tuple[int, str]]
 Queues = tuple[tuple[int, ...], ...]
 
 
 class Still(still.Still):
-    """A kernel whose clock stands, with threads on its run queues; :func:`begin` puts it into a state.
+    """A kernel whose clock stands, with threads on its run queues; :meth:`begin` puts it into a state.
 
     Attributes
     ----------
@@ -176,16 +160,24 @@ class Still(still.Still):
     # --- states -------------------------------------------------------------------------------------------------------
 
     def begin(
-        self, choose: Choices, queues: tuple[int, ...], light: frozenset[int], hot: bool
-    ) -> None:
-        """Begin in a state with so many threads on each CPU, whose affinities are open."""
+        self,
+        choose: Choices,
+        queues: tuple[int, ...],
+        light: frozenset[int] = frozenset(),
+        hot: bool = False,
+    ) -> Still:
+        """Begin in a state with so many threads on each CPU, whose affinities are open.
+
+        The threads with the numbers ``light`` have just woken, after a long sleep; the others never slept. ``hot``: threads that
+        wait ran a moment ago.
+        """
         if self._built != (queues, light, hot):
             self._build(queues, light, hot)
             self._built, self._saved = (queues, light, hot), self._now.copy()
         self.choose, self.light = choose, light
-        on = [cpu for cpu, length in enumerate(queues) for _ in range(length)]
-        self.allowed = [Affinity(choose, len(queues), {cpu: True}) for cpu in on]
+        self.allowed = [Affinity(choose, len(queues), {c: True}) for c in cpus_of(queues)]
         self.again()
+        return self
 
     def again(self) -> None:
         """Go back to the beginning, with the affinities that are decided by now."""
@@ -292,41 +284,20 @@ class Still(still.Still):
         return kind, cpu
 
     def found(self, outcome: str, queues: Queues, note: str = "") -> Found:
-        """Return what came of the state that had these queues, and how many states differ only in what nobody asked."""
+        """Return what came of the state that had these queues, such as ``CPU 0: idle; CPU 1: 1, 0+1~``.
+
+        A thread is written as the CPUs on which it may run, as far as that matters, the running one first; ``~`` marks one that
+        has just woken. It stands for the states that differ only in CPUs for which nobody asked.
+        """
         words = [f"{a.text()}{'~' * (i in self.light)}" for i, a in enumerate(self.allowed)]
-        seen = Seen(tuple(tuple(words[i] for i in queue) for queue in queues), note)
-        return outcome, 1 << sum(a.undecided for a in self.allowed), seen
+        cpus = (
+            f"CPU {c}: {', '.join(words[i] for i in q) or 'idle'}" for c, q in enumerate(queues)
+        )
+        stands_for = 1 << sum(a.undecided for a in self.allowed)
+        return outcome, stands_for, (sum(map(len, queues)), "; ".join(cpus) + note)
 
 
 @cache
 def kernel(kind: str, cpus: int, model: KernelModel) -> Still:
-    """Return the kernel of a machine."""
+    """Return the kernel of a machine, the same one for all states."""
     return Still(kind, cpus, model)
-
-
-def begin(
-    choose: Choices,
-    kind: str,
-    queues: Sequence[int],
-    model: KernelModel = V6_12,
-    light: frozenset[int] = frozenset(),
-    hot: bool = False,
-) -> Still:
-    """Return a kernel in a state; the kernel of a machine is the same object in all its states.
-
-    Parameters
-    ----------
-    choose
-        Decides the affinities, and what modules answer.
-    kind, queues
-        The machine, and the number of threads on each of its CPUs.
-    model
-        The kernel.
-    light
-        The numbers of the threads that have just woken, after a long sleep. All others never slept.
-    hot
-        Threads that wait ran a moment ago.
-    """
-    s = kernel(kind, len(queues), model)
-    s.begin(choose, tuple(queues), light, hot)
-    return s

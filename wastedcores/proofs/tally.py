@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from wastedcores.proofs.choices import Choices, every
-from wastedcores.proofs.still import Found, Seen
+from wastedcores.proofs.still import Found
 
 
 @dataclass
@@ -17,11 +17,10 @@ class Tally:
     #: how many runs were made, and how many states they stand for
     runs: int = 0
     states: int = 0
-    outcomes: Counter[str] = field(
-        default_factory=Counter
-    )  #: for each outcome the number of states
-    #: for each outcome the smallest state that had it
-    smallest: dict[str, Seen] = field(default_factory=dict)
+    #: for each outcome the number of states
+    outcomes: Counter[str] = field(default_factory=Counter)
+    #: for each outcome the smallest state that had it, behind the number of its threads
+    smallest: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def count(self, run: Callable[[Choices], Found | None]) -> None:
         """Do a run with all its choices, and count what comes of it if something does."""
@@ -33,5 +32,5 @@ class Tally:
             self.states += stands_for
             self.outcomes[outcome] += stands_for
             known = self.smallest.get(outcome)
-            if known is None or seen.size < known.size:
+            if known is None or seen[0] < known[0]:
                 self.smallest[outcome] = seen
