@@ -16,7 +16,7 @@ from wastedcores.proofs.still import ONE_LEVEL, TWO_LEVELS
 from wastedcores.proofs.tally import Tally
 
 SCHEMA = "wastedcores.proofs/1"
-#: CPUs and threads of the machines: what takes ten seconds, and what takes three minutes
+#: CPUs and threads of the machines: what takes fifteen seconds, and what takes three minutes
 SMALL, FULL = "small", "full"
 
 
