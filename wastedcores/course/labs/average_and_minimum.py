@@ -16,7 +16,7 @@ from wastedcores.lecture import TOPOLOGIES
 from wastedcores.simulator.reference.kernel import Kernel
 from wastedcores.simulator.reference.simulation import Simulation
 from wastedcores.simulator.reference.stats import GroupStats
-from wastedcores.simulator.reference.stepping import Decision, Thread, balancing_pass
+from wastedcores.simulator.plain.stepping import Decision, Thread, balancing_pass
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import Script, Workload

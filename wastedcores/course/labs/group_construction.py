@@ -29,7 +29,7 @@ from wastedcores.course.task import Manual, Task
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.reference.kernel import Kernel
 from wastedcores.simulator.reference.simulation import Simulation
-from wastedcores.simulator.reference.stepping import Thread, balancing_pass
+from wastedcores.simulator.plain.stepping import Thread, balancing_pass
 from wastedcores.topology.cpumask import cpumask_of, cpus_in
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.groups import GroupBuilder, Ring

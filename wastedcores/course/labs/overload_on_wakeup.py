@@ -14,8 +14,8 @@ from wastedcores.kernels import KernelModel
 from wastedcores.simulator.reference.kernel import Kernel
 from wastedcores.simulator.reference.simulation import Simulation
 from wastedcores.simulator.reference.state import Task as Thread
-from wastedcores.simulator.reference.stepping import Thread as StillThread
-from wastedcores.simulator.reference.stepping import cpu_after_wakeup
+from wastedcores.simulator.plain.stepping import Thread as StillThread
+from wastedcores.simulator.plain.stepping import cpu_after_wakeup
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import grid
