@@ -189,14 +189,14 @@ ATTEMPTS: dict[str, tuple[int, str, str]] = {
     ),
     "changes the threads of the scheduler that asks": (
         5, "5", "import sys\ndef fix(prev_cpu, allowed, cpus):\n    frame = sys._getframe()\n    while frame:\n        k = frame.f_locals.get('k')\n"
-        "        if hasattr(k, 'live_tasks'): k.live_tasks = k.log_n = 0\n        frame = frame.f_back\n    return None",
+        "        if hasattr(k, 'log_n'): k.log_n = 0\n        frame = frame.f_back\n    return None",
     ),
     "never chooses a CPU": (5, "5", "fix = lambda prev_cpu, allowed, cpus: None"),
     "chooses the CPU where the thread was, busy or not": (5, "5", "fix = lambda prev_cpu, allowed, cpus: prev_cpu"),
     "changes the counts of the core": (
         6, "7", "class Spread(Module):\n    def suggest_cpu(self, k, p, waker_cpu, why):\n"
-        "        k._of[k.design.counts + k.design.module[0], 1] += 1000\n        k._of[k.design.counts + k.design.module[0], 2] = 0\n"
-        "        return None",
+        "        k = object.__getattribute__(k, '_of')\n        row = k.design.counts + k.design.module[0]\n        for why in range(16):\n"
+        "            k[row, 3 * why + 1] += 1000\n            k[row, 3 * why + 2] = 0\n        return None",
     ),
     "removes the rule of the core": (
         6, "7", "from wastedcores.simulator.engine.design import core_jit\ncore_jit.refuse = core_jit.any_idle = lambda *given: None\n"
