@@ -97,8 +97,8 @@ def try_module(v: Variation, module: Module) -> dict[str, float]:
     return {
         "makespan_ms": (r.raw.end_ns - START_NS) / 1e6,
         "wasted_ms": check(r.trace).wall_ns / 1e6,
-        "taken": r.suggestions["taken"].sum(),
-        "refused": r.suggestions["refused"].sum(),
+        "taken": int(r.suggestions["taken"].sum()),
+        "refused": int(r.suggestions["refused"].sum()),
     }
 
 
