@@ -21,7 +21,7 @@ def source_of(value: Any) -> FunctionType | None:
     """Return the Python function of a compiled one (or, if numba is switched off, of one that would be compiled), or None."""
     if isinstance(value, FunctionType):
         inner = getattr(value, "__wrapped__", value)
-        return inner if value.__module__.endswith("_jit") else None
+        return inner if (value.__module__ or "").endswith("_jit") else None
     if isinstance(value, (type, ModuleType)):
         return None
     found = getattr(value, "py_func", None) or getattr(value, "__wrapped__", None)

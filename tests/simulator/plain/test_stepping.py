@@ -1,4 +1,4 @@
-"""The recorded pass does what the reference does, and bad threads get one sentence."""
+"""The recorded pass does what the engine does, own decisions are asked, and bad threads get one sentence."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 
 from wastedcores.errors import WorkloadError
 from wastedcores.lecture import TOPOLOGIES
-from wastedcores.simulator.reference import balance, stats
-from wastedcores.simulator.reference.stepping import Thread, balancing_pass, still_kernel
+from wastedcores.simulator.engine.balance import load_balance_v4_1_jit
+from wastedcores.simulator.engine.codes import idle_type, log_op
+from wastedcores.simulator.engine.fair import load_jit
+from wastedcores.simulator.plain.stepping import Thread, balancing_pass, still_kernel
 
 KERNELS = ("v4.1", "v4.1+group_imbalance", "v4.1+group_construction:patch")
 
@@ -31,13 +33,14 @@ def test_watching_changes_nothing(seed):
     threads, cpu = some_threads(rng), rng.randrange(4)
     steps = balancing_pass(machine, kernel, threads, cpus=[cpu])
     first = [d for d in steps[1:] if d.level == steps[1].level]
-    k, tasks = still_kernel(machine, kernel, threads)
-    k.cpu = cpu
-    idle = stats.IDLE if k.idle_cpu(cpu) else stats.NOT_IDLE
-    moved, _ = balance.load_balance(k, cpu, k.rqs[cpu].sd[0], idle)
-    assert moved == sum(len(d.moved) for d in first)
+    still = still_kernel(machine, kernel, threads)
+    still.k.this_cpu = cpu
+    idle = idle_type.IDLE if still.call(load_jit.idle_cpu, cpu) else idle_type.NOT_IDLE
+    sd = still.k.rqs[cpu].sd
+    moved = still.call(load_balance_v4_1_jit.load_balance, cpu, sd, idle, log_op.PERIODIC)
+    assert max(moved, 0) == sum(len(d.moved) for d in first)
     where = {i: c for c, queue in enumerate(first[-1].queues) for i in queue}
-    assert [p.cpu for p in tasks] == [where[i] for i in range(len(tasks))]
+    assert [p.cpu for p in still.tasks] == [where[i] for i in range(len(threads))]
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -61,6 +64,19 @@ def test_every_decision_follows_from_the_queues(seed):
             assert busiest.average <= local.average
 
 
+def test_decisions_of_somebodys_own_are_asked_and_written_down():
+    asked = []
+
+    def never(k, env, group):
+        asked.append(env.dst_cpu)
+        return -1
+
+    machine = TOPOLOGIES["2 nodes x 2 cores"]
+    steps = balancing_pass(machine, "v4.1", [Thread(0)] * 3, policies={"find_busiest_queue": never})
+    assert [d.cpu for d in steps if d.reason == "no queue"] == asked != []
+    assert not any(d.moved for d in steps)
+
+
 @pytest.mark.parametrize(
     "thread",
     [Thread(9), Thread(0, allowed=(1,)), Thread(0, weight=0), Thread(0, weight=401), Thread(0, percent=101),
@@ -69,3 +85,9 @@ def test_every_decision_follows_from_the_queues(seed):
 def test_a_thread_that_cannot_be_is_refused(thread):
     with pytest.raises(WorkloadError, match=r"thread 1 .* expected"):
         still_kernel(TOPOLOGIES["2 nodes x 2 cores"], "v4.1", [Thread(0), thread])
+
+
+@pytest.mark.parametrize("kernel", ["v4.4", "v6.12.107"])
+def test_kernels_with_other_loads_are_refused(kernel):
+    with pytest.raises(WorkloadError, match=r"expected v4\.1, with fixes or without"):
+        still_kernel(TOPOLOGIES["2 nodes x 2 cores"], kernel, [Thread(0)])
