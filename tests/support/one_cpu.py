@@ -35,9 +35,7 @@ class OneCpu(Still):
         """Time since the start, in ns."""
         return self.k.now_ns - self.zero
 
-    def add(
-        self, name: str, nice: int = 0, group: int = 0, from_zero: bool = False
-    ) -> TaskStruct:
+    def add(self, name: str, nice: int = 0, group: int = 0, from_zero: bool = False) -> TaskStruct:
         """Fork a task on the CPU, with the averages of a new task or without any."""
         self.named[name] = p = self.new(0, [0], nice, group)
         self.fair.post_init_entity_util_avg(self.k, p)

@@ -109,7 +109,9 @@ def test_a_task_that_had_more_than_its_share_stays_queued_while_it_sleeps():
     assert a.se.vlag == 0
     assert cpu.rq.curr == b
     assert cpu.rq.nr_running == 1
-    assert not cpu.call(eevdf.protected, b.se)  # the same task goes on, so its protection is not renewed
+    assert not cpu.call(
+        eevdf.protected, b.se
+    )  # the same task goes on, so its protection is not renewed
 
 
 def woken_with(lag: int) -> tuple[OneCpu, object, object]:
@@ -348,7 +350,7 @@ def test_a_placed_entity_keeps_its_lag(others, nice, lag, ticks):
     p.se.rel_deadline = 0
     p.se.vlag = lag
     cpu.call(queue.enqueue_task, p, 0)
-    weight = (p.se.weight >> 10)
+    weight = p.se.weight >> 10
     # rounding of the lag is scaled with the weights, as the kernel scales it
     load = cpu.cfs().avg_load + (cpu.rq.curr.se.weight >> 10)
     error = cpu.call(eevdf.avg_vruntime, cpu.cfs()) - p.se.vruntime - lag
