@@ -143,7 +143,7 @@ def test_a_sleeper_that_is_hardly_behind_does_not_preempt():
 
 
 def test_a_sleeper_that_is_ahead_keeps_its_virtual_time():
-    """It may not gain by sleeping. A sleep of 104 days, after which the virtual time does not count, is longer than any replay."""
+    """It may not gain by sleeping. No replay has a sleep of 104 days, after which its virtual time would not count."""
     cpu = OneCpu(kernel=V6_1)
     runner, sleeper = running_and_asleep(cpu, 40)
     sleeper.se.vruntime = ahead = runner.se.vruntime + (1 << 60)
@@ -365,7 +365,7 @@ def test_the_first_of_equal_fully_busy_groups_is_the_busiest(kernel, want):
         s.stats(row, group, sum_h_nr=4, type=FULLY_BUSY)
         for row, group in enumerate(groups(s.sd())[1:])
     )
-    assert s.call(sd_stats.pick_busiest, a, b) == want
+    assert s.call(sd_stats.pick_busiest, b, a) == want
 
 
 @pytest.mark.parametrize(
