@@ -137,9 +137,9 @@ class Still(still.Still):
         return p
 
     def task(self, cpu: int = 0, allowed=None) -> TaskStruct:
-        """Return a task that sleeps; its averages are 0 and count on ``cpu``."""
+        """Return a task that sleeps; its averages are 0 and count on ``cpu``, and it used CPU 0 before."""
         p = self.new(cpu, allowed)
-        p.state = task_state.SLEEPING
+        p.state, p.recent_used_cpu = task_state.SLEEPING, 0
         p.se.avg.load_avg = 0
         p.se.avg.last_update = self.k.now_ns
         return p
