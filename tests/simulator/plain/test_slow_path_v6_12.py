@@ -1,22 +1,41 @@
-"""Forks, execs, wake lists and migration under v6.12.107 in the reference: every branch, on cases computed by hand."""
+"""Forks, execs, wake lists and migration under v6.12.107: every branch, on cases computed by hand."""
 
 from __future__ import annotations
+
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.still_v6_12 import Still, machine
+from support.still_v6_12 import MS, Still, groups, machine, tasks_of
 
-from wastedcores.simulator.reference import eevdf_class, schedule, tasks_v6_12
-from wastedcores.simulator.reference import group_stats_v6_12 as groups
-from wastedcores.simulator.reference import pelt_v6_12 as pelt
-from wastedcores.simulator.reference import placement_v6_12 as placement
-from wastedcores.simulator.reference import signals_v6_12 as signals
-from wastedcores.simulator.reference import slow_path_v6_12 as slow
-from wastedcores.simulator.reference.eevdf import avg_vruntime, entity_lag
-from wastedcores.simulator.reference.state import SchedAvg
+from wastedcores.simulator.engine.balance import group_stats_v6_12_jit as group_stats
+from wastedcores.simulator.engine.balance import placement_v6_12_jit as placement
+from wastedcores.simulator.engine.balance import slow_path_v6_12_jit as slow
+from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import idle_cpu
+from wastedcores.simulator.engine.codes import (
+    arrival,
+    cpu_event,
+    group_type,
+    log_kind,
+    log_op,
+    sd_flag,
+    stats_row,
+    task_state,
+)
+from wastedcores.simulator.engine.core import hotplug_jit, schedule_jit, wakeup_jit
+from wastedcores.simulator.engine.events import queue_jit
+from wastedcores.simulator.engine.fair import entity_jit
+from wastedcores.simulator.engine.fair import pelt_v6_12_jit as pelt
+from wastedcores.simulator.engine.fair import signals_v6_12_jit as signals
+from wastedcores.simulator.engine.fair.eevdf_jit import avg_vruntime, entity_lag, update_curr
+from wastedcores.simulator.engine.world import cpuset, cpusets_jit, log_column
+from wastedcores.simulator.engine.world.structs import NO_TASK, TaskStruct
 
-MS = 1_000_000
+
+@cache
+def booted(nodes: int = 2, threads: int = 1) -> Still:
+    return Still(machine(nodes, 4, threads))
 
 
 # --- signals ----------------------------------------------------------------------------------------------------------
@@ -24,36 +43,38 @@ MS = 1_000_000
 
 def test_the_use_of_a_cpu_with_and_without_a_task():
     s = Still(machine())
-    k, p = s.k, s.task(1)
-    k.rqs[1].cfs.avg = SchedAvg(last_update=1, util_avg=300, runnable_avg=500, util_est=250)
+    p, avg = s.task(1), s.cfs(1).avg
+    avg.util_avg, avg.runnable_avg, avg.util_est = 300, 500, 250
     p.se.avg.util_avg, p.se.avg.runnable_avg, p.se.avg.util_est = 200, 350, 100
-    assert signals.cpu_util(k, 1) == 300
-    assert signals.cpu_util(k, 1, boost=True) == 500
-    assert signals.cpu_util(k, 1, p) == 250  # 300 - 200, but the estimate is of queued tasks only
-    assert signals.cpu_util(k, 1, p, 1) == 350  # it stays: 300, and 250 + 100
-    assert signals.cpu_util(k, 2, p, 2) == 200
-    assert signals.cpu_util(k, 2, p, 2, boost=True) == 350
-    assert signals.cpu_util(k, 1, p, boost=True) == 250  # max(300 - 200, 500 - 350)
-    p.se.on_rq = True
-    assert signals.cpu_util(k, 1, p) == 150
-    k.rqs[1].cfs.avg.util_avg = 5000
-    assert signals.cpu_util(k, 1) == 1024
-    assert signals.task_util_est(p) == 200
+
+    def util(cpu: int, of: TaskStruct = NO_TASK, to: int = -1, boost: int = 0) -> int:
+        return s.call(signals.cpu_util, cpu, of, to, boost)
+
+    assert util(1) == 300
+    assert util(1, boost=1) == 500
+    assert util(1, p) == 250  # 300 - 200, but the estimate is of queued tasks only
+    assert util(1, p, 1) == 350  # it stays: 300, and 250 + 100
+    assert util(2, p, 2) == 200
+    assert util(2, p, 2, boost=1) == 350
+    assert util(1, p, boost=1) == 250  # max(300 - 200, 500 - 350)
+    p.se.on_rq = 1
+    assert util(1, p) == 150
+    avg.util_avg = 5000
+    assert util(1) == 1024
+    assert s.call(signals.task_util_est, p) == 200
 
 
 def test_a_task_that_is_new_or_elsewhere_contributes_nothing():
     s = Still(machine())
-    k, p = s.k, s.task(1)
-    avg = k.rqs[1].cfs.avg
+    p, avg = s.task(1), s.cfs(1).avg
     avg.load_avg, avg.runnable_avg, avg.util_avg = 2000, 900, 700
     p.se.avg.load_avg, p.se.avg.runnable_avg, p.se.avg.util_avg = 500, 1000, 300
 
     def without(cpu):
-        rq = k.rqs[cpu]
         return (
-            signals.cpu_load_without(k, rq, p),
-            signals.cpu_runnable_without(rq, p),
-            signals.cpu_util_without(k, cpu, p),
+            s.call(signals.cpu_load_without, cpu, p),
+            s.call(signals.cpu_runnable_without, cpu, p),
+            s.call(signals.cpu_util_without, cpu, p),
         )
 
     assert without(1) == (2000 - 499, 0, 400)
@@ -63,66 +84,28 @@ def test_a_task_that_is_new_or_elsewhere_contributes_nothing():
 
 
 def test_the_load_of_a_task_in_a_group_is_its_part_of_the_groups():
-    s = Still(machine())
-    k = s.k
-    tg = k.add_group("g", 1024)
-    p = s.task(1)
-    p.tg = tg
-    eevdf_class.set_task_rq(p, 1)
-    k.rqs[1].cfs.avg.load_avg, tg.se[1].avg.load_avg = 3000, 1000
-    tg.cfs_rq[1].avg.load_avg, p.se.avg.load_avg = 2000, 700
+    s = Still(machine(), groups=1)
+    p, q = s.task(1), s.cfs(1, 1)
+    p.group = 1
+    s.call(entity_jit.set_task_rq, p, 1)
+    s.cfs(1).avg.load_avg, q.entity.avg.load_avg = 3000, 1000
+    q.avg.load_avg, p.se.avg.load_avg = 2000, 700
     # the queue: 3000 * 1000 // 3001 = 999, the task: 700 * 999 // 2001 = 349
-    assert signals.task_h_load(k, p) == 349
-    k.rqs[1].cfs.avg.load_avg = 0
-    assert signals.task_h_load(k, p) == 349  # computed once per jiffy
-    k.now_ns += 4 * MS
-    assert signals.task_h_load(k, p) == 0
+    assert s.call(signals.task_h_load, p) == 349
+    s.cfs(1).avg.load_avg = 0
+    assert s.call(signals.task_h_load, p) == 349  # computed once per jiffy
+    s.later(4 * MS)
+    assert s.call(signals.task_h_load, p) == 0
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("sums", "type_"),
-    [
-        ({"sum_nr": 3, "util": 4096, "runnable": 9000}, groups.HAS_SPARE),
-        ({"sum_nr": 4, "util": 3500}, groups.HAS_SPARE),  # 409600 > 409500
-        ({"sum_nr": 4, "util": 3501}, groups.FULLY_BUSY),  # 409600 < 409617
-        ({"sum_nr": 4, "runnable": 4793}, groups.FULLY_BUSY),  # 4096 * 117 < 479300
-        ({"sum_nr": 5, "util": 3500, "runnable": 4792}, groups.HAS_SPARE),
-        ({"sum_nr": 5, "util": 3501}, groups.OVERLOADED),
-        ({"sum_nr": 5, "runnable": 4793}, groups.OVERLOADED),
-        ({"sum_nr": 4, "util": 3501, "smt_balance": True}, groups.SMT_BALANCE),
-    ],
-)
-def test_types_of_groups(sums, type_):
-    group = Still(machine(2, 4)).k.rqs[0].sd[-1].groups[0]
-    s = groups.GroupStats(group, capacity=4096, weight=4, **sums)
-    s.classify(117)
-    assert s.type == type_
-    group.sgc.imbalance = True
-    s.classify(117)
-    assert s.type == (groups.OVERLOADED if type_ == groups.OVERLOADED else groups.IMBALANCED)
-
-
-@given(st.integers(0, 8), st.integers(0, 9000), st.integers(0, 9000))
-def test_a_group_with_fewer_tasks_than_cpus_has_room(nr, util, runnable):
-    group = Still(machine(2, 4)).k.rqs[0].sd[-1].groups[0]
-    s = groups.GroupStats(group, capacity=4096, weight=4, sum_nr=nr, util=util, runnable=runnable)
-    s.classify(117)
-    assert nr >= 4 or s.type == groups.HAS_SPARE
-    assert nr > 4 or s.type != groups.OVERLOADED
-
-
-@pytest.mark.parametrize(
     ("imbalance", "running", "rest"), [(2, 4, 0), (2, 5, 2), (3, 4, 3), (0, 9, 0)]
 )
 def test_the_allowance_between_nodes(imbalance, running, rest):
-    assert groups.adjust_numa_imbalance(imbalance, running, 4) == rest
-
-
-def stats(**values):
-    return groups.GroupStats(Still(machine(2, 4)).k.rqs[0].sd[-1].groups[0], **values)
+    assert booted().of(group_stats.adjust_numa_imbalance)(imbalance, running, 4) == rest
 
 
 @pytest.mark.parametrize(
@@ -140,11 +123,20 @@ def stats(**values):
     ],
 )
 def test_the_better_group(best, other, better):
-    assert slow.is_idler(stats(**best), stats(**other)) is better
+    s = booted().again()
+    here, there = groups(s.sd())
+    a = s.stats(stats_row.BUSIEST, here, **best)
+    assert s.call(slow.is_idler, a, s.stats(stats_row.SPARE, there, **other)) == better
+
+
+def stays(s: Still, p: TaskStruct, local: dict, idlest: dict) -> bool:
+    here, there = groups(s.sd())
+    a, b = s.stats(stats_row.LOCAL, here, **local), s.stats(stats_row.BUSIEST, there, **idlest)
+    return s.call(slow.stays_local, s.sd(), p, a, b)
 
 
 @pytest.mark.parametrize(
-    ("local", "idlest", "stays"),
+    ("local", "idlest", "want"),
     [
         ({"type": 0}, {"type": 1}, True),
         ({"type": 6}, {"type": 1}, False),
@@ -161,205 +153,218 @@ def test_the_better_group(best, other, better):
         ({"idle_cpus": 4, "sum_nr": 3}, {"idle_cpus": 1}, True),
     ],
 )
-def test_the_local_group_or_the_best_one(local, idlest, stays):
-    s = Still(machine(2, 4))
-    sd = s.k.rqs[0].sd[-1]
-    assert (sd.has("NUMA"), sd.imb_numa_nr) == (True, 1)
-    assert slow.stays_local(sd, s.task(), stats(**local), stats(**idlest)) is stays
+def test_the_local_group_or_the_best_one(local, idlest, want):
+    s = booted().again()
+    assert s.sd().flags & sd_flag.NUMA
+    assert s.sd().imb_numa_nr == 1
+    assert stays(s, s.task(), local, idlest) == want
 
 
 def test_inside_a_node_a_load_must_differ_by_both_limits():
     s = Still(machine(1, 8, l2=4))
-    sd = s.k.rqs[0].sd[-1]
-    assert not sd.has("NUMA")
+    assert not s.sd().flags & sd_flag.NUMA
     p = s.task()
-    for local, idlest, stays in ((1174, 1000, False), (1170, 1000, True), (800, 1000, True)):
-        a, b = stats(type=6, avg_load=local), stats(type=6, avg_load=idlest)
-        assert slow.stays_local(sd, p, a, b) is stays
-    assert slow.stays_local(sd, p, stats(type=6, avg_load=20), stats(type=6, avg_load=200))
-    assert not slow.stays_local(sd, p, stats(idle_cpus=1), stats(idle_cpus=2))
-    assert slow.stays_local(sd, p, stats(idle_cpus=2), stats(idle_cpus=2))
+    for local, idlest, want in (
+        (1174, 1000, False),
+        (1170, 1000, True),
+        (800, 1000, True),
+        (20, 200, True),
+    ):
+        over = {"type": group_type.OVERLOADED}
+        assert stays(s, p, over | {"avg_load": local}, over | {"avg_load": idlest}) == want
+    assert not stays(s, p, {"idle_cpus": 1}, {"idle_cpus": 2})
+    assert stays(s, p, {"idle_cpus": 2}, {"idle_cpus": 2})
 
 
 def test_the_statistics_leave_the_task_and_forbidden_cpus_out():
     s = Still(machine(2, 4))
     [p, _, _] = s.run(0, 1, 4)
-    sd = s.k.rqs[0].sd[-1]
-    group = sd.groups[0]
-    own = slow.update_sg_wakeup_stats(s.k, sd, group, p)
-    assert (own.sum_nr, own.sum_h_nr, own.idle_cpus, own.weight) == (1, 1, 3, 4)
-    p.allowed = frozenset([0, 1, 5])
-    own = slow.update_sg_wakeup_stats(s.k, sd, group, p)
-    assert (own.sum_nr, own.idle_cpus) == (1, 1)
-    s.k.rqs[0].wake_list.append(s.task())
-    assert slow.update_sg_wakeup_stats(s.k, sd, group, p).idle_cpus == 0
+
+    def own():
+        found = s.stats(stats_row.SPARE, s.sd().groups)
+        s.call(slow.update_sg_wakeup_stats, s.sd(), s.sd().groups, p, found)
+        return found.sum_nr, found.sum_h_nr, found.idle_cpus, found.weight
+
+    assert own() == (1, 1, 3, 4)
+    s.allow(p, [0, 1, 5])
+    assert own() == (1, 1, 1, 4)
+    s.k.rqs[0].wake_list = s.task()
+    assert own() == (1, 1, 0, 4)
 
 
 # --- CPUs of a group --------------------------------------------------------------------------------------------------
 
 
+def cpu_of(s: Still, p: TaskStruct, this_cpu: int = 0) -> int:
+    return s.call(slow.find_dst_group_cpu, s.sd().groups, p, this_cpu, 0)
+
+
 def test_the_cpu_that_became_idle_last():
-    s = Still(machine(1, 4))
-    group = Still(machine(2, 4)).k.rqs[0].sd[-1].groups[0]
+    s = Still(machine(2, 4))
     p = s.task()
-    assert slow.find_dst_group_cpu(s.k, group, p, 0, 0) == 3
+    assert cpu_of(s, p) == 3
     s.k.rqs[1].idle_stamp = 5000
-    assert slow.find_dst_group_cpu(s.k, group, p, 0, 0) == 1
-    p.allowed = frozenset([0, 2])
-    assert slow.find_dst_group_cpu(s.k, group, p, 0, 0) == 2
+    assert cpu_of(s, p) == 1
+    s.allow(p, [0, 2])
+    assert cpu_of(s, p) == 2
     s.k.rqs[0].idle_stamp = s.k.rqs[2].idle_stamp = 0
-    assert (
-        slow.find_dst_group_cpu(s.k, group, p, 3, 0) == 3
-    )  # an idle CPU without a stamp is not found
+    assert cpu_of(s, p, 3) == 3  # an idle CPU without a stamp is not found
 
 
 def test_the_least_loaded_cpu_if_none_is_idle():
-    s = Still(machine(1, 4))
-    group = Still(machine(2, 4)).k.rqs[0].sd[-1].groups[0]
+    s = Still(machine(2, 4))
     s.run(0, 1, 2, 3)
-    for rq, load in zip(s.k.rqs, (900, 800, 700, 700), strict=True):
-        rq.cfs.avg.load_avg = load
-    assert slow.find_dst_group_cpu(s.k, group, s.task(), 0, 0) == 2
+    for cpu, load in enumerate((900, 800, 700, 700)):
+        s.cfs(cpu).avg.load_avg = load
+    assert cpu_of(s, s.task()) == 2
 
 
 # --- forks and execs --------------------------------------------------------------------------------------------------
 
 
-def fork(s: Still, p, cpu: int) -> int:
+def place(s: Still, p: TaskStruct, flag: int) -> int:
+    s.k.this_cpu = p.cpu
+    return s.call(placement.select_task_rq_fair, p, flag, 0)
+
+
+def fork(s: Still, p: TaskStruct) -> int:
     p.se.avg.last_update = 0
-    return placement.select_task_rq_fair(s.k, p, cpu, "fork", cpu, False)
+    return place(s, p, sd_flag.BALANCE_FORK)
 
 
 def test_forks_leave_a_node_when_it_has_less_room():
     s = Still(machine(2, 8))  # imb_numa_nr is 1
     s.run(0)
     assert (
-        fork(s, s.task(0), 0) == 15
+        fork(s, s.task(0)) == 15
     )  # one task here already, and the other node has one idle CPU more
     s.run(15)
     assert (
-        fork(s, s.task(0), 0) == 1
+        fork(s, s.task(0)) == 1
     )  # as many idle CPUs on both nodes, and the first one of this node
 
 
 def test_a_large_node_keeps_its_first_forks():
     s = Still(machine(2, 16))
-    assert s.k.rqs[0].sd[-1].imb_numa_nr == 2
+    assert s.sd().imb_numa_nr == 2
     s.run(0)
-    assert fork(s, s.task(0), 0) == 1
+    assert fork(s, s.task(0)) == 1
     s.run(1)
-    assert fork(s, s.task(0), 0) == 31
+    assert fork(s, s.task(0)) == 31
     # the mask leaves one CPU of the local node, so no second task is allowed there
     s = Still(machine(2, 16))
     s.run(0)
-    assert fork(s, s.task(0, allowed=[0, 16]), 0) == 16
-    assert fork(s, s.task(0, allowed=[0, 1, 16]), 0) == 1
+    assert fork(s, s.task(0, allowed=[0, 16])) == 16
+    assert fork(s, s.task(0, allowed=[0, 1, 16])) == 1
 
 
 def test_forks_and_execs_of_bound_tasks_and_without_idle_cpus():
     s = Still(machine(2, 4))
-    assert fork(s, s.task(0, allowed=[2, 3]), 0) == 2
+    assert fork(s, s.task(0, allowed=[2, 3])) == 2
     tasks = s.run(*range(8))
-    for rq in s.k.rqs:
-        rq.cfs.avg.load_avg = rq.cfs.avg.util_avg = 1000
-    assert placement.select_task_rq_fair(s.k, tasks[1], 1, "exec", 1, False) == 1
+    for cpu in range(8):
+        s.cfs(cpu).avg.load_avg = s.cfs(cpu).avg.util_avg = 1000
+    assert place(s, tasks[1], sd_flag.BALANCE_EXEC) == 1
     q = s.task(0)
-    q.allowed = frozenset([99])
-    assert slow.find_dst_cpu(s.k, s.k.rqs[0].sd[-1], q, 0, 5, "fork") == 5
+    s.allow(q, [9])  # on no CPU of this machine
+    assert s.call(slow.find_dst_cpu, s.sd(), q, 0, 5, sd_flag.BALANCE_FORK) == 5
 
 
 def test_execs_go_where_more_cpus_are_idle():
     s = Still(machine(2, 8))
     tasks = s.run(0, 1, 2)
-    assert placement.select_task_rq_fair(s.k, tasks[0], 0, "exec", 0, False) == 15
+    assert place(s, tasks[0], sd_flag.BALANCE_EXEC) == 15
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_forks_get_an_allowed_cpu_and_an_idle_one_if_their_node_has_any(data):
-    s = Still(machine(data.draw(st.sampled_from([1, 2, 4])), 4, data.draw(st.sampled_from([1, 2]))))
+    nodes, threads = data.draw(st.sampled_from([1, 2, 4])), data.draw(st.sampled_from([1, 2]))
+    s = booted(nodes, threads).again()
     cpus = len(s.k.rqs)
     busy = data.draw(st.lists(st.integers(0, cpus - 1), max_size=2 * cpus))
     s.run(*busy)
     allowed = data.draw(st.sets(st.integers(0, cpus - 1), min_size=1))
     cpu = data.draw(st.sampled_from(sorted(allowed)))
-    chosen = fork(s, s.task(cpu, allowed=allowed), cpu)
+    chosen = fork(s, s.task(cpu, allowed=allowed))
     assert chosen in allowed
     if not set(busy) & allowed:
-        assert s.k.idle_cpu(chosen)
+        assert s.call(idle_cpu, chosen)
 
 
 # --- wake lists, migration --------------------------------------------------------------------------------------------
 
 
 def test_a_task_is_left_to_an_idle_cpu_or_to_another_llc_to_queue():
-    s = Still(machine(2, 4))
-    s.run(0, 1, 5)
-    for cpu, listed in ((0, False), (1, False), (2, True), (5, True), (6, True)):
-        assert schedule.needs_wake_list(s.k, s.task(cpu), 0) is listed
-    assert not schedule.needs_wake_list(s.k, s.task(3), 3)
+    for here, cpu, listed in ((0, 0, 0), (0, 1, 0), (0, 2, 1), (0, 5, 1), (0, 6, 1), (3, 3, 0)):
+        s = booted().again()
+        s.run(0, 1, 5)
+        s.k.this_cpu, p = here, s.task(cpu)
+        p.state = task_state.WAKING
+        s.call(wakeup_jit.queue_woken, p)
+        assert s.of(queue_jit.pending)(s.k, s.of(queue_jit.event_of)(cpu_event.TTWU, cpu)) == listed
+        assert (s.k.rqs[cpu].wake_list == p) == (not p.se.on_rq) == listed
 
 
 def test_a_wake_list_is_emptied_in_order():
     s = Still(machine(2, 4))
     a, b = s.task(2), s.task(2)
     for p in (a, b):
-        p.state = "waking"
-        schedule.queue_woken(s.k, p, 0)
-    assert s.k.rqs[2].wake_list == [a, b]
-    assert not s.k.idle_cpu(2)
-    s.k.cpu = 2
-    schedule.sched_ttwu_pending(s.k, s.k.rqs[2])
-    assert s.k.rqs[2].cfs_tasks == [b, a]
+        p.state = task_state.WAKING
+        s.call(wakeup_jit.queue_woken, p)
+    assert (s.k.rqs[2].wake_list, a.wait_next) == (a, b)
+    assert not s.call(idle_cpu, 2)
+    s.k.this_cpu = 2
+    s.call(wakeup_jit.ttwu_pending, 2)
+    assert tasks_of(s.k.rqs[2]) == [b, a]
 
 
 def test_a_task_that_wakes_elsewhere_is_subtracted_later():
     s = Still(machine())
     [p] = s.run(1)
-    s.k.now_ns += 100 * MS
-    p.state = "S"
-    schedule.schedule(s.k, s.k.rqs[1])
-    old = s.k.rqs[1].cfs
+    s.later(100 * MS)
+    s.sleeps(p)
+    old = s.cfs(1)
     assert old.avg.load_avg > 800
     assert (p.se.avg.load_avg, p.se.avg.util_avg) == (old.avg.load_avg, old.avg.util_avg)
     before = p.se.avg.util_avg
-    s.k.now_ns += 32 * 1_048_576  # 32 periods of 1024 * 1024 ns: half
-    p.state = "waking"
-    s.k.set_task_cpu(p, 2)
+    s.later(32 * 1_048_576)  # 32 periods of 1024 * 1024 ns: half
+    p.state = task_state.WAKING
+    s.fair.migrate_task_rq(s.k, p)
+    s.call(entity_jit.set_task_rq, p, 2)
     assert abs(p.se.avg.util_avg - before / 2) < 3  # CPU 1 is idle, so the time since then counts
     assert (old.removed_nr, old.removed_util) == (1, before)
     assert p.se.avg.last_update == 0
     assert p.se.exec_start == 0
-    pelt.update_queue(s.k.now_ns, old)
+    s.call(pelt.update_queue, old)
     assert old.removed_nr == 0
     assert old.avg.load_avg == old.avg.util_avg == old.avg.runnable_avg == 0
     assert (
         max(old.avg.load_sum, old.avg.util_sum >> 10) < pelt.MIN_DIVIDER
     )  # less than 1 of an average
-    eevdf_class.enqueue_task(s.k, s.k.rqs[2], p, wakeup=True)
-    assert s.k.rqs[2].cfs.avg.util_avg == p.se.avg.util_avg > 0
+    s.fair.enqueue_task(s.k, p, arrival.WOKEN)
+    assert s.cfs(2).avg.util_avg == p.se.avg.util_avg > 0
 
 
 def test_a_sleeper_that_moves_stays_asleep_and_keeps_its_lag():
     s = Still(machine())
     a, b = s.run(1, 1)
-    s.k.now_ns += 1 * MS
-    a.state = "S"
-    schedule.schedule(s.k, s.k.rqs[1])
+    s.later(MS)
+    s.sleeps(a)
     assert a.se.sched_delayed
     assert a.se.on_rq
-    estimate = s.k.rqs[1].cfs.avg.util_est
-    schedule.move_task(s.k, a, 2, "periodic")
+    estimate = s.cfs(1).avg.util_est
+    s.call(schedule_jit.move_task, a, 2, log_op.PERIODIC)
     for cpu, queued, delayed in ((1, 1, 0), (2, 1, 1)):
-        q = s.k.rqs[cpu].cfs
+        q = s.cfs(cpu)
         assert (q.h_nr_running, q.h_nr_delayed, q.nr_running) == (queued, delayed, queued)
-    assert s.k.rqs[1].cfs.avg.util_est == estimate
-    assert s.k.rqs[2].cfs.avg.util_est == 0
+    assert s.cfs(1).avg.util_est == estimate
+    assert s.cfs(2).avg.util_est == 0
     assert a.se.sched_delayed
     # CPU 2 finds nothing to run: it picks the sleeper, which then leaves
-    s.k.cpu = 2
-    schedule.schedule(s.k, s.k.rqs[2])
-    assert s.k.rqs[2].nr_running == s.k.rqs[2].cfs.h_nr_delayed == 0
+    s.k.this_cpu = 2
+    s.schedule(2)
+    assert s.k.rqs[2].nr_running == s.cfs(2).h_nr_delayed == 0
     assert not a.se.sched_delayed
     assert b.se.on_rq
 
@@ -368,54 +373,54 @@ def test_a_sleeper_that_moves_stays_asleep_and_keeps_its_lag():
 @given(st.lists(st.integers(1, 8 * MS), min_size=4, max_size=12), st.integers(0, 3))
 def test_a_move_keeps_the_lag_of_a_task(times, others):
     """After a move the task is as far from the average of its new queue as it was from that of the old one."""
-    s = Still(machine())
+    s = booted().again()
     tasks = s.run(1, 1, *[2] * others)
     for ns in times:
-        s.k.now_ns += ns
+        s.later(ns)
         for cpu in (1, 2):
-            s.k.cpu = cpu
-            eevdf_class.update_curr(s.k, s.k.rqs[cpu].cfs)
-            schedule.schedule(s.k, s.k.rqs[cpu])
-    p = next(p for p in tasks[:2] if s.k.rqs[1].curr is not p)
-    old, new = s.k.rqs[1].cfs, s.k.rqs[2].cfs
-    lag = entity_lag(s.k, avg_vruntime(old), p.se)
+            s.k.this_cpu = cpu
+            s.call(update_curr, s.cfs(cpu))
+            s.schedule(cpu)
+    p = next(p for p in tasks[:2] if s.k.rqs[1].curr != p)
+    lag = s.call(entity_lag, s.call(avg_vruntime, s.cfs(1)), p.se)
     distance = p.se.deadline - p.se.vruntime
-    s.k.cpu = 2
-    schedule.move_task(s.k, p, 2, "periodic")
+    s.k.this_cpu = 2
+    s.call(schedule_jit.move_task, p, 2, log_op.PERIODIC)
     assert p.se.deadline - p.se.vruntime == distance
-    kept = avg_vruntime(new) - p.se.vruntime
+    kept = s.call(avg_vruntime, s.cfs(2)) - p.se.vruntime
     assert kept == 0 if others == 0 else abs(kept - lag) <= 2
 
 
 def test_a_dying_cpu_pushes_its_tasks_in_the_order_in_which_it_picks_them():
     s = Still(machine(2, 4))
     a, b, c = s.run(1, 1, 1)
-    s.k.now_ns += 1 * MS
-    a.state = "S"
-    schedule.schedule(s.k, s.k.rqs[1])
+    s.later(MS)
+    s.sleeps(a)
     assert a.se.sched_delayed
-    s.k.active.discard(1)
-    s.k.cpu = 1
-    moved = []
-    s.k.emit = lambda kind, **columns: moved.append(columns) if kind == "migrate" else None
-    schedule.run_stopper(s.k, s.k.rqs[1], lambda: tasks_v6_12.push_all(s.k, s.k.rqs[1]))
+    s.call(cpusets_jit.exclude, cpuset.ACTIVE, 1)
+    s.k.this_cpu = 1
+    s.log()
+    s.call(schedule_jit.stopper_begin, 1)
+    s.call(hotplug_jit.push_all, 1)
+    moved = [r for r in s.log() if r[log_column.KIND] == log_kind.MIGRATE]
     # b ran, so it was put back behind c, whose deadline is the same
-    assert [(m["pid"], m["cpu"]) for m in moved] == [(c.pid, 0), (b.pid, 0)]
+    assert [(r[log_column.PID], r[log_column.CPU]) for r in moved] == [(c.pid, 0), (b.pid, 0)]
     assert not a.se.on_rq
-    assert s.k.rqs[1].nr_running == s.k.rqs[1].cfs.nr_running == 0
+    s.call(schedule_jit.stopper_end, 1)
+    assert s.k.rqs[1].nr_running == s.cfs(1).nr_running == 0
 
 
 def test_a_dying_cpu_leaves_the_load_of_its_groups():
-    s = Still(machine())
-    tg = s.k.add_group("g", 1024)
+    s = Still(machine(), groups=1)
+    tg = s.cfs(0, 1).task_group
     for cpu, load in ((0, 700), (1, 300)):
-        tg.cfs_rq[cpu].avg.load_avg = load
-        s.k.now_ns += MS
-        pelt.update_tg_load_avg(s.k.now_ns, tg.cfs_rq[cpu])
+        s.cfs(cpu, 1).avg.load_avg = load
+        s.later(MS)
+        s.call(pelt.update_tg_load_avg, s.cfs(cpu, 1))
     assert tg.load_avg == 1000
-    s.k.rqs[1].online = False
-    tasks_v6_12.leave_groups(s.k, s.k.rqs[1])
+    s.call(cpusets_jit.exclude, cpuset.ACTIVE, 1)
+    s.fair.rq_offline(s.k, 1)
     assert tg.load_avg == 700
-    s.k.now_ns += MS
-    pelt.update_tg_load_avg(s.k.now_ns, tg.cfs_rq[1])
+    s.later(MS)
+    s.call(pelt.update_tg_load_avg, s.cfs(1, 1))
     assert tg.load_avg == 700  # an offline CPU reports nothing

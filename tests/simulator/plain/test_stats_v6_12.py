@@ -88,6 +88,7 @@ def booted() -> Still:
         ({"sum_nr": 5, "util": 3501}, OVERLOADED),
         ({"sum_nr": 5, "runnable": 4793}, OVERLOADED),
         ({"sum_nr": 4, "smt_balance": True}, SMT_BALANCE),
+        ({"sum_nr": 4, "util": 3501, "smt_balance": True}, SMT_BALANCE),
         ({"sum_nr": 5, "util": 3501, "smt_balance": True}, OVERLOADED),
     ],
 )
