@@ -1,33 +1,37 @@
-"""Exact facts about Linux v4.1 (docs/scheduler-model.md, sections 1 to 6), checked on the plain-Python reference."""
+"""Exact facts about Linux v4.1 (docs/scheduler-model.md, sections 1 to 6), checked on the engine as plain Python."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 import pytest
+from support.still_v6_12 import MS, Still, groups
 
+from wastedcores.jit.plain import Plain
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator import log_column, log_kind
-from wastedcores.simulator.reference import (
-    Kernel,
-    Program,
-    Simulation,
-    TaskSpec,
-    arithmetic,
-    balance,
-    fair,
-    load,
-    nohz,
-    placement,
-    stats,
+from wastedcores.simulator import RawReplay, simulate
+from wastedcores.simulator.engine.balance import group_stats_jit as stats
+from wastedcores.simulator.engine.balance import load_balance_v4_1_jit as balance
+from wastedcores.simulator.engine.balance import select_task_rq_v4_1_jit as placement
+from wastedcores.simulator.engine.balance.rebalance_domains_jit import interval_of
+from wastedcores.simulator.engine.codes import group_type_v4_1, log_kind, sd_flag, stats_row
+from wastedcores.simulator.engine.codes.idle_type import IDLE, NEWLY_IDLE, NOT_IDLE
+from wastedcores.simulator.engine.fair import decay_jit, entity_jit, load_jit
+from wastedcores.simulator.engine.fair.weights import INVERSES, WEIGHTS
+from wastedcores.simulator.engine.world import log_column
+from wastedcores.simulator.engine.world.structs import (
+    CfsRq,
+    LbEnv,
+    SdLbStats,
+    SgLbStatsV4,
+    TaskStruct,
 )
-from wastedcores.simulator.reference.state import Task
-from wastedcores.simulator.reference.stats import IDLE, NEWLY_IDLE, NOT_IDLE, Env
-from wastedcores.topology.domains import domain_events
+from wastedcores.simulator.plain.engine import PlainEngine
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
+from wastedcores.workload.program import Program, TaskSpec
 
-MS = 1_000_000
+PLAIN = Plain()
 HOG = ((ops.OP_COMPUTE, 10_000_000 * MS, 10_000_000 * MS, 0, 0), (ops.OP_EXIT, 0, 0, 0, 0))
 
 
@@ -44,29 +48,19 @@ def machine(cpus: int, nodes: int = 1, smt: int = 1) -> Machine:
     )
 
 
-def kernel(on: Machine, name: str = "v4.1") -> Kernel:
-    k = Kernel(on, KernelModel.named(name), domain_events(on, name))
-    k.attach_domains(k.trees[0], 0)
-    return k
+def kernel(on: Machine, name: str = "v4.1") -> Still:
+    return Still(on, kernel=KernelModel.named(name))
 
 
-def simulate(
+def replayed(
     on: Machine, tasks: list[TaskSpec], shares: tuple[int, ...] = (1024,), until_ms: int = 1500
-):
-    k = Kernel(on, KernelModel.named("v4.1"), domain_events(on, "v4.1"))
-    sim = Simulation(k, Program(tuple(tasks), shares=shares), 1)
-    for tg in k.groups[1:]:
-        for se in tg.se:
-            # a new session: the share of CPU time of an old one may stay up to 1/64 too low (tg_runnable_contrib)
-            se.avg_period, se.decay_count = 0, 0
-    sim.run(until_ms * MS)
-    return sim
-
-
-def quanta(log: list[tuple[int, int, int]]) -> list[int]:
-    """Return the times in ms between switches on CPU 0, without the first ones; ``log`` has time, CPU and pid."""
-    times = [t for t, cpu, _ in log if cpu == 0]
-    return [round((b - a) / MS) for a, b in pairwise(times)][8:]
+) -> tuple[RawReplay, PlainEngine]:
+    """Return a replay and the engine at its end."""
+    program = Program(tuple(tasks), shares=shares)
+    plain = PlainEngine(on, program)
+    return simulate(
+        program, on, KernelModel.named("v4.1"), until_ns=until_ms * MS, plain=plain
+    ), plain
 
 
 # --- section 1: CFS on one CPU ----------------------------------------------------------------------------------------
@@ -76,34 +70,19 @@ def quanta(log: list[tuple[int, int, int]]) -> list[int]:
     ("cpus", "tasks", "quantum_ms"),
     [(4, 2, 12), (4, 3, 8), (4, 4, 8), (4, 5, 4), (8, 2, 16), (8, 3, 12)],
 )
-@pytest.mark.parametrize("by", ["reference", "engine"])
-def test_quanta(by, cpus, tasks, quantum_ms):
+def test_quanta(cpus, tasks, quantum_ms):
     # docs/scheduler-model.md, section 8.1: 12, 8, 8, 4 ms on 4 CPUs; 16 and 12 ms on 8 and more, as in the recordings
-    specs = tuple(TaskSpec(f"t{i}", HOG, allowed=frozenset([0])) for i in range(tasks))
-    program = Program(specs)
-    on = machine(cpus)
-    if by == "reference":
-        k = Kernel(on, KernelModel.named("v4.1"), domain_events(on, "v4.1"))
-        Simulation(k, program, 1).run(600 * MS)
-        log = [
-            (e.ts_ns, dict(e.columns)["cpu"], dict(e.columns)["pid"])
-            for e in k.log
-            if e.kind == "switch"
-        ]
-    else:
-        from wastedcores.simulator import simulate as run_engine
-
-        raw = run_engine(program, on, KernelModel.named("v4.1"), seed=1, until_ns=600 * MS)
-        columns = [log_column.TS, log_column.CPU, log_column.PID]
-        log = [tuple(r) for r in raw.of(log_kind.SWITCH)[:, columns].tolist()]
-    assert set(quanta(log)) == {quantum_ms}
+    specs = [TaskSpec(f"t{i}", HOG, allowed=frozenset([0])) for i in range(tasks)]
+    switches = replayed(machine(cpus), specs, until_ms=600)[0].of(log_kind.SWITCH)
+    times = switches[switches[:, log_column.CPU] == 0, log_column.TS]
+    assert {round((b - a) / MS) for a, b in list(pairwise(times))[8:]} == {quantum_ms}
 
 
 def test_weights__one_nice_level_is_a_quarter():
-    assert arithmetic.PRIO_TO_WEIGHT[20] == 1024
-    assert arithmetic.PRIO_TO_WEIGHT[0] == 88761
-    assert arithmetic.PRIO_TO_WEIGHT[39] == 15
-    for weight, inv in zip(arithmetic.PRIO_TO_WEIGHT, arithmetic.PRIO_TO_WMULT, strict=True):
+    assert WEIGHTS[20] == 1024
+    assert WEIGHTS[0] == 88761
+    assert WEIGHTS[39] == 15
+    for weight, inv in zip(WEIGHTS, INVERSES, strict=True):
         assert abs((1 << 32) // weight - inv) <= 1
 
 
@@ -111,33 +90,33 @@ def test_weights__one_nice_level_is_a_quarter():
     ("online", "latency_ms"), [(1, 6), (2, 12), (3, 12), (4, 18), (7, 18), (8, 24), (64, 24)]
 )
 def test_tunables_follow_the_number_of_cpus(online, latency_ms):
-    k = kernel(machine(online))
-    assert k.latency_ns == latency_ms * MS
-    assert k.min_granularity_ns * 8 == k.latency_ns
-    assert k.wakeup_granularity_ns * 6 == k.latency_ns
+    k = kernel(machine(online)).k
+    assert k.sched_latency == latency_ms * MS
+    assert k.min_granularity * 8 == k.sched_latency
+    assert k.wakeup_granularity * 6 == k.sched_latency
 
 
 # --- section 2: load --------------------------------------------------------------------------------------------------
 
 
 def test_pelt_tables():
-    assert arithmetic.YN_SUM[:4] == (0, 1002, 1982, 2941)
-    assert arithmetic.YN_SUM[32] == 23371
-    assert arithmetic.YN_INV[1] == 0xFA83B2DA
-    assert arithmetic.contribution(345) == arithmetic.LOAD_AVG_MAX == 47742
+    assert decay_jit.Y_SUM[:4].tolist() == [0, 1002, 1982, 2941]
+    assert decay_jit.Y_SUM[32] == 23371
+    assert decay_jit.Y_INV[1] == 0xFA83B2DA
+    assert PLAIN.of(decay_jit.contrib_of)(345) == decay_jit.LOAD_AVG_MAX == 47742
     # the kernel multiplies by 0xffffffff and shifts, which makes the result smaller by one
-    assert arithmetic.decay_load(1024, 32) == 511
-    assert arithmetic.decay_load(47742, 2017) == 0
+    assert PLAIN.of(decay_jit.decay_load)(1024, 32) == 511
+    assert PLAIN.of(decay_jit.decay_load)(47742, 2017) == 0
 
 
-def spread(threads: int, twice: int = 0) -> Simulation:
+def spread(threads: int, twice: int = 0) -> PlainEngine:
     """Run a session of ``threads`` threads that never sleep, one per CPU, of which ``twice`` share CPU 0."""
     cpus = [0] * twice + list(range(1 if twice else 0, 64))
     tasks = [
         TaskSpec(f"t{i}", HOG, group=1, allowed=frozenset([cpu]), start_cpu=cpu)
         for i, cpu in enumerate(cpus[:threads])
     ]
-    return simulate(machine(64), tasks, (1024, 1024))
+    return replayed(machine(64), tasks, (1024, 1024))[1]
 
 
 @pytest.mark.parametrize(
@@ -145,209 +124,197 @@ def spread(threads: int, twice: int = 0) -> Simulation:
     [
         (1, 0, 1023, 1022, 1021, 1020),
         (8, 0, 127, 127, 126, 125),
-        (60, 0, 17, 17, 16, 15),
-        (64, 0, 15, 15, 14, 13),
-        (64, 2, 31, 31, 30, 14),
+        pytest.param(60, 0, 17, 17, 16, 15, marks=pytest.mark.slow),
+        pytest.param(64, 0, 15, 15, 14, 13, marks=pytest.mark.slow),
+        pytest.param(64, 2, 31, 31, 30, 14, marks=pytest.mark.slow),
     ],
 )
 def test_group_contribution(threads, twice, contribution, scaled, h_load, per_task):
     # docs/scheduler-model.md, section 2.5,
     # with every rounding of its formulas: a group that uses less than one CPU in total (one thread:
     # runnable_avg 1023 of 1024) is scaled once more, and a thread's share is rounded down below the queue's h_load
-    sim = spread(threads, twice)
-    k = sim.k
-    tg, se, q = k.groups[1], k.groups[1].se[0], k.groups[1].cfs_rq[0]
+    plain = spread(threads, twice)
+    k = plain.rqs.k
+    q = CfsRq(k, k.cfs_rq0 + k.nr_cpus)
+    tg = q.task_group
     assert q.tg_load_contrib * tg.shares // (tg.load_avg + 1) == contribution
-    assert se.load_avg_contrib == scaled == load.weighted_cpuload(k.rqs[0])
-    assert load.task_h_load(k, sim.tasks[0]) == per_task
+    assert q.entity.load_avg_contrib == scaled == plain.of(load_jit.weighted_cpuload)(k, 0)
+    assert plain.of(load_jit.task_h_load)(k, TaskStruct(k, k.task0)) == per_task
     assert q.h_load == h_load
 
 
 def test_always_running_task_contributes_1023():
-    sim = simulate(machine(2), [TaskSpec("t", HOG, allowed=frozenset([1]))])
-    assert sim.tasks[0].se.load_avg_contrib == 1023
-    assert load.weighted_cpuload(sim.k.rqs[1]) == 1023
+    plain = replayed(machine(2), [TaskSpec("t", HOG, allowed=frozenset([1]))])[1]
+    k = plain.rqs.k
+    assert TaskStruct(k, k.task0).se.load_avg_contrib == 1023
+    assert plain.of(load_jit.weighted_cpuload)(k, 1) == 1023
 
 
 def test_cpu_load_history__index_t_reads_entry_t_minus_1():
-    k = kernel(machine(2))
-    rq = k.rqs[0]
-    rq.cpu_load = [10, 20, 30, 40, 50]
-    rq.cfs.runnable_load_avg = 25
-    assert [load.source_load(rq, t) for t in (0, 1, 2, 3)] == [25, 10, 20, 25]
-    assert [load.target_load(rq, t) for t in (0, 1, 2, 3)] == [25, 25, 25, 30]
+    s = kernel(machine(2))
+    s.k.rqs[0].cpu_load[:] = [10, 20, 30, 40, 50]
+    s.cfs(0).runnable_load_avg = 25
+    assert [s.call(load_jit.source_load, 0, t) for t in (0, 1, 2, 3)] == [25, 10, 20, 25]
+    assert [s.call(load_jit.target_load, 0, t) for t in (0, 1, 2, 3)] == [25, 25, 25, 30]
 
 
 def test_missed_ticks_decay_as_the_kernel_rounds():
-    assert arithmetic.decay_missed(1000, 3, 1) == 125
-    assert arithmetic.decay_missed(1000, 1, 2) == 750
-    assert arithmetic.decay_missed(1000, 64, 3) == 0
+    decay_missed = PLAIN.of(load_jit.decay_missed)
+    assert decay_missed(1000, 3, 1) == 125
+    assert decay_missed(1000, 1, 2) == 750
+    assert decay_missed(1000, 64, 3) == 0
 
 
 # --- section 5: balancing ---------------------------------------------------------------------------------------------
 
 
 def test_intervals_per_level_on_the_paper_machine():
-    k = kernel(Machine.preset("bulldozer8x8"))
-    own = k.rqs[0].sd
-    assert [len(sd.span) for sd in own] == [2, 8, 40, 64]
-    tick_ms = k.tick_ns // MS
-    assert [nohz.balance_interval(k, sd, True) * tick_ms for sd in own] == [64, 256, 1280, 2048]
-    assert [nohz.balance_interval(k, sd, False) * tick_ms for sd in own] == [4, 8, 40, 64]
+    s = kernel(Machine.preset("bulldozer8x8"))
+    own = [s.sd(0, level) for level in range(4)]
+    assert [sd.span_weight for sd in own] == [2, 8, 40, 64]
+    tick_ms = s.k.tick_ns // MS
+    assert [s.call(interval_of, sd, True) * tick_ms for sd in own] == [64, 256, 1280, 2048]
+    assert [s.call(interval_of, sd, False) * tick_ms for sd in own] == [4, 8, 40, 64]
     own[3].balance_interval = 512
-    assert nohz.balance_interval(k, own[3], True) * tick_ms == 6400
+    assert s.call(interval_of, own[3], True) * tick_ms == 6400
 
 
 def test_capacity_of_an_smt_cpu_is_589():
-    k = kernel(machine(16, nodes=2, smt=2))
-    assert {rq.cpu_capacity for rq in k.rqs} == {589}
-    assert [g.sgc.capacity for g in k.rqs[0].sd[-1].groups] == [8 * 589, 8 * 589]
+    s = kernel(machine(16, nodes=2, smt=2))
+    assert {rq.cpu_capacity for rq in s.k.rqs} == {589}
+    assert [g.sgc.capacity for g in groups(s.sd())] == [8 * 589, 8 * 589]
 
 
-def run_on(k: Kernel, cpu: int, contributions: list[int]) -> None:
+def run_on(s: Still, cpu: int, contributions: list[int]) -> None:
     """Pretend that entities with these contributions are queued on a CPU and keep it busy."""
-    rq = k.rqs[cpu]
-    rq.cfs.runnable_load_avg = sum(contributions)
-    rq.cpu_load = [sum(contributions)] * 5
-    rq.cfs.h_nr_running = rq.nr_running = len(contributions)
-    rq.cfs.utilization_load_avg = 1024
-    rq.curr = Task(1000 + cpu, "busy", k.groups[0], frozenset([cpu]), cpu=cpu)
+    rq, q = s.k.rqs[cpu], s.cfs(cpu)
+    q.runnable_load_avg = sum(contributions)
+    rq.cpu_load[:] = [sum(contributions)] * 5
+    q.h_nr_running = rq.nr_running = len(contributions)
+    q.utilization_load_avg = 1024
+    rq.curr = s.new(cpu)
 
 
-@pytest.fixture
-def two_nodes() -> Kernel:
+def two_nodes(name: str = "v4.1") -> Still:
     """Return the example of docs/scheduler-model.md, section 5.8.
 
     R runs on CPU 0 of node 0, whose other seven CPUs are idle. Node 1 has two make threads per CPU.
     """
-    k = kernel(machine(16, nodes=2, smt=2))
-    run_on(k, 0, [1023])
+    s = kernel(machine(16, nodes=2, smt=2), name)
+    run_on(s, 0, [1023])
     for cpu in range(8, 16):
-        run_on(k, cpu, [15, 16])
-    return k
+        run_on(s, cpu, [15, 16])
+    return s
 
 
-def attempt(k: Kernel, cpu: int, idle: str):
-    env = Env(k.rqs[cpu].sd[-1], cpu, idle, set(k.active), None)
-    return stats.find_busiest_group(k, env), env
+def attempt(s: Still, cpu: int, idle: int, level: int = -1) -> SdLbStats | None:
+    """Return the busiest group and the imbalance, if there is one."""
+    env, out = s.env(level, cpu, idle), SdLbStats(s.k, s.k.scratch + 3)
+    found = s.call(stats.find_busiest_group, env.sd, cpu, idle, s.k.scratch, out)
+    env.imbalance = out.imbalance
+    return out if found else None
 
 
-def test_group_imbalance__an_idle_cpu_sees_a_balanced_machine(two_nodes):
-    local, busiest, average = stats.update_sd_lb_stats(
-        two_nodes, Env(two_nodes.rqs[3].sd[-1], 3, IDLE, set(two_nodes.active), None)
+def test_group_imbalance__an_idle_cpu_sees_a_balanced_machine():
+    s = two_nodes()
+    assert attempt(s, 3, IDLE) is None
+    local, busiest = (
+        SgLbStatsV4(s.k, s.k.scratch + row) for row in (stats_row.LOCAL, stats_row.BUSIEST)
     )
     assert (local.avg_load, busiest.avg_load) == (222, 53)
-    assert local.capacity == 4712
-    assert busiest.type == stats.OVERLOADED
-    assert attempt(two_nodes, 3, IDLE)[0] is None
-    assert average > 53
+    assert local.group_capacity == 4712
+    assert busiest.group_type == group_type_v4_1.OVERLOADED
+    assert SdLbStats(s.k, s.k.scratch + 3).avg_load > 53
 
 
-def test_group_imbalance__a_newly_idle_cpu_gets_one_thread(two_nodes):
-    busiest, env = attempt(two_nodes, 3, NEWLY_IDLE)
-    assert busiest is not None
-    assert busiest.group.cpus == list(range(8, 16))
-    assert env.imbalance == 15
+def test_group_imbalance__a_newly_idle_cpu_gets_one_thread():
+    s = two_nodes()
+    out = attempt(s, 3, NEWLY_IDLE)
+    assert s.cpus_of(out.busiest.span) == set(range(8, 16))
+    assert out.imbalance == 15
 
 
 @pytest.mark.parametrize("fix", ["group_imbalance", "group_imbalance:patch"])
-def test_group_imbalance__fixed(fix, two_nodes):
-    two_nodes.model = KernelModel.named(f"v4.1+{fix}")
-    busiest, env = attempt(two_nodes, 3, IDLE)
-    assert busiest is not None
+def test_group_imbalance__fixed(fix):
     # half the difference of the busiest CPU there (31) and the least loaded here (0)
-    assert env.imbalance == 15
+    assert attempt(two_nodes(f"v4.1+{fix}"), 3, IDLE).imbalance == 15
 
 
-def test_the_second_level_of_the_bug__the_pair_of_r_hides_other_queues(two_nodes):
+def test_the_second_level_of_the_bug__the_pair_of_r_hides_other_queues():
     # inside node 0 the busiest pair is that of R and a make thread. R is skipped (one task, more load than the imbalance), the
     # thread on its sibling is running, and the two threads on CPU 2 are not examined
-    k = two_nodes
-    run_on(k, 1, [15])
-    run_on(k, 2, [15, 15])
-    env = Env(k.rqs[4].sd[-2], 4, IDLE, set(k.active), None)
-    busiest = stats.find_busiest_group(k, env)
-    assert busiest is not None
-    assert busiest.group.cpus == [0, 1]
-    queue = stats.find_busiest_queue(k, env, busiest.group)
-    assert queue is None or queue.nr_running == 1
+    s = two_nodes()
+    run_on(s, 1, [15])
+    run_on(s, 2, [15, 15])
+    group = attempt(s, 4, IDLE, -2).busiest
+    assert s.cpus_of(group.span) == {0, 1}
+    queue = s.call(balance.find_busiest_queue, LbEnv(s.k, s.k.scratch + 4), group)
+    assert queue == -1 or s.k.rqs[queue].nr_running == 1
 
 
-def test_designated_cpu_is_the_first_idle_of_the_local_group(two_nodes):
-    k = two_nodes
-    sd = k.rqs[3].sd[-1]
-    may = [
-        cpu
-        for cpu in range(8)
-        if balance.should_we_balance(k, Env(k.rqs[cpu].sd[-1], cpu, IDLE, set(k.active), None))
-    ]
-    assert may == [1]
+def designated(s: Still, idle: int) -> list[int]:
+    return [c for c in range(8) if s.call(balance.should_we_balance, s.env(-1, c, idle))]
+
+
+def test_designated_cpu_is_the_first_idle_of_the_local_group():
+    s = two_nodes()
+    assert designated(s, IDLE) == [1]
     for cpu in range(1, 8):
-        run_on(k, cpu, [15])
-    may = [
-        cpu
-        for cpu in range(8)
-        if balance.should_we_balance(k, Env(k.rqs[cpu].sd[-1], cpu, NOT_IDLE, set(k.active), None))
-    ]
-    assert may == [sd.groups[0].balance_cpu] == [0]
-    assert balance.should_we_balance(k, Env(sd, 3, NEWLY_IDLE, set(k.active), None))
+        run_on(s, cpu, [15])
+    assert designated(s, NOT_IDLE) == [s.sd(3).groups.balance_cpu] == [0]
+    assert 3 in designated(s, NEWLY_IDLE)
 
 
-def test_the_published_construction_patch_lets_everybody_balance(two_nodes):
-    two_nodes.model = KernelModel.named("v4.1+group_construction:patch")
-    k = two_nodes
-    assert all(
-        balance.should_we_balance(k, Env(k.rqs[cpu].sd[-1], cpu, IDLE, set(k.active), None))
-        for cpu in range(8)
-    )
+def test_the_published_construction_patch_lets_everybody_balance():
+    assert designated(two_nodes("v4.1+group_construction:patch"), IDLE) == list(range(8))
 
 
 def test_group_construction__nodes_1_2_and_4_have_nobody_to_pull_from():
-    k = kernel(Machine.preset("bulldozer8x8"))
+    s = kernel(Machine.preset("bulldozer8x8"))
     alone = [
-        node for node in range(8) if all(8 * node in g.cpus for g in k.rqs[8 * node].sd[-1].groups)
+        node
+        for node in range(8)
+        if all(8 * node in s.cpus_of(g.span) for g in groups(s.sd(8 * node)))
     ]
     assert alone == [1, 2, 4]
 
 
 def test_a_task_stays_as_hot_as_it_was_when_its_cpu_last_read_the_clock():
-    k = kernel(machine(2))
-    source, p = k.rqs[0], Task(99, "p", k.groups[0], frozenset(range(2)), cpu=0)
-    fair.set_task_rq(p, 0)
-    slept = k.now_ns
+    s = kernel(machine(2))
+    p, slept = s.new(0), s.k.now_ns
     p.se.exec_start = slept
-    k.now_ns = slept + 300_000
-    fair.enqueue_task(k, source, p)
-    env = Env(k.rqs[1].sd[-1], 1, NEWLY_IDLE, set(k.active), None, src_cpu=0)
-    k.now_ns = slept + 3 * MS
+    s.later(300_000)
+    s.call(entity_jit.enqueue_task, p, False, False)
+    env = s.env(-1, 1, NEWLY_IDLE, src=0)
+    s.go_to(slept + 3 * MS)
     # load_balance() of v4.1 does not update the clock of the source, but every other action on the source does
-    assert balance.task_hot(k, env, p)
-    nohz.update_blocked_averages(k, source)
-    assert not balance.task_hot(k, env, p)
+    assert s.call(balance.task_hot, p, env)
+    s.call(load_jit.update_blocked_averages, 0)
+    assert not s.call(balance.task_hot, p, env)
 
 
 # --- section 6: placement ---------------------------------------------------------------------------------------------
 
 
 def test_select_idle_sibling__wholly_idle_pairs_only():
-    k = kernel(machine(8, smt=2))
-    p = Task(99, "p", k.groups[0], frozenset(range(8)), cpu=0)
+    s = kernel(machine(8, smt=2))
+    p = s.new(0)
     for cpu in (0, 2, 4):
-        run_on(k, cpu, [1023])
+        run_on(s, cpu, [1023])
     # 3 and 5 are idle but their siblings are not; the pair 6, 7 is wholly idle
-    assert placement.select_idle_sibling(k, p, 0) == 6
-    run_on(k, 6, [1023])
+    assert s.call(placement.select_idle_sibling, p, 0) == 6
+    run_on(s, 6, [1023])
     # no pair is left: only the sibling of the target is considered
-    assert placement.select_idle_sibling(k, p, 0) == 1
-    run_on(k, 1, [1023])
-    assert placement.select_idle_sibling(k, p, 0) == 0
+    assert s.call(placement.select_idle_sibling, p, 0) == 1
+    run_on(s, 1, [1023])
+    assert s.call(placement.select_idle_sibling, p, 0) == 0
 
 
 def test_overload_on_wakeup_patch__the_cpu_idle_for_longest():
-    k = kernel(machine(8), "v4.1+overload_on_wakeup")
-    p = Task(99, "p", k.groups[0], frozenset(range(1, 8)), cpu=0)
+    s = kernel(machine(8), "v4.1+overload_on_wakeup")
+    p = s.new(0, range(1, 8))
     for cpu in range(6):
-        run_on(k, cpu, [1023])
-    k.rqs[6].idle_stamp, k.rqs[7].idle_stamp = 200, 100
-    assert placement.select_task_rq_fair(k, p, 0, "wake", 1, False) == 7
-    assert placement.select_task_rq_fair(k, p, 6, "wake", 1, False) == 6
+        run_on(s, cpu, [1023])
+    s.k.rqs[6].idle_stamp, s.k.rqs[7].idle_stamp = 200, 100
+    for prev, chosen in ((0, 7), (6, 6)):
+        assert s.call(placement.select_task_rq_fair, p, prev, sd_flag.BALANCE_WAKE, 1, 0) == chosen

@@ -2,52 +2,48 @@
 
 from __future__ import annotations
 
-from wastedcores.kernels import KernelModel
-from wastedcores.simulator.reference import Kernel, Simulation
-from wastedcores.simulator.reference.kernel import EPOCH_NS
-from wastedcores.topology.domains import domain_events
+import pytest
+from support.still_v6_12 import V6_12
+from support.watched import watched
+
+from wastedcores.simulator.engine.codes import task_state
+from wastedcores.simulator.engine.core.schedule_jit import schedule
+from wastedcores.simulator.engine.world.structs import CfsRq, TaskStruct
+from wastedcores.simulator.engine.world.table import EPOCH_NS
 from wastedcores.topology.source import find_machine
 from wastedcores.workload import Script, Workload
 
-V6_12 = KernelModel.named("v6.12.107")
 
-
+@pytest.mark.slow
 def test_a_root_queue_has_no_more_load_than_its_entities():
     """An entity that sleeps has not decayed yet, so the sum of the entities is an upper bound.
 
     The children die in the root group, into which an exiting task is moved, and leave its queue's averages (task_dead_fair()).
     """
-    machine = find_machine("guest-4").machine
     w = Workload("exits")
     child = w.template("child", Script().compute(5_000_000))
     main = Script().loop(400).compute(2_000_000).fork(child).end().wait_children(0)
     w.task("main", main, session=w.session())
-    program = w.program()
-    k = Kernel(machine, V6_12, domain_events(machine, V6_12))
-    run = Simulation(k, program, 1)
-    checked, switched = 0, k.on_switch
+    checked = 0
 
-    def compare(rq, prev, task):
+    def compare(k, cpu):
         nonlocal checked
-        switched(rq, prev, task)
         if k.now_ns - EPOCH_NS < 500_000_000:
             return  # until then, the entity of the group counts twice where it was queued for the first time
-        root = k.groups[0]
-        alive = [
-            t.se
-            for t in run.tasks
-            if (t.state != "X" or t is rq.curr) and t.tg is root and t.cpu == rq.cpu
+        q = CfsRq(k, k.cfs_rq0 + cpu)
+        tasks = [TaskStruct(k, k.task0 + i) for i in range(k.nr_tasks)]
+        entities = [
+            p.se for p in tasks if p.state != task_state.DEAD and p.group == 0 and p.cpu == cpu
+        ] + [
+            CfsRq(k, k.cfs_rq0 + group * k.nr_cpus + cpu).entity
+            for group in range(1, k.task_groups)
         ]
-        groups = [tg.se[rq.cpu] for tg in k.groups[1:]]
         for signal in ("load", "util"):
-            most = sum(
-                getattr(se.avg, f"{signal}_avg") for se in (*alive, *groups) if se.avg.last_update
-            )
-            left = rq.cfs.removed_load if signal == "load" else rq.cfs.removed_util
-            own = getattr(rq.cfs.avg, f"{signal}_avg")
-            assert own <= 1.01 * (most + left) + 16, (k.now_ns, rq.cpu, signal, own, most, left)
+            most = sum(getattr(se.avg, f"{signal}_avg") for se in entities if se.avg.last_update)
+            left = getattr(q, f"removed_{signal}")
+            own = getattr(q.avg, f"{signal}_avg")
+            assert own <= 1.01 * (most + left) + 16, (k.now_ns, cpu, signal, own, most, left)
         checked += 1
 
-    k.on_switch = compare
-    run.run(10_000_000_000)
+    watched(w.program(), find_machine("guest-4").machine, V6_12, schedule, compare, until_ns=10**10)
     assert checked > 100
