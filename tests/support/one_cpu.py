@@ -38,6 +38,7 @@ class OneCpu(Still):
     def add(self, name: str, nice: int = 0, group: int = 0, from_zero: bool = False) -> TaskStruct:
         """Fork a task on the CPU, with the averages of a new task or without any."""
         self.named[name] = p = self.new(0, [0], nice, group)
+        self.comms[p.template] = name
         self.fair.post_init_entity_util_avg(self.k, p)
         if from_zero:
             for field in SchedAvg.__fields__:
@@ -58,7 +59,7 @@ class OneCpu(Still):
 
     def tick(self) -> None:
         """Run to the next tick and handle it."""
-        self.order += {p.row: name for name, p in self.named.items()}.get(self.rq.curr.row, "-")
+        self.order += self.rq.curr.comm if self.rq.curr else "-"
         self.go((self.now // (4 * MS) + 1) * 4 * MS)
         if self.rq.curr:
             self.fair.task_tick(self.k, self.rq.curr)

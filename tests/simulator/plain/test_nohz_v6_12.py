@@ -24,12 +24,14 @@ from wastedcores.simulator.engine.world.structs import CfsRq, TaskStruct
 from wastedcores.workload import Script, Workload
 
 
-def idle_machine(nodes: int = 2, per_node: int = 4) -> Still:
-    """Return a machine whose CPUs are all idle and tickless; no level is due."""
-    s = Still(machine(nodes, per_node))
+def idle_machine(left: int = 1) -> Still:
+    """Return a machine whose CPUs are all idle and tickless; no level is due. Averages are ``left`` to update, as at first."""
+    s = Still(machine(2, 4))
     for rq in s.k.rqs:
         rq.tick_stopped, rq.next_balance = 1, s.k.jiffies + 1000
         s.call(nohz.nohz_enter, rq.cpu)
+    assert (s.modern.nohz_has_blocked, s.modern.nohz_needs_update) == (1, 1)
+    s.modern.nohz_has_blocked = s.modern.nohz_needs_update = left
     return s
 
 
@@ -51,9 +53,6 @@ def rebalance(s: Still, cpu: int, idle: int) -> None:
 
 def domains(s: Still, cpu: int) -> list:
     return list(chain(s.k.rqs[cpu].sd, "parent"))
-
-
-# --- intervals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -98,11 +97,7 @@ def test_a_cpu_that_does_not_balance_a_level_leaves_out_those_above():
 def test_busy_cpus_are_counted_per_llc():
     s = idle_machine()
     shared = s.sd(0, 0).shared
-    assert (shared.nr_busy_cpus, s.modern.nohz_has_blocked, s.modern.nohz_needs_update) == (
-        0,
-        True,
-        True,
-    )
+    assert shared.nr_busy_cpus == 0
     s.call(nohz.busy_again, 1)
     s.call(nohz.busy_again, 1)
     assert (shared.nr_busy_cpus, s.k.rqs[1].in_nohz_mask) == (1, False)
@@ -123,18 +118,15 @@ def kicked(s: Still, cpu: int) -> tuple[list[tuple[int, int]], list[int]]:
 
 
 def test_a_lonely_task_kicks_nobody():
-    s = idle_machine()
-    s.modern.nohz_has_blocked = s.modern.nohz_needs_update = 0
+    s = idle_machine(left=0)
     s.run(0)
     assert kicked(s, 0) == ([], [0] * 8)
 
 
 def test_two_tasks_kick_the_first_cpu_that_is_really_idle():
-    s = idle_machine()
-    s.modern.nohz_has_blocked = s.modern.nohz_needs_update = 0
+    s = idle_machine(left=0)
     s.run(1, 0, 0)  # CPU 1 has not ticked since
-    both = STATS | BALANCE
-    assert kicked(s, 0) == ([(cpu_event.KICK, 2)], [0, 0, both, 0, 0, 0, 0, 0])
+    assert kicked(s, 0) == ([(cpu_event.KICK, 2)], [0, 0, STATS | BALANCE, 0, 0, 0, 0, 0])
     assert s.k.nohz_next_balance == s.k.jiffies + 1
     assert kicked(s, 0)[0] == []  # not again in the same jiffy
     s.k.nohz_next_balance = 0
@@ -142,8 +134,7 @@ def test_two_tasks_kick_the_first_cpu_that_is_really_idle():
 
 
 def test_two_busy_cpus_of_an_llc_kick():
-    s = idle_machine()
-    s.modern.nohz_has_blocked = s.modern.nohz_needs_update = 0
+    s = idle_machine(left=0)
     s.run(0, 1, 4)
     s.call(nohz.busy_again, 4)
     assert kicked(s, 0)[0] == []
@@ -184,9 +175,8 @@ def begin_pass(s: Still, cpu: int, kick: int) -> None:
 
 
 def test_a_pass_ends_when_its_cpu_gets_a_task():
-    s = idle_machine()
+    s = idle_machine(left=0)
     begin_pass(s, 3, STATS | NEXT)
-    s.modern.nohz_has_blocked = s.modern.nohz_needs_update = 0
     s.run(3)
     s.k.rqs[3].need_resched = 1
     s.call(nohz.kick_arrives, 3)
@@ -296,9 +286,8 @@ def test_before_5_16_a_cpu_that_idles_briefly_does_not_balance():
 
 def test_an_attempt_that_fails_raises_the_cost_by_half_up_to_the_migration_cost():
     s = Still(machine())
-    s.modern.newidle, rq = rule.BUMP, s.k.rqs[0]
-    sd = s.sd(0, 0)
-    sd.max_newidle_lb_cost, rq.avg_idle = 10_000, 1_000_000
+    s.modern.newidle, sd = rule.BUMP, s.sd(0, 0)
+    sd.max_newidle_lb_cost, s.k.rqs[0].avg_idle = 10_000, 1_000_000
     costs = []
     for _ in range(12):
         s.k.overload = 1
@@ -310,8 +299,7 @@ def test_an_attempt_that_fails_raises_the_cost_by_half_up_to_the_migration_cost(
 
 def test_with_ni_rate_rare_attempts_are_made_more_often():
     s = Still(machine())
-    s.modern.newidle = rule.RATE
-    sd = s.sd(0, 0)
+    s.modern.newidle, sd = rule.RATE, s.sd(0, 0)
     sd.newidle_call, sd.newidle_success, sd.newidle_stamp = 1023, 100, s.k.now_ns
     s.later(3 << 22)
     s.call(levels.update_newidle_stats, sd, 1)
@@ -336,10 +324,9 @@ def test_the_ratio_follows_the_successes_of_512_calls():
 
 def test_newidle_balancing_waits_for_a_cpu_with_several_tasks():
     s = loaded()
-    s.k.overload = 0
-    s.k.rqs[0].next_balance = 10**9
-    assert not newidle(s, 0)
     rq = s.k.rqs[0]
+    s.k.overload, rq.next_balance = 0, 10**9
+    assert not newidle(s, 0)
     assert rq.next_balance == min(s.sd(0, 0).last_balance + 1, s.k.jiffies + 250)
     assert rq.idle_stamp == s.k.now_ns
 

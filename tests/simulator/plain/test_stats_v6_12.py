@@ -33,26 +33,19 @@ def totals(s: Still) -> SdLbStats:
 
 
 def compared(
-    local: dict,
-    busiest: dict,
-    *,
-    m=None,
-    level: int = -1,
-    idle: int = IDLE,
-    loads=(0, 8192),
-    prefers=None,
+    local: dict, busiest: dict, m=None, idle: int = IDLE, total_load: int = 0, prefers=None
 ) -> tuple[str, str, int]:
     """Return why two groups count as balanced, what to move and how much; by default the nodes of 4 CPUs of a machine.
 
     The groups prefer siblings as their flags say, or as ``prefers`` says.
     """
     s = Still(m or machine(2, 4))
-    env, out = s.env(level, idle=idle), totals(s)
+    env, out = s.env(idle=idle), totals(s)
     here, there = groups(env.sd)[:2]
     one = {"capacity": 1024 * here.group_weight, "weight": here.group_weight}
     s.stats(LOCAL, here, **(one | local))
     s.stats(BUSIEST, there, **(one | busiest))
-    out.avg_load = loads[0] * 1024 // loads[1]
+    out.avg_load = total_load * 1024 // 8192
     out.prefer_sibling = there.flags & PREFER_SIBLING != 0 if prefers is None else prefers
     reason = s.call(find_src_group.balanced, env, s.k.scratch, out)
     if not reason:
@@ -65,9 +58,8 @@ def compared(
 
 def kind_of(imbalance: int = 0, **sums: int) -> int:
     s = booted()
-    group = s.sd().groups
-    group.sgc.imbalance = imbalance
-    found = s.stats(SPARE, group, capacity=4096, weight=4, **sums)
+    found = s.stats(SPARE, s.sd().groups, capacity=4096, weight=4, **sums)
+    found.group.sgc.imbalance = imbalance
     return s.call(group_stats.classify, found, 117)
 
 
@@ -140,8 +132,7 @@ def test_only_overloaded_groups_have_an_average_load():
     s.run(4, 4, 5, 6, 7)
     for cpu in range(4, 8):
         s.cfs(cpu).avg.load_avg = s.cfs(cpu).avg.util_avg = 1000
-    env = s.env()
-    got, _ = sums(s, env)
+    got, _ = sums(s, s.env())
     assert (got.type, got.avg_load) == (OVERLOADED, 1000)
 
 
@@ -149,11 +140,8 @@ def test_two_tasks_on_a_core_are_balanced_only_by_idle_cpus():
     s = Still(machine(1, 4, threads=2))
     s.run(2, 3)
     for idle, kind in ((IDLE, SMT_BALANCE), (NEWLY_IDLE, SMT_BALANCE), (NOT_IDLE, HAS_SPARE)):
-        env = s.env(idle=idle)
-        got, _ = sums(s, env)
-        assert got.type == kind
-    got, _ = sums(s, s.env(cpu=2), 0, 1)
-    assert got.type == HAS_SPARE
+        assert sums(s, s.env(idle=idle))[0].type == kind
+    assert sums(s, s.env(cpu=2), 0, 1)[0].type == HAS_SPARE
 
 
 # --- the busiest group ------------------------------------------------------------------------------------------------
@@ -161,13 +149,9 @@ def test_two_tasks_on_a_core_are_balanced_only_by_idle_cpus():
 
 def busier(m, first: dict, second: dict) -> bool:
     s = Still(m)
-    busiest, found = (
-        s.stats(row, group, **({"sum_h_nr": 2} | values))
-        for row, group, values in zip(
-            (BUSIEST, SPARE), groups(s.sd())[1:], (first, second), strict=True
-        )
-    )
-    return s.call(sd_stats.pick_busiest, found, busiest)
+    _, a, b = groups(s.sd())
+    busiest = s.stats(BUSIEST, a, sum_h_nr=2, **first)
+    return s.call(sd_stats.pick_busiest, s.stats(SPARE, b, **({"sum_h_nr": 2} | second)), busiest)
 
 
 def test_the_kind_decides_which_group_is_busiest():
@@ -224,9 +208,6 @@ def test_only_the_highest_level_finds_that_no_cpu_has_several_tasks():
     assert s.k.overload
 
 
-# --- the number of CPUs that a wakeup may examine ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("llc", "limits"),
     [(8, (8, 7, 6, 4, 1, 0)), (16, (16, 15, 12, 8, 2, 0)), (32, (32, 30, 25, 16, 5, 1))],
@@ -256,9 +237,7 @@ def test_nothing_is_pulled_into_a_group_that_is_worse_off():
 
 def test_average_loads_are_compared_if_both_groups_are_overloaded():
     def case(local: int, busiest: int, total: int = 8 * 1250) -> tuple[str, str, int]:
-        return compared(
-            OVER | {"avg_load": local}, OVER | {"avg_load": busiest}, loads=(total, 8192)
-        )
+        return compared(OVER | {"avg_load": local}, OVER | {"avg_load": busiest}, total_load=total)
 
     assert case(1500, 1500)[0] == "local load"
     assert case(1250, 1500)[0] == "above average"  # 10000 * 1024 // 8192 = 1250
@@ -295,9 +274,9 @@ def test_a_group_with_room_takes_use_from_an_overloaded_one_of_another_llc():
 def test_average_loads_if_only_the_busiest_group_is_overloaded():
     full = FULL | {"load": 4000}
     # the local average is 1000, that of the domain 1250: min(250 * 4096, 250 * 4096) // 1024
-    assert compared(full, OVER, loads=(10_000, 8192)) == ("", "load", 1000)
-    assert compared(full, OVER | {"avg_load": 1000}, loads=(10_000, 8192)) == ("", "load", 0)
-    assert compared(full, OVER, loads=(8000, 8192)) == ("", "load", 0)
+    assert compared(full, OVER, total_load=10_000) == ("", "load", 1000)
+    assert compared(full, OVER | {"avg_load": 1000}, total_load=10_000) == ("", "load", 0)
+    assert compared(full, OVER, total_load=8000) == ("", "load", 0)
     # two fully busy groups: the average of the busiest is 0
     assert compared(full, FULL | {"idle_cpus": 0})[0] == "idle CPUs"
 
@@ -325,16 +304,10 @@ def test_threads_of_cores():
 def test_groups_beyond_the_first_numa_level_are_compared_by_idle_cpus():
     """Groups of NUMA domains have no PREFER_SIBLING."""
 
-    def case(local: int, busiest: int) -> tuple[str, int]:
-        here = {"idle_cpus": local, "sum_nr": 4 - local}
-        there = {"idle_cpus": busiest, "sum_nr": 6, "sum_h_nr": 6}
-        reason, _, imbalance = compared(here, there, prefers=0)
-        return reason, imbalance
-
-    assert case(1, 0) == ("idle CPUs", 0)
-    assert case(2, 0) == ("", 1)
-    assert case(3, 0) == ("", 1)
-    assert case(4, 0) == ("", 2)
+    busiest = {"idle_cpus": 0, "sum_nr": 6, "sum_h_nr": 6}
+    for idle, reason, imbalance in ((1, "idle CPUs", 0), (2, "", 1), (3, "", 1), (4, "", 2)):
+        found = compared({"idle_cpus": idle, "sum_nr": 4 - idle}, busiest, prefers=0)
+        assert found[::2] == (reason, imbalance)
 
 
 @pytest.mark.parametrize(
@@ -356,9 +329,6 @@ def test_sibling_imbalance(cores, nr, want):
         s.stats(row, group, sum_nr=nr[row])
     assert s.call(find_src_group.sibling_imbalance, s.env(), s.k.scratch) == want
     assert s.call(find_src_group.sibling_imbalance, s.env(idle=NOT_IDLE), s.k.scratch) == 0
-
-
-# --- the queue --------------------------------------------------------------------------------------------------------
 
 
 def source(s: Still, migration: str, imbalance: int, without: int = -1) -> int:
