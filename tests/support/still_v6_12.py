@@ -40,17 +40,11 @@ def machine(
     nodes: int = 1, per_node: int = 4, threads: int = 1, l2: int = 0, far: int = 20
 ) -> Machine:
     """Return a machine of nodes with one LLC each; ``l2`` CPUs share an L2 cache (0: those of a core)."""
-    cpus = range(nodes * per_node)
-    facts = {
-        "name": "still",
-        "cpus": len(cpus),
-        "node_of_cpu": [c // per_node for c in cpus],
-        "distance": [[10 if a == b else far for b in range(nodes)] for a in range(nodes)],
-        "core_of_cpu": [c // threads for c in cpus],
-        "llc_of_cpu": [c // per_node for c in cpus],
-        "l2_of_cpu": [c // (l2 or threads) for c in cpus],
-    }
-    return Machine.from_dict(facts)
+    sizes = {"node": per_node, "llc": per_node, "core": threads, "l2": l2 or threads}
+    cpus = nodes * per_node
+    facts = {f"{part}_of_cpu": [c // n for c in range(cpus)] for part, n in sizes.items()}
+    far_apart = [[10 if a == b else far for b in range(nodes)] for a in range(nodes)]
+    return Machine.from_dict(facts | {"name": "still", "cpus": cpus, "distance": far_apart})
 
 
 def chain(first: Any, following: str) -> Iterator[Any]:
@@ -176,8 +170,8 @@ class Still(still.Still):
     ) -> LbEnv:
         """Begin an attempt to balance."""
         env = LbEnv(self.k, self.k.scratch + 4)
-        sd = self.sd(cpu, level)
-        self.call(load_balance_v6_12_jit.begin, env, cpu, sd, idle, log_op.PERIODIC)
+        begin = load_balance_v6_12_jit.begin
+        self.call(begin, env, cpu, self.sd(cpu, level), idle, log_op.PERIODIC)
         env.src_cpu = src
         return env
 

@@ -36,9 +36,8 @@ LATENCY, MIN_GRAN, WAKEUP_GRAN = 24 * MS, 3 * MS, 4 * MS
 
 
 def slices(cpu: OneCpu, *names: str) -> list[int]:
-    return [
-        cpu.call(vruntime_jit.sched_slice, p.se.cfs_rq, p.se) for p in map(cpu.named.get, names)
-    ]
+    entities = [cpu.named[name].se for name in names]
+    return [cpu.call(vruntime_jit.sched_slice, se.cfs_rq, se) for se in entities]
 
 
 # --- slices -----------------------------------------------------------------------------------------------------------
@@ -361,10 +360,8 @@ def test_the_first_idle_cpu_balances_whatever_its_core_does(kernel, designated):
 @pytest.mark.parametrize(("kernel", "want"), [(V6_1, False), (V6_12, True)])
 def test_the_first_of_equal_fully_busy_groups_is_the_busiest(kernel, want):
     s = Still(machine(3, 4), kernel=kernel)
-    a, b = (
-        s.stats(row, group, sum_h_nr=4, type=FULLY_BUSY)
-        for row, group in enumerate(groups(s.sd())[1:])
-    )
+    ring = groups(s.sd())
+    a, b = (s.stats(row, ring[1 + row], sum_h_nr=4, type=FULLY_BUSY) for row in range(2))
     assert s.call(sd_stats.pick_busiest, b, a) == want
 
 

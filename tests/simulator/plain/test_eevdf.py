@@ -59,11 +59,8 @@ def test_three_equal_tasks():
     cpu = OneCpu()
     tasks = [cpu.add(n) for n in "ABC"]
     assert ran(cpu, 20) == ("ABC" * 7)[:20]
-    assert [state(p) for p in tasks] == [
-        (26951424, 28 * MS),
-        (26951424, 28 * MS),
-        (22951424, 24 * MS),
-    ]
+    assert [p.se.vruntime for p in tasks] == [26951424, 26951424, 22951424]
+    assert [p.se.sum_exec_runtime for p in tasks] == [28 * MS, 28 * MS, 24 * MS]
     assert cpu.cfs().zero_vruntime == 25618090
 
 
@@ -109,9 +106,8 @@ def test_a_task_that_had_more_than_its_share_stays_queued_while_it_sleeps():
     assert a.se.vlag == 0
     assert cpu.rq.curr == b
     assert cpu.rq.nr_running == 1
-    assert not cpu.call(
-        eevdf.protected, b.se
-    )  # the same task goes on, so its protection is not renewed
+    # the same task goes on, so its protection is not renewed
+    assert not cpu.call(eevdf.protected, b.se)
 
 
 def woken_with(lag: int) -> tuple[OneCpu, object, object]:

@@ -37,15 +37,9 @@ HOG = ((ops.OP_COMPUTE, 10_000_000 * MS, 10_000_000 * MS, 0, 0), (ops.OP_EXIT, 0
 
 def machine(cpus: int, nodes: int = 1, smt: int = 1) -> Machine:
     far = [[10 if i == j else 16 for j in range(nodes)] for i in range(nodes)]
-    return Machine.from_dict(
-        {
-            "name": "test",
-            "cpus": cpus,
-            "node_of_cpu": [n * nodes // cpus for n in range(cpus)],
-            "distance": far,
-            "core_of_cpu": [n // smt for n in range(cpus)],
-        }
-    )
+    node = [n * nodes // cpus for n in range(cpus)]
+    facts = {"name": "test", "cpus": cpus, "node_of_cpu": node, "distance": far}
+    return Machine.from_dict(facts | {"core_of_cpu": [n // smt for n in range(cpus)]})
 
 
 def kernel(on: Machine, name: str = "v4.1") -> Still:
@@ -218,9 +212,8 @@ def attempt(s: Still, cpu: int, idle: int, level: int = -1) -> SdLbStats | None:
 def test_group_imbalance__an_idle_cpu_sees_a_balanced_machine():
     s = two_nodes()
     assert attempt(s, 3, IDLE) is None
-    local, busiest = (
-        SgLbStatsV4(s.k, s.k.scratch + row) for row in (stats_row.LOCAL, stats_row.BUSIEST)
-    )
+    local = SgLbStatsV4(s.k, s.k.scratch + stats_row.LOCAL)
+    busiest = SgLbStatsV4(s.k, s.k.scratch + stats_row.BUSIEST)
     assert (local.avg_load, busiest.avg_load) == (222, 53)
     assert local.group_capacity == 4712
     assert busiest.group_type == group_type_v4_1.OVERLOADED
@@ -271,12 +264,8 @@ def test_the_published_construction_patch_lets_everybody_balance():
 
 def test_group_construction__nodes_1_2_and_4_have_nobody_to_pull_from():
     s = kernel(Machine.preset("bulldozer8x8"))
-    alone = [
-        node
-        for node in range(8)
-        if all(8 * node in s.cpus_of(g.span) for g in groups(s.sd(8 * node)))
-    ]
-    assert alone == [1, 2, 4]
+    spans = [[s.cpus_of(g.span) for g in groups(s.sd(8 * node))] for node in range(8)]
+    assert [n for n in range(8) if all(8 * n in span for span in spans[n])] == [1, 2, 4]
 
 
 def test_a_task_stays_as_hot_as_it_was_when_its_cpu_last_read_the_clock():

@@ -227,9 +227,8 @@ def test_clusters_come_first():
     p.recent_used_cpu = 7
     assert sibling(s, p, 5, 2) == 7
     s.scan(8)
-    assert (
-        sibling(s, s.task(5), 5, 2) == 4
-    )  # three busy CPUs of the cluster, then those from CPU 3 on
+    # three busy CPUs of the cluster, then those from CPU 3 on
+    assert sibling(s, s.task(5), 5, 2) == 4
     s.scan(4)
     assert sibling(s, s.task(5), 5, 2) == 2
 
