@@ -93,6 +93,8 @@ def test_a_task_that_had_more_than_its_share_stays_queued_while_it_sleeps():
     cpu.charge()
     assert cpu.call(eevdf.avg_vruntime, cpu.cfs()) == -548576
     assert cpu.call(eevdf.entity_lag, -548576, a.se) == -500000
+    for ms, lag in ((9, 5_600_000), (-9, -5_600_000)):  # at most two slices of 2.8 ms
+        assert cpu.call(eevdf.entity_lag, a.se.vruntime + ms * MS, a.se) == lag
     cpu.block()
     assert a.se.sched_delayed
     assert a.se.on_rq
