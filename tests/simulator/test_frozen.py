@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 from support import frozen
@@ -13,8 +10,8 @@ from support import frozen
 KNOWN = json.loads(frozen.FILE.read_text())
 
 
-def agree(kind: str, first: int, last: int) -> None:
-    now = dict(frozen.blocks(kind, first, last))
+def agree(kind: str, first: int, last: int, *, plain: bool = False) -> None:
+    now = dict(frozen.blocks(kind, first, last, plain))
     assert now == dict(enumerate(KNOWN[kind][first:last], first))
 
 
@@ -36,15 +33,14 @@ def test_all_cases(kind):
     agree(kind, 5, len(KNOWN[kind]))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["v4.1", "v6.12.107", "real time"])
+def test_the_first_cases_in_plain_python(kind):
+    agree(kind, 0, 1, plain=True)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", frozen.KINDS)
-def test_a_tenth_as_plain_python(kind):
-    child = subprocess.run(
-        [sys.executable, frozen.__file__, "--kind", kind, "--last", str(len(KNOWN[kind]) // 10)],
-        env=os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert child.returncode == 0, child.stdout[-2000:] + child.stderr[-2000:]
+def test_a_tenth_in_plain_python(kind):
+    agree(kind, 0, len(KNOWN[kind]) // 10, plain=True)

@@ -6,21 +6,13 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from support.random_runs import Case, cases
-from wastedcores.errors import WorkloadError
+from support.random_runs import cases
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator import simulate
-from wastedcores.simulator.engine.world.structs import CfsRq, SchedAvg, SchedEntity
-from wastedcores.simulator.engine.world.structs import Kernel as Globals
-from wastedcores.simulator.reference import Kernel, Simulation
-from wastedcores.simulator.simulate import with_steps
-from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
 from wastedcores.workload.program import Program
 
 V6_12 = KernelModel.named("v6.12.107")
-_SIGNALS = ("load", "runnable", "util")
 
 
 @st.composite
@@ -68,54 +60,3 @@ def _ungrouped(spec):
         for op, a, b, c, d in spec.rows
     ]
     return replace(spec, rows=tuple(rows))
-
-
-def state_difference(case: Case) -> str:
-    """Empty if both replays end with the same averages, sums and virtual times; else the first that differs."""
-    try:
-        raw = simulate(
-            case.program, case.machine, case.kernel, seed=case.seed, until_ns=case.until_ns,
-            costs=case.costs,
-        )  # fmt: skip
-        trees = domain_events(with_steps(case.machine, case.program), case.kernel.linux)
-        k = Kernel(case.machine, case.kernel, trees, case.costs)
-        sim_ = Simulation(k, case.program, case.seed)
-        sim_.run(case.until_ns)
-    except WorkloadError:  # both refuse; the events are compared elsewhere
-        return ""
-    first = int(raw.masks[0, Globals.cfs_rq0])
-    for tg, group in enumerate(k.groups):
-        for cpu, q in enumerate(group.cfs_rq):
-            row = raw.masks[first + tg * case.machine.cpus + cpu]
-            mine = [
-                *_averages(row),
-                *row[[CfsRq.avg_vruntime, CfsRq.avg_load, CfsRq.zero_vruntime, CfsRq.load_weight]],
-            ]
-            other = [*_of(q.avg), q.avg_vruntime, q.avg_load, q.zero_vruntime, q.weight]
-            if list(map(int, mine)) != other:
-                return f"queue {tg} of CPU {cpu}: engine {mine}, reference {other}"
-    for p, row in zip(sim_.tasks, raw.tasks, strict=False):
-        mine = [
-            *_averages(row),
-            *row[[SchedEntity.vruntime, SchedEntity.deadline, SchedEntity.vlag, SchedAvg.util_est]],
-        ]
-        other = [*_of(p.se.avg), p.se.vruntime, p.se.deadline, p.se.vlag, p.se.avg.util_est]
-        if list(map(int, mine)) != other:
-            return f"task {p.comm}: engine {mine}, reference {other}"
-    return ""
-
-
-def _averages(row) -> list[int]:
-    columns = [
-        SchedAvg.load_avg,
-        SchedAvg.runnable_avg,
-        SchedAvg.util_avg,
-        SchedAvg.load_sum,
-        SchedAvg.runnable_sum,
-        SchedAvg.util_sum,
-    ]
-    return [int(row[c]) for c in columns]
-
-
-def _of(avg) -> list[int]:
-    return [getattr(avg, f"{s}_{kind}") for kind in ("avg", "sum") for s in _SIGNALS]

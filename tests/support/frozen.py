@@ -89,19 +89,21 @@ def block(kind: str, number: int) -> list[Case]:
     return out
 
 
-def digest(cases_: list[Case]) -> str:
-    """Return the digest of everything that the engine says about some cases."""
+def digest(cases_: list[Case], plain: bool = False) -> str:
+    """Return the digest of everything that the engine, compiled or in plain Python, says about some cases."""
     h = hashlib.sha256()
     for case in cases_:
-        rows, calls, error = by_engine(case)
+        rows, calls, error = by_engine(case, plain)
         h.update(repr((rows, sorted(calls.items()), error)).encode())
     return h.hexdigest()[:12]
 
 
-def blocks(kind: str, first: int = 0, last: int = BLOCKS) -> Iterator[tuple[int, str]]:
+def blocks(
+    kind: str, first: int = 0, last: int = BLOCKS, plain: bool = False
+) -> Iterator[tuple[int, str]]:
     """Yield number and digest of blocks."""
     for number in range(first, last):
-        yield number, digest(block(kind, number))
+        yield number, digest(block(kind, number), plain)
 
 
 def main() -> None:
@@ -112,13 +114,14 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--last", type=int, default=BLOCKS)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--plain", action="store_true", help="run the engine as plain Python")
     args = parser.parse_args()
     known = json.loads(args.file.read_text()) if args.file.exists() else {}
     differ = 0
     for kind in [args.kind] if args.kind else KINDS:
         have = known.setdefault(kind, [])
         last = args.last if args.write else min(args.last, len(have))
-        for number, now in blocks(kind, args.first, last):
+        for number, now in blocks(kind, args.first, last, args.plain):
             if args.write:
                 have[number : number + 1] = [now]
             elif have[number] != now:

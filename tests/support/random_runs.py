@@ -1,9 +1,10 @@
-"""Random small machines and programs, and both replays of them as comparable rows."""
+"""Random small machines and programs, and their replays, compiled and in plain Python, as comparable rows."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import numpy as np
 from hypothesis import strategies as st
@@ -13,33 +14,26 @@ from wastedcores.kernels import FIXES, MODULES, KernelModel
 from wastedcores.simulator import RawReplay, simulate
 from wastedcores.simulator.decisions import decision_texts
 from wastedcores.simulator.design import refusal_text, suggestions
-from wastedcores.simulator.engine.codes import log_kind, log_op
+from wastedcores.simulator.engine.codes import log_kind
 from wastedcores.simulator.engine.world.cpuset import cpus_of
-from wastedcores.simulator.reference import Event, Kernel, Program, Simulation, TaskSpec
+from wastedcores.simulator.engine.world.structs import Kernel as Globals
+from wastedcores.simulator.plain.engine import PlainEngine
 from wastedcores.simulator.vocabulary import (
     ANSWERS,
-    BALANCE_RESULTS,
     DECISION_RESULTS,
-    IDLE_TYPES,
     KINDS,
-    OPERATIONS,
 )
 from wastedcores.topology.clocks import Frequency, IdleState
-from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
-from wastedcores.workload.program import Costs, Row
+from wastedcores.workload.program import Costs, Program, Row, TaskSpec
 
 MS = 1_000_000
-_OPS = {name: i for i, name in enumerate(OPERATIONS)}
-_STATES = {"R": 0, "S": 1, "X": 2}
-_IDLE = {name: i for i, name in enumerate(IDLE_TYPES)}
-_RESULTS = {name: i for i, name in enumerate(BALANCE_RESULTS)}
 
 
 @dataclass(frozen=True)
 class Case:
-    """What both replays get."""
+    """What a replay gets."""
 
     machine: Machine
     kernel: KernelModel
@@ -358,27 +352,38 @@ def cases(
     )
 
 
-# --- both replays as rows ---------------------------------------------------------------------------------------------
+# --- replays as rows --------------------------------------------------------------------------------------------------
 
 
-def by_engine(case: Case) -> tuple[list[tuple], dict, str]:
-    """Events and balance calls of the compiled engine; its error instead if it has one."""
+def raw_replay(case: Case, plain: bool = False) -> RawReplay:
+    """Replay a case, compiled or in plain Python."""
+    return simulate(
+        case.program, case.machine, case.kernel, seed=case.seed, until_ns=case.until_ns,
+        costs=case.costs, considered=case.considered, decisions=case.decisions,
+        plain=PlainEngine(case.machine, case.program) if plain else None,
+    )  # fmt: skip
+
+
+def by_engine(case: Case, plain: bool = False) -> tuple[list[tuple], dict, str]:
+    """Events and counts of a replay; its error instead if there is one."""
     try:
-        raw = simulate(
-            case.program, case.machine, case.kernel, seed=case.seed, until_ns=case.until_ns,
-            costs=case.costs, considered=case.considered, decisions=case.decisions,
-        )  # fmt: skip
+        raw = raw_replay(case, plain)
     except WorkloadError as e:
         return [], {}, str(e)
+    return engine_rows(raw, case), counts(raw, case), ""
+
+
+def counts(raw: RawReplay, case: Case) -> dict:
+    """The numbers of load_balance() calls and of the modules' answers."""
     calls = {tuple(at): int(raw.counts[tuple(at)]) for at in np.argwhere(raw.counts).tolist()}
     for row in suggestions(raw.masks, case.kernel).to_dicts():
         calls |= {(row["module"], row["moment"], a): row[a] for a in ANSWERS if row[a]}
-    return engine_rows(raw, case.machine.cpus), calls, ""
+    return calls
 
 
-def engine_rows(raw: RawReplay, cpus: int) -> list[tuple]:
+def engine_rows(raw: RawReplay, case: Case) -> list[tuple]:
     """Its log as tuples."""
-    rows = []
+    rows, cpus = [], case.machine.cpus
     texts = iter([] if raw.decided is None else decision_texts(raw, cpus))
     for ts, kind, cpu, pid, other, src, value, op in raw.log.tolist():
         name = KINDS[kind]
@@ -397,72 +402,32 @@ def engine_rows(raw: RawReplay, cpus: int) -> list[tuple]:
     return rows
 
 
-def by_reference(case: Case) -> tuple[list[tuple], dict, str]:
-    """The same of the plain-Python reference."""
-    steps = tuple(("online" if up else "offline", cpu) for _, cpu, up in case.program.hotplug)
-    trees = domain_events(case.machine.after(steps), case.kernel.linux)
-    k = Kernel(
-        case.machine, case.kernel, trees, case.costs, considered=case.considered, decisions=case.decisions
-    )  # fmt: skip
-    try:
-        Simulation(k, case.program, case.seed).run(case.until_ns)
-    except WorkloadError as e:
-        return [], {}, str(e)
-    calls = {
-        (level, _IDLE[idle], _RESULTS[result]): n
-        for (level, idle, result), n in k.balance_calls.items()
-    }
-    calls |= dict(k.core.counts) if k.core else {}
-    return [_reference_row(e, case.program) for e in k.log], calls, ""
-
-
-def _reference_row(e: Event, program: Program) -> tuple:
-    d = dict(e.columns)
-    if e.kind == "decision":
-        src = -1 if d["src_cpu"] is None else d["src_cpu"]
-        return (e.ts_ns, e.kind, d["cpu"], src, d["value"], d["op"], json.loads(d["text"]))
-    op = _OPS.get(d.get("op"), -1)
-    if e.kind == "considered":
-        return (e.ts_ns, e.kind, d["cpu"], d["src_cpu"], d["value"], op, d["cpu_mask"])
-    if e.kind == "affinity":
-        return (e.ts_ns, e.kind, d["cpu"], d["pid"], d["cpu_mask"])
-    other = d["text"] if op == log_op.REFUSED else d.get("prev_pid", d.get("by_pid", -1))
-    value = d.get("value", d.get("nr_running", -1))
-    if e.kind == "switch":
-        value = _STATES[d["prev_state"]]
-    if e.kind == "mark":
-        value = program.texts.index(d["text"])
-    return (
-        e.ts_ns, e.kind, d.get("cpu", -1), d.get("pid", -1), other, d.get("src_cpu", -1), value, op,
-    )  # fmt: skip
-
-
 def difference(case: Case) -> str:
-    """Empty if both replays agree event for event; else the first event that differs, with what came before."""
-    mine, calls, error = by_engine(case)
-    other, other_calls, other_error = by_reference(case)
-    if error or other_error:
-        same = _kind_of(error) == _kind_of(other_error)
-        return "" if same else f"engine: {error or 'fine'}\nreference: {other_error or 'fine'}"
-    for i in range(max(len(mine), len(other))):
-        a = mine[i] if i < len(mine) else None
-        b = other[i] if i < len(other) else None
+    """Empty if the compiled engine and the plain one agree in every event and leave the same state; else where they differ."""
+    try:
+        mine = raw_replay(case)
+    except WorkloadError as e:
+        _, _, error = by_engine(case, plain=True)
+        return "" if error == str(e) else f"compiled: {e}\nplain: {error or 'fine'}"
+    other = raw_replay(case, plain=True)
+    pair = engine_rows(mine, case), engine_rows(other, case)
+    for i, (a, b) in enumerate(zip_longest(*pair)):
         if a != b:
-            before = "\n".join(f"  {row}" for row in mine[max(0, i - 12) : i])
-            return (
-                f"event {i} of {len(mine)} | {len(other)}\n{before}\nengine    {a}\nreference {b}"
-            )
-    if calls != other_calls:
-        keys = sorted(
-            (k for k in calls | other_calls if calls.get(k) != other_calls.get(k)), key=str
-        )
-        return "balance calls " + "; ".join(
-            f"{k}: engine {calls.get(k, 0)}, reference {other_calls.get(k, 0)}" for k in keys
-        )
+            before = "\n".join(f"  {row}" for row in pair[0][max(0, i - 12) : i])
+            return f"event {i}\n{before}\ncompiled {a}\nplain    {b}"
+    if counts(mine, case) != counts(other, case):
+        return f"counts: compiled {counts(mine, case)}, plain {counts(other, case)}"
+    if not np.array_equal(mine.tasks, other.tasks):
+        row, column = np.argwhere(mine.tasks != other.tasks)[0]
+        return f"task {row}, column {column}: compiled {mine.tasks[row, column]}, plain {other.tasks[row, column]}"
+    return _queue_difference(mine.masks, other.masks)
+
+
+def _queue_difference(mine: np.ndarray, other: np.ndarray) -> str:
+    """Compare the runqueues and the domains, which lie behind one another and have no addresses of functions."""
+    cpus = int(mine[0, Globals.nr_cpus])
+    for first, last in ((cpus, 2 * cpus), (mine[0, Globals.cfs_rq0], mine[0, Globals.wait0])):
+        for row, column in np.argwhere(mine[first:last] != other[first:last]).tolist():
+            at = int(first) + row, column
+            return f"row {at[0]}, column {column}: compiled {mine[at]}, plain {other[at]}"
     return ""
-
-
-def _kind_of(error: str) -> str:
-    """What an error is about, without its wording."""
-    words = ("deadlock", "no online CPU", "unlocks", "without time")
-    return next((w for w in words if w in error), error)

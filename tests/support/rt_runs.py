@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from support.random_runs import MS, Case, costs, kernels, machines, modes
-from wastedcores.simulator.reference import Program, TaskSpec
 from wastedcores.workload import ops
-from wastedcores.workload.program import Row
+from wastedcores.workload.program import Program, Row, TaskSpec
 
 
 @st.composite

@@ -51,7 +51,7 @@ def modules(parts: list[str], name: str) -> tuple[str, ...]:
             hint = f" (did you mean {near[0]}?)" if near else ""
             raise UnknownKernelError(
                 f"kernel {name!r}: unknown module {module!r}{hint}; the core can ask {', '.join(MODULES)}. Fixes belong "
-                "to a Linux (v4.1+all_fixes); your own module goes to the reference (docs/design-mode.md)."
+                "to a Linux (v4.1+all_fixes); your own module goes to replay(modules=[...]) (docs/design-mode.md)."
             )
         if module in parts[:i]:
             raise UnknownKernelError(

@@ -15,8 +15,9 @@ class Rules(NamedTuple):
 
     Attributes
     ----------
-    eevdf
-        The fair class is EEVDF (147f3efaa241); otherwise CFS.
+    structure
+        The functions of which the fair class and the balancer consist, one of ``STRUCTURES`` in
+        ``wastedcores/simulator/engine/classes.py``: EEVDF (147f3efaa241), or CFS before that.
     delayed_dequeue
         The feature DELAY_DEQUEUE: a thread that sleeps stays queued until its lag is used up (152e11f6df29).
     tg_load_avg_limited
@@ -84,7 +85,7 @@ class Rules(NamedTuple):
         sends no interrupt. The thread gives way at the next interrupt, tick or system call of its CPU (resched_curr_lazy()).
     """
 
-    eevdf: bool
+    structure: str
     delayed_dequeue: bool
     tg_load_avg_limited: bool
     raw_initial_util: bool
@@ -112,11 +113,16 @@ class Rules(NamedTuple):
     slice_timer: bool = False
     lazy_preemption: bool = False
 
+    @property
+    def eevdf(self) -> bool:
+        """Whether the fair class is EEVDF."""
+        return self.structure != "CFS"
+
 
 #: the rules of each release, by its version
 RULES: dict[tuple[int, ...], Rules] = {
     (6, 1, 166): Rules(
-        eevdf=False,
+        structure="CFS",
         delayed_dequeue=False,
         tg_load_avg_limited=False,
         raw_initial_util=True,
@@ -133,7 +139,7 @@ RULES: dict[tuple[int, ...], Rules] = {
         scan_limited=True,
     ),
     (6, 12, 107): Rules(
-        eevdf=True,
+        structure="EEVDF",
         delayed_dequeue=True,
         tg_load_avg_limited=True,
         raw_initial_util=False,

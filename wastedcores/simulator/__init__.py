@@ -8,6 +8,7 @@ Interface::
     r.busy_cpus, r.busy_per_node, r.summary.idle_while_overloaded
     r.tasks, r.balance_calls polars tables
     replay_scenario("group-imbalance", kernel="v4.1", given={"jobs": 500})
+    replay(..., modules=[YourModule()]), replay(..., policies={"select_idle_sibling": f})      docs/design-mode.md
     simulate(program, machine, kernel, ...)                  RawReplay, for flat programs
     raw.of(log_kind.SWITCH)[:, log_column.TS]                the raw log; log_op names its operations
 """
@@ -15,12 +16,15 @@ Interface::
 from wastedcores.simulator.engine.codes import log_kind, log_op
 from wastedcores.simulator.engine.world import log_column
 from wastedcores.simulator.measure import RawReplay, Summary, marks, summarize
+from wastedcores.simulator.plain.modules import REST, Module
 from wastedcores.simulator.replay import Replay, replay, replay_scenario
 from wastedcores.simulator.simulate import simulate, with_steps
 from wastedcores.simulator.to_trace import to_trace
 from wastedcores.workload.program import costs_of
 
 __all__ = [
+    "REST",
+    "Module",
     "RawReplay",
     "Replay",
     "Summary",

@@ -55,7 +55,7 @@ def install(
     if not kernel.is_modern:
         return
     g = m[m[0, Kernel.scratch] + table.MODERN_ROW]
-    classes.modern(g, kernel.rules.eevdf, plain)
+    classes.modern(g, kernel.rules.structure, plain)
     g[Modern.newidle] = list(NEWIDLE).index(kernel.rules.newidle)
     g[Modern.reweight] = REWEIGHTS.index(kernel.rules.reweight)
     g[Modern.delay_dequeue] = kernel.rules.delayed_dequeue

@@ -1,4 +1,4 @@
-"""What the boot parameters isolcpus and noautogroup make of a workload, for the engine and the reference alike."""
+"""What the boot parameters isolcpus and noautogroup make of a workload."""
 
 from __future__ import annotations
 

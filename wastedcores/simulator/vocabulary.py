@@ -1,4 +1,4 @@
-"""The names in the log of a replay. The engine's codes are indices of these tuples; the reference writes the names."""
+"""The names in the log of a replay. The engine's codes are indices of these tuples."""
 
 from __future__ import annotations
 

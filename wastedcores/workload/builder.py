@@ -1,4 +1,4 @@
-"""Describe a workload in Python; it becomes flat rows that the engine and the reference run.
+"""Describe a workload in Python; it becomes flat rows that the engine runs.
 
 Interface::
 

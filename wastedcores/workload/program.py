@@ -1,4 +1,4 @@
-"""Workloads as flat rows, which the engine and the reference execute (docs/replay-semantics.md, section 2)."""
+"""Workloads as flat rows, which the engine executes (docs/replay-semantics.md, section 2)."""
 
 from __future__ import annotations
 

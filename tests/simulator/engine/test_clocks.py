@@ -6,15 +6,9 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck
 from support.random_runs import (
     MS,
-    cases,
-    clocked_machines,
-    designs,
-    difference,
-    kernels,
-    later_kernels,
 )
 
 from wastedcores.errors import TopologyError
@@ -24,30 +18,6 @@ from wastedcores.topology.machine import Machine
 from wastedcores.workload import Script, Workload
 
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-
-
-@pytest.mark.slow
-@settings(
-    max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
-)
-@given(cases(kernels | designs | later_kernels, clocked_machines()))
-def test_engine_equals_reference_at_changing_speeds(case):
-    assert not (text := difference(case)), text
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("part", range(4))
-def test_engine_equals_reference_at_changing_speeds__thousands(part):
-    """Compare the engine with the reference on 2000 more random machines, kernels and programs."""
-
-    @seed(part)
-    @settings(max_examples=500, deadline=None, database=None, suppress_health_check=CALM)
-    @given(cases(kernels | designs | later_kernels, clocked_machines()))
-    def agree(case):
-        assert not (text := difference(case)), text
-
-    agree()
 
 
 def two_cores(**clocks) -> Machine:

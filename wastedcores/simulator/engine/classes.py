@@ -24,10 +24,11 @@ from wastedcores.simulator.engine.world.class_structs import (
 Functions = dict[str, Callable[..., Any]]
 
 
-def modern(row: np.ndarray, eevdf: bool, plain: Plain | None) -> None:
-    """Write the functions of a modern kernel into the row of its globals: EEVDF (since v6.6) or CFS, and the balancer."""
-    install(row, FairClass, _eevdf() if eevdf else _cfs_v6_1(), plain)
-    install(row, Balancer, _balancer(), plain)
+def modern(row: np.ndarray, structure: str, plain: Plain | None) -> None:
+    """Write the functions of a modern kernel into the row of its globals."""
+    fair, balancer = STRUCTURES[structure]
+    install(row, FairClass, fair(), plain)
+    install(row, Balancer, balancer(), plain)
 
 
 def _eevdf() -> Functions:
@@ -112,6 +113,13 @@ def _balancer() -> Functions:
         "idle_cpu_woken": rebalance_domains_v6_12_jit.update_wakeup_idle,
         "leaves": idle_v6_12_jit.leaves,
     }
+
+
+#: the functions of modern kernels, by what rules.py calls their structure: the fair class and the balancer
+STRUCTURES: dict[str, tuple[Callable[[], Functions], Callable[[], Functions]]] = {
+    "CFS": (_cfs_v6_1, _balancer),
+    "EEVDF": (_eevdf, _balancer),
+}
 
 
 def realtime(row: np.ndarray, plain: Plain | None) -> None:

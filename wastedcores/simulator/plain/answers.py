@@ -107,7 +107,10 @@ DECISIONS: dict[str, tuple[str, Callable[[int, Any], bool]]] = {
         "True or False, or under a modern kernel a group of the domain or its NULL",
         lambda n, v: _truth(v) or hasattr(v, "row"),
     ),
-    "balanced": ("True or False, or a number of codes/balanced.py", lambda n, v: _truth(v) or _whole(v, 0)),
+    "balanced": (
+        "True or False, or, under a modern kernel, why (engine/codes/balanced.py)",
+        lambda n, v: _truth(v) or _whole(v, 0),
+    ),
     "calculate_imbalance": ("None: it writes the imbalance", lambda n, v: v is None),
     "find_busiest_queue": _CPU_OR_NONE,
 }  # fmt: skip

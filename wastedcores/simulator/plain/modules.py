@@ -6,12 +6,12 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wastedcores.simulator.engine.design.modules_jit import NONE, REST
 from wastedcores.simulator.plain.answers import QUESTIONS, answer, warn_of_absent_cpu
 from wastedcores.simulator.plain.engine import PlainEngine
 from wastedcores.simulator.vocabulary import OPERATIONS
 
-__all__ = ["REST", "Module"]
+#: the suggestions that a module has no opinion, and that a CPU without work should stay idle (engine/design/modules_jit.py)
+NONE, REST = -1, -2
 
 
 class Module:

@@ -1,7 +1,4 @@
-"""The speeds of the CPUs: frequencies, shared cores and idle states (docs/replay-semantics.md, section 12).
-
-Its plain Python counterpart is wastedcores/simulator/reference/clocks.py.
-"""
+"""The speeds of the CPUs: frequencies, shared cores and idle states (docs/replay-semantics.md, section 12)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The core module: no CPU is idle while a thread waits that may run there (docs/design-mode.md; paper, section 5).
-
-Its plain Python counterpart is wastedcores/simulator/reference/core.py.
-"""
+"""The core module: no CPU is idle while a thread waits that may run there (docs/design-mode.md; paper, section 5)."""
 
 from __future__ import annotations
 

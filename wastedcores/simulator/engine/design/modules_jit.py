@@ -1,6 +1,6 @@
 """The optimisation modules: each one answers some of three questions (docs/design-mode.md; names in codes/module_code.py).
 
--1 means that a module has no opinion. wastedcores/simulator/reference/modules.py has the same modules in plain Python.
+-1 means that a module has no opinion.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""At every decision of a real 6.12.107 or 6.1.192 about who runs next on a CPU, the reference chooses the same thread.
+"""At every decision of a real 6.12.107 or 6.1.192 about who runs next on a CPU, the engine chooses the same thread.
 
 Recorded times are whole us, and a deadline is the sum of all turns of a thread. Threads of equal weight come in the order of
 deadlines that differ by a few us. Where two deadlines are closer than the rounding of all turns, a recording cannot tell. So the
@@ -15,9 +15,9 @@ from support.recorded_cpu import RecordedCpu
 from support.recorded_times import Inequalities, solve
 
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator.reference.arithmetic import PRIO_TO_WEIGHT
+from wastedcores.simulator.engine.fair.weights import WEIGHTS
 
-RECORDINGS = Path(__file__).parents[1] / "recordings"
+RECORDINGS = Path(__file__).parent / "recordings"
 #: the limit of a lag: kworkers wait behind the running thread until the next tick, work for some us and sleep
 LAG_NS = 4_000_000
 #: each turn of a thread is known to 1 us, and its fork to some us
@@ -46,7 +46,7 @@ def test_the_same_thread_is_chosen_under_cfs(name, decisions):
     for c in found:
         turns[c.recorded] += 1
         if c.recorded != c.chosen:
-            slow = 1024 / PRIO_TO_WEIGHT[20 + int(c.recorded[1:].rpartition("-")[0])]
+            slow = 1024 / WEIGHTS[20 + int(c.recorded[1:].rpartition("-")[0])]
             assert 0 <= c.gap_ns <= slow * (FORK_NS + TURN_NS * turns[c.recorded])
 
 

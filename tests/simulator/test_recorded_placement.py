@@ -1,4 +1,4 @@
-"""Placement of the reference against booted kernels: 6.12.107 with a database on 16 CPUs, 6.1.192 with make on 64.
+"""Placement of the engine against booted kernels: 6.12.107 with a database on 16 CPUs, 6.1.192 with make on 64.
 
 What the model cannot know from a recording is in support/recorded_machine.py. The forks of the database are not judged: which of
 several groups of idle CPUs gets a thread depends on the loads from before the recording.
@@ -7,19 +7,18 @@ several groups of idle CPUs gets a thread depends on the loads from before the r
 from __future__ import annotations
 
 import pytest
-from support import MODERN
+from support import MODERN, RECORDINGS
 from support.recorded_machine import RecordedMachine
 
-from wastedcores.files import datasets
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator.reference import placement_v6_12
 from wastedcores.topology.source import find_machine
 
 FOLDER = MODERN / "db16-6.12-16cpu"
 
 
-def replayed() -> RecordedMachine:
-    return RecordedMachine(FOLDER / "trace.txt.xz", find_machine(str(FOLDER / "meta.json")).machine)
+def asked(folder, *kernel, **policies) -> RecordedMachine:
+    machine = find_machine(str(folder / "meta.json")).machine
+    return RecordedMachine(folder / "trace.txt.xz", machine, *kernel, **policies)
 
 
 def agreeing(placed) -> int:
@@ -28,7 +27,7 @@ def agreeing(placed) -> int:
 
 @pytest.fixture(scope="module")
 def run() -> RecordedMachine:
-    return replayed()
+    return asked(FOLDER)
 
 
 def test_wakeups_get_the_recorded_cpu(run):
@@ -46,20 +45,16 @@ def test_every_sleeper_that_the_balancer_moved_is_still_queued_in_the_model(run)
     assert run.pulled == run.pulled_queued == 41
 
 
-def test_a_model_that_never_moves_a_task_is_noticed(monkeypatch):
-    monkeypatch.setattr(
-        placement_v6_12, "select_task_rq_fair", lambda k, p, prev, flag, cpu, sync: prev
-    )
-    moved = [x for x in replayed().placed if x.kind != "fork" and x.recorded != x.before]
+def test_a_placement_that_never_moves_a_task_is_noticed():
+    stays = asked(FOLDER, select_task_rq=lambda k, p, flag, sync: p.cpu)
+    moved = [x for x in stays.placed if x.kind != "fork" and x.recorded != x.before]
     assert agreeing(moved) == 0
 
 
 @pytest.mark.slow
 def test_make_under_cfs_gets_the_recorded_cpus():
     """In gi-6.1-64cpu 4003 compilers are forked, half of them on a machine whose CPUs are all busy."""
-    folder = datasets() / "recordings" / "gi-6.1-64cpu"
-    machine = find_machine(str(folder / "meta.json")).machine
-    run = RecordedMachine(folder / "trace.txt.xz", machine, KernelModel.named("v6.1.192"))
+    run = asked(RECORDINGS / "gi-6.1-64cpu", KernelModel.named("v6.1.192"))
     wakeups = [x for x in run.placed if x.kind == "wakeup"]
     forks = [x for x in run.placed if x.kind == "fork"]
     assert len(wakeups) > 3_700
