@@ -109,9 +109,8 @@ class Still(still.Still):
 
     def sd(self, cpu: int = 0, level: int = -1) -> SchedDomain:
         """Return a domain of a CPU, 0 for the innermost one and -1 for the outermost."""
-        return SchedDomain(
-            self.k, self.k.rqs[cpu].sd.row + range(self.k.rqs[cpu].nr_domains)[level]
-        )
+        rq = self.k.rqs[cpu]
+        return SchedDomain(self.k, rq.sd.row + range(rq.nr_domains)[level])
 
     def allow(self, p: TaskStruct, cpus: Iterable[int]) -> None:
         """Let a task run on these CPUs only."""
