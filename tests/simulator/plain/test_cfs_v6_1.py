@@ -258,12 +258,16 @@ def test_a_new_nice_value_keeps_the_virtual_time():
     cpu.add("a")
     cpu.add("b")
     cpu.settle()
-    for _ in range(5):
+    for _ in range(6):
         cpu.tick()
-    p = cpu.rq.curr
-    before = p.se.vruntime
+    p, q = cpu.rq.curr, cpu.cfs()
+    assert p.se.vruntime < q.leftmost.vruntime
+    before = p.se.vruntime, q.min_vruntime
     cpu.fair.set_user_nice(cpu.k, p, 5)
-    assert p.se.vruntime == before
+    assert (
+        p.se.vruntime,
+        q.min_vruntime,
+    ) == before  # DEQUEUE_SAVE leaves min_vruntime as it is, too
     assert p.se.weight == 335 << 10
     assert cpu.rq.need_resched
 

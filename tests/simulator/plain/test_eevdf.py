@@ -187,6 +187,25 @@ def test_a_new_task_that_runs():
         assert (sa.load_avg, sa.runnable_avg, sa.util_avg) == (677, 453, 453)
 
 
+def test_the_estimate_of_use_falls_by_a_quarter_unless_the_task_had_to_wait():
+    """The cases are computed by hand from util_est_update() (kernel/sched/fair.c, v6.12.107)."""
+    cpu = OneCpu()
+    p, seen = cpu.add("A"), []
+    for case in (
+        (300, 400, 400),
+        (400, 391, 391),
+        (400, 390, 400),
+        (400, 390, 401),
+        (1100, 1030, 0),
+    ):
+        p.se.avg.util_est, p.se.avg.util_avg, p.se.avg.runnable_avg = case
+        p.se.avg.unchanged = 0
+        cpu.call(pelt.util_est_update, p)
+        seen.append((p.se.avg.util_est, p.se.avg.unchanged))
+    # a rise, a fall by less than 10, (1600 - 10) >> 2, more than 10 of waiting, more than a CPU has
+    assert seen == [(400, 1), (400, 1), (397, 1), (400, 1), (1100, 0)]
+
+
 def test_a_task_that_always_runs_from_zero():
     cpu = OneCpu()
     a = cpu.add("A", from_zero=True)
