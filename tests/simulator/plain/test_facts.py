@@ -245,6 +245,14 @@ def test_the_second_level_of_the_bug__the_pair_of_r_hides_other_queues():
     assert queue == -1 or s.k.rqs[queue].nr_running == 1
 
 
+def test_only_a_newly_idle_cpu_looks_for_the_queue_of_a_cpu_that_runs_one_task():
+    """find_busiest_group(): an idle CPU needs two idle CPUs more than the busiest group has, unless that is overloaded."""
+    s = kernel(machine(4))
+    run_on(s, 2, [1023])
+    assert attempt(s, 1, IDLE) is None
+    assert s.cpus_of(attempt(s, 1, NEWLY_IDLE).busiest.span) == {2}
+
+
 def designated(s: Still, idle: int) -> list[int]:
     return [c for c in range(8) if s.call(balance.should_we_balance, s.env(-1, c, idle))]
 
