@@ -1,37 +1,43 @@
-"""How v6.12.107 moves tasks in the reference: who balances, which tasks go, affinity, active balance; by hand."""
+"""How v6.12.107 moves tasks: who balances, which tasks go, affinity, active balance; computed by hand."""
 
 from __future__ import annotations
 
-import json
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.still_v6_12 import Still, machine
+from support.still_v6_12 import MS, Still, machine
 
-from wastedcores.simulator.reference import balance_v6_12 as balance
-from wastedcores.simulator.reference import schedule
-from wastedcores.simulator.reference.stats import IDLE, NEWLY_IDLE, NOT_IDLE
-from wastedcores.simulator.reference.stats_v6_12 import Env
+from wastedcores.simulator.engine.balance import load_balance_v6_12_jit as balance
+from wastedcores.simulator.engine.balance.stays_v6_12_jit import task_hot
+from wastedcores.simulator.engine.codes import (
+    balanced,
+    group_type,
+    lb_result,
+    log_kind,
+    log_op,
+    task_state,
+)
+from wastedcores.simulator.engine.codes.idle_type import IDLE, NEWLY_IDLE, NOT_IDLE
+from wastedcores.simulator.engine.codes.migration_type import BY_LOAD, BY_TASK, BY_UTIL
+from wastedcores.simulator.engine.core import schedule_jit
+from wastedcores.simulator.engine.world import decision_record, log_column
+from wastedcores.simulator.engine.world.structs import NO_TASK, Decision, DecisionGroup
 
-MS = 1_000_000
 
-
-def env_of(s: Still, cpu: int, level: int = -1, idle: str = IDLE, src: int = -1) -> Env:
-    sd = s.k.rqs[cpu].sd[level]
-    return Env(sd, cpu, idle, set(sd.span), frozenset(sd.groups[0].mask), src_cpu=src)
-
-
-def pull(s: Still, cpu: int, level: int = -1, idle: str = IDLE) -> int:
-    s.k.cpu = cpu
-    return balance.load_balance(s.k, cpu, s.k.rqs[cpu].sd[level], idle)[0]
+def pull(s: Still, cpu: int, level: int = -1, idle: int = IDLE) -> int:
+    """Return how many tasks came; a CPU that may not balance gets none."""
+    s.k.this_cpu = cpu
+    found = s.call(balance.load_balance, cpu, s.sd(cpu, level), idle, log_op.PERIODIC)
+    return max(found, 0)
 
 
 # --- who balances -----------------------------------------------------------------------------------------------------
 
 
 def designated(s: Still, level: int, group: list[int]) -> list[int]:
-    return [c for c in group if balance.should_we_balance(s.k, env_of(s, c, level))]
+    return [c for c in group if s.call(balance.should_we_balance, s.env(level, c))]
 
 
 def test_the_first_cpu_of_an_idle_core_balances_for_its_group():
@@ -46,26 +52,30 @@ def test_the_first_cpu_of_an_idle_core_balances_for_its_group():
     assert designated(s, 0, [2, 3]) == [2, 3]  # each is a group
 
 
+@cache
+def booted() -> Still:
+    return Still(machine(2, 8, threads=2))
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.sets(st.integers(0, 15)))
 def test_exactly_one_cpu_balances_for_each_group(busy):
-    s = Still(machine(2, 8, threads=2))
+    s = booted().again()
     s.run(*busy)
     for level in range(3):
-        groups = {tuple(rq.sd[level].groups[0].cpus) for rq in s.k.rqs}
-        for group in groups:
-            assert len(designated(s, level, list(group))) == 1
+        for group in {s.cpus_of(s.sd(cpu, level).groups.span) for cpu in range(16)}:
+            assert len(designated(s, level, sorted(group))) == 1
 
 
 def test_a_newly_idle_cpu_balances_unless_a_task_arrives():
     s = Still(machine(1, 4))
-    env = env_of(s, 3, idle=NEWLY_IDLE)
-    assert balance.should_we_balance(s.k, env)
-    s.k.rqs[3].wake_list.append(s.task(3))
-    assert not balance.should_we_balance(s.k, env)
-    s.k.rqs[3].wake_list.clear()
+    env = s.env(cpu=3, idle=NEWLY_IDLE)
+    assert s.call(balance.should_we_balance, env)
+    s.k.rqs[3].wake_list = s.task(3)
+    assert not s.call(balance.should_we_balance, env)
+    s.k.rqs[3].wake_list = NO_TASK
     s.run(3)
-    assert not balance.should_we_balance(s.k, env)
+    assert not s.call(balance.should_we_balance, env)
 
 
 # --- which tasks ------------------------------------------------------------------------------------------------------
@@ -92,16 +102,16 @@ def test_a_newly_idle_cpu_takes_one_task():
 def test_an_idle_cpu_leaves_the_last_task():
     s = Still(machine(1, 4))
     s.run(1, 1)
-    env = env_of(s, 0, src=1)
-    env.migration, env.imbalance, env.loop_max = "task", 5, 32
-    assert len(balance.detach_tasks(s.k, env)) == 1
-    assert not balance.detach_tasks(s.k, env)
+    env = s.env(src=1)
+    env.migration, env.imbalance, env.loop_max = BY_TASK, 5, 32
+    assert s.call(balance.detach_tasks, env) == 1
+    assert s.call(balance.detach_tasks, env) == 0
 
 
 def test_cache_hot_tasks_stay_until_balancing_failed_often_enough():
     s = Still(machine(1, 4))
     _, p = s.run(1, 1)
-    sd = s.k.rqs[0].sd[0]
+    sd = s.sd(0, 0)
     p.se.exec_start = s.k.now_ns - 499_999
     assert [pull(s, 0), pull(s, 0)] == [0, 0]
     assert sd.nr_balance_failed == 2  # more than cache_nice_tries = 1
@@ -113,21 +123,21 @@ def test_a_task_is_cold_after_half_a_millisecond_and_among_the_threads_of_a_core
     s = Still(machine(1, 4, threads=2))
     _, p = s.run(1, 1)
     p.se.exec_start = s.k.now_ns - 499_999
-    assert not balance.task_hot(s.k, env_of(s, 0, 0, src=1), p)
-    assert balance.task_hot(s.k, env_of(s, 0, 1, src=1), p)
+    assert not s.call(task_hot, p, s.env(0, src=1))
+    assert s.call(task_hot, p, s.env(1, src=1))
     p.se.exec_start -= 1
-    assert not balance.task_hot(s.k, env_of(s, 0, 1, src=1), p)
+    assert not s.call(task_hot, p, s.env(1, src=1))
     p.se.cfs_rq.next = p.se
-    assert not balance.task_hot(s.k, env_of(s, 0, 1, src=1), p)
+    assert not s.call(task_hot, p, s.env(1, src=1))
     s.run(0)
-    assert balance.task_hot(s.k, env_of(s, 0, 1, src=1), p)
+    assert s.call(task_hot, p, s.env(1, src=1))
 
 
 @pytest.mark.parametrize(
     ("migration", "imbalance", "failed", "moves"),
     [
-        ("load", 999, 0, 1), ("load", 998, 0, 0), ("load", 499, 1, 1), ("load", 498, 1, 0),
-        ("util", 400, 0, 1), ("util", 399, 0, 0), ("util", 200, 1, 1), ("task", 1, 0, 1),
+        (BY_LOAD, 999, 0, 1), (BY_LOAD, 998, 0, 0), (BY_LOAD, 499, 1, 1), (BY_LOAD, 498, 1, 0),
+        (BY_UTIL, 400, 0, 1), (BY_UTIL, 399, 0, 0), (BY_UTIL, 200, 1, 1), (BY_TASK, 1, 0, 1),
     ],
 )  # fmt: skip
 def test_a_task_that_is_larger_than_the_imbalance_stays(migration, imbalance, failed, moves):
@@ -135,26 +145,25 @@ def test_a_task_that_is_larger_than_the_imbalance_stays(migration, imbalance, fa
     _, p = s.run(1, 1)
     p.se.exec_start = 0
     p.se.avg.load_avg, p.se.avg.util_avg, p.se.avg.util_est = 1000, 300, 400
-    s.k.rqs[1].cfs.avg.load_avg = 2000  # task_h_load: 1000 * 2000 // 2001 = 999
-    env = env_of(s, 0, src=1)
+    s.cfs(1).avg.load_avg = 2000  # task_h_load: 1000 * 2000 // 2001 = 999
+    env = s.env(src=1)
     env.migration, env.imbalance, env.loop_max = migration, imbalance, 32
     env.sd.nr_balance_failed = failed
-    assert len(balance.detach_tasks(s.k, env)) == moves
-    assert env.asked.heavy == 1 - moves or not moves
+    assert s.call(balance.detach_tasks, env) == moves
+    assert (env.heavy == 0) == moves
 
 
 def test_a_sleeper_that_is_still_queued_moves_like_others():
     s = Still(machine(1, 4))
     running, p = s.run(1, 1)
-    p.state, p.se.sched_delayed, p.se.exec_start = "S", True, 0
-    s.k.rqs[1].cfs.h_nr_delayed = 1
+    p.state, p.se.sched_delayed, p.se.exec_start = task_state.SLEEPING, 1, 0
+    s.cfs(1).h_nr_delayed = 1
     assert pull(s, 0) == 1
     rq = s.k.rqs[0]
-    assert (p.cpu, rq.nr_running, rq.cfs.h_nr_delayed, s.k.rqs[1].cfs.h_nr_delayed) == (0, 1, 1, 0)
+    assert (p.cpu, rq.nr_running, s.cfs(0).h_nr_delayed, s.cfs(1).h_nr_delayed) == (0, 1, 1, 0)
     # it gives the CPU nothing to run: the choice ends its delayed dequeue, and the CPU stays idle
-    s.k.cpu = 0
-    schedule.schedule(s.k, rq)
-    assert (rq.curr is rq.idle_task, rq.nr_running, rq.cfs.h_nr_delayed) == (True, 0, 0)
+    s.schedule(0)
+    assert (not rq.curr, rq.nr_running, s.cfs(0).h_nr_delayed) == (True, 0, 0)
     assert running.cpu == 1
 
 
@@ -164,7 +173,7 @@ def test_a_sleeper_that_is_still_queued_moves_like_others():
 def pinned(s: Still, cpu: int, *masks) -> list:
     out = s.run(*[cpu] * len(masks))
     for p, mask in zip(out, masks, strict=True):
-        p.allowed = frozenset(mask)
+        s.allow(p, mask)
         p.se.exec_start = 0
     return out
 
@@ -179,18 +188,18 @@ def test_a_task_that_may_not_run_here_goes_to_another_cpu_of_the_group():
 def test_what_affinity_forbids_marks_the_group_of_the_level_above():
     s = Still(machine(2, 4))
     pinned(s, 1, [0, 1], [1], [1])
-    sd = s.k.rqs[0].sd[0]
+    sd = s.sd(0, 0)
     assert pull(s, 0, 0) == 0
-    assert sd.parent.groups[0].sgc.imbalance
+    assert sd.parent.groups.sgc.imbalance
     assert (sd.nr_balance_failed, sd.balance_interval) == (1, 4)
     # with all three pinned, the next try finds nothing else, and leaves the mark
-    s.k.rqs[1].curr.allowed = frozenset([1])
+    s.allow(s.k.rqs[1].curr, [1])
     assert pull(s, 0, 0) == 0
-    assert sd.parent.groups[0].sgc.imbalance
+    assert sd.parent.groups.sgc.imbalance
     assert (sd.nr_balance_failed, sd.balance_interval) == (0, 8)
-    s.k.rqs[1].cfs.h_nr_running = s.k.rqs[1].nr_running = 1
+    s.cfs(1).h_nr_running = s.k.rqs[1].nr_running = 1
     assert pull(s, 0, 0) == 0
-    assert not sd.parent.groups[0].sgc.imbalance
+    assert not sd.parent.groups.sgc.imbalance
 
 
 def test_queues_whose_tasks_are_all_pinned_are_left_out():
@@ -204,8 +213,8 @@ def test_queues_whose_tasks_are_all_pinned_are_left_out():
 def test_the_interval_grows_to_512_ms_if_all_tasks_are_pinned():
     s = Still(machine(1, 2))
     for p in s.run(1, 1, 1):
-        p.allowed = frozenset([1])
-    sd = s.k.rqs[0].sd[0]
+        s.allow(p, [1])
+    sd = s.sd(0, 0)
     seen = []
     for _ in range(10):
         sd.nr_balance_failed = 3
@@ -217,12 +226,12 @@ def test_the_interval_grows_to_512_ms_if_all_tasks_are_pinned():
 
 def test_a_balanced_domain_is_looked_at_half_as_often():
     s = Still(machine(1, 4))
-    sd = s.k.rqs[0].sd[0]
+    sd = s.sd(0, 0)
     assert (pull(s, 0), sd.balance_interval) == (0, 8)
     assert (pull(s, 0), sd.balance_interval) == (0, 8)
     s.run(2, 2)[1].se.exec_start = 0
     assert (pull(s, 0, idle=NEWLY_IDLE), sd.balance_interval) == (1, 4)
-    assert (pull(s, 1, idle=NEWLY_IDLE), s.k.rqs[1].sd[0].balance_interval) == (0, 4)
+    assert (pull(s, 1, idle=NEWLY_IDLE), s.sd(1, 0).balance_interval) == (0, 4)
 
 
 # --- active balance ---------------------------------------------------------------------------------------------------
@@ -230,9 +239,9 @@ def test_a_balanced_domain_is_looked_at_half_as_often():
 
 def test_the_running_task_is_pushed_after_four_failures():
     s = Still(machine(1, 4))
-    sd, src = s.k.rqs[0].sd[0], s.k.rqs[1]
+    sd, src = s.sd(0, 0), s.k.rqs[1]
     running, p = s.run(1, 1)
-    p.allowed = frozenset([1, 2])
+    s.allow(p, [1, 2])
     s.run(2, 3)
     for failed in (1, 2, 3):
         assert pull(s, 0) == 0
@@ -240,17 +249,18 @@ def test_the_running_task_is_pushed_after_four_failures():
     assert pull(s, 0) == 0
     assert (sd.nr_balance_failed, src.active_balance, src.push_cpu) == (4, True, 0)
     assert sd.balance_interval == sd.min_interval
-    s.k.cpu = 1
-    schedule.run_stopper(s.k, src, lambda: balance.active_load_balance(s.k, src))
+    s.k.this_cpu = 1
+    s.call(schedule_jit.run_stopper, 1)
     assert (running.cpu, p.cpu, src.active_balance, sd.nr_balance_failed) == (0, 1, False, 0)
-    assert src.curr is p
+    assert src.curr == p
 
 
 def test_no_active_balance_if_the_running_task_may_not_come():
     s = Still(machine(1, 4))
-    sd, src = s.k.rqs[0].sd[0], s.k.rqs[1]
+    sd, src = s.sd(0, 0), s.k.rqs[1]
     running, p = s.run(1, 1)
-    running.allowed = p.allowed = frozenset([1, 2])
+    s.allow(running, [1, 2])
+    s.allow(p, [1, 2])
     s.run(2, 3)
     sd.nr_balance_failed, sd.balance_interval = 3, 8
     assert pull(s, 0) == 0
@@ -262,21 +272,15 @@ def test_no_active_balance_if_the_running_task_may_not_come():
 
 def test_decisions_say_what_was_compared():
     s = Still(machine(2, 4))
-    s.k.decisions = True
+    s.k.decisions = s.tasks[-3].row  # rows that nothing else uses here
     s.run(4, 4)
     assert pull(s, 0) == 0
-    [event] = [dict(e.columns) for e in s.k.log if e.kind == "decision"]
-    text = json.loads(event["text"])
-    assert event["op"] == "balanced"
-    assert (text["compares"], text["reason"], text["migration"]) == (
-        "group_type",
-        "no imbalance",
-        "task",
-    )
-    assert text["groups"]["type"] == ["has_spare", "has_spare"]
-    assert text["groups"]["nr_running"] == [0, 2]
+    packed = Decision(s.k, s.k.decisions).prefer_sibling
+    assert packed >> decision_record.REASON_SHIFT == balanced.NO_IMBALANCE
+    assert packed >> decision_record.MOVES_SHIFT & 3 == 1 + BY_TASK
+    seen = [DecisionGroup(s.k, s.k.decisions + 1 + place) for place in range(2)]
+    assert [g.type for g in seen] == [group_type.HAS_SPARE] * 2
+    assert [g.nr_running for g in seen] == [0, 2]
     assert pull(s, 1, idle=NOT_IDLE) == 0
-    assert [dict(e.columns)["op"] for e in s.k.log if e.kind == "decision"] == [
-        "balanced",
-        "not_designated",
-    ]
+    records = [r for r in s.log() if r[log_column.KIND] == log_kind.DECISION]
+    assert [r[log_column.OTHER] for r in records] == [lb_result.BALANCED, lb_result.NOT_DESIGNATED]

@@ -1,17 +1,22 @@
-"""EEVDF and load tracking of v6.12 in the reference: vectors computed by an independent program, and invariants.
+"""EEVDF and load tracking of v6.12: vectors computed by an independent program, and invariants.
 
 The vectors are those of a 100-line program that was written from the formulas alone: one CPU of eight, ticks of 4 ms.
 """
 
 from __future__ import annotations
 
+from functools import cache
+
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.one_cpu import MS, OneCpu
+from support.still_v6_12 import tasks_of, tree
 
-from wastedcores.simulator.reference import eevdf, eevdf_class, pelt_v6_12, tasks_v6_12
-from wastedcores.simulator.reference.arithmetic import PRIO_TO_WEIGHT, PRIO_TO_WMULT
-from wastedcores.simulator.reference.state import Entity
+from wastedcores.simulator.engine.codes import log_kind, task_state
+from wastedcores.simulator.engine.fair import eevdf_jit as eevdf
+from wastedcores.simulator.engine.fair import eevdf_queue_jit as queue
+from wastedcores.simulator.engine.fair import pelt_v6_12_jit as pelt
+from wastedcores.simulator.engine.world import log_column
 
 ZERO = -(1 << 20)
 
@@ -24,21 +29,19 @@ def ran(cpu: OneCpu, ticks: int) -> str:
 
 
 def state(p) -> tuple[int, int]:
-    return p.se.vruntime, p.se.sum_exec
+    return p.se.vruntime, p.se.sum_exec_runtime
 
 
 def test_slices_in_virtual_time_at_each_nice_value():
-    def scaled(nice):
-        se = Entity("x", PRIO_TO_WEIGHT[nice + 20] << 10, PRIO_TO_WMULT[nice + 20])
-        return eevdf.calc_delta_fair(2_800_000, se)
-
-    assert [scaled(n) for n in (0, 1, 5, -5, 10, 19, -20)] == [
+    cpu = OneCpu()
+    tasks = [cpu.new(nice=n) for n in (0, 1, 5, -5, 10, 19, -20)]
+    assert [cpu.call(eevdf.calc_delta_fair, 2_800_000, p.se) for p in tasks] == [
         2800000, 3496585, 8558806, 918679, 26065454, 191146666, 32302,
     ]  # fmt: skip
 
 
 def test_base_slice_grows_with_the_online_cpus():
-    assert [OneCpu(n).k.base_slice_ns for n in (1, 2, 3, 4, 7, 8, 16)] == [
+    assert [OneCpu(n).k.base_slice for n in (1, 2, 3, 4, 7, 8, 16)] == [
         700_000, 1_400_000, 1_400_000, 2_100_000, 2_100_000, 2_800_000, 2_800_000,
     ]  # fmt: skip
 
@@ -49,19 +52,16 @@ def test_two_equal_tasks_alternate_by_ticks():
     assert ran(cpu, 20) == "AB" * 10
     assert state(a) == state(b) == (38951424, 40 * MS)
     assert a.se.deadline == b.se.deadline == 41751424
-    assert cpu.rq.cfs.zero_vruntime == 38951424
+    assert cpu.cfs().zero_vruntime == 38951424
 
 
 def test_three_equal_tasks():
     cpu = OneCpu()
     tasks = [cpu.add(n) for n in "ABC"]
     assert ran(cpu, 20) == ("ABC" * 7)[:20]
-    assert [state(p) for p in tasks] == [
-        (26951424, 28 * MS),
-        (26951424, 28 * MS),
-        (22951424, 24 * MS),
-    ]
-    assert cpu.rq.cfs.zero_vruntime == 25618090
+    assert [p.se.vruntime for p in tasks] == [26951424, 26951424, 22951424]
+    assert [p.se.sum_exec_runtime for p in tasks] == [28 * MS, 28 * MS, 24 * MS]
+    assert cpu.cfs().zero_vruntime == 25618090
 
 
 def test_nice_0_beside_nice_5():
@@ -70,7 +70,7 @@ def test_nice_0_beside_nice_5():
     assert ran(cpu, 20) == "ABAAABAAABAAABAAABAAA"[:20]
     assert (*state(a), a.se.deadline) == (58951424, 60 * MS, 61751424)
     assert (*state(b), b.se.deadline) == (60085749, 20 * MS, 68644555)
-    assert cpu.rq.cfs.zero_vruntime == 59231040
+    assert cpu.cfs().zero_vruntime == 59231040
 
 
 def test_nice_0_beside_nice_minus_5():
@@ -79,34 +79,37 @@ def test_nice_0_beside_nice_minus_5():
     assert ran(cpu, 20) == "BABBBABBBABBBABBBABBB"[:20]
     assert state(a) == (18951424, 20 * MS)
     assert (*state(b), b.se.deadline) == (18637409, 60 * MS, 19556088)
-    assert cpu.rq.cfs.zero_vruntime == 18714984
+    assert cpu.cfs().zero_vruntime == 18714984
 
 
 def test_a_task_that_had_more_than_its_share_stays_queued_while_it_sleeps():
     cpu = OneCpu()
     a, b = cpu.add("A"), cpu.add("B")
     cpu.settle()
-    assert cpu.rq.curr is a
+    assert cpu.rq.curr == a
     assert state(a)[0] == ZERO
     assert a.se.deadline == 351424
     cpu.go(1 * MS)
     cpu.charge()
-    assert eevdf.avg_vruntime(cpu.rq.cfs) == -548576
-    assert eevdf.entity_lag(cpu.k, -548576, a.se) == -500000
+    assert cpu.call(eevdf.avg_vruntime, cpu.cfs()) == -548576
+    assert cpu.call(eevdf.entity_lag, -548576, a.se) == -500000
+    for ms, lag in ((9, 5_600_000), (-9, -5_600_000)):  # at most two slices of 2.8 ms
+        assert cpu.call(eevdf.entity_lag, a.se.vruntime + ms * MS, a.se) == lag
     cpu.block()
     assert a.se.sched_delayed
     assert a.se.on_rq
     assert cpu.rq.nr_running == 2
-    assert cpu.k.log[-2].kind == "nr_running"
-    assert dict(cpu.k.log[-2].columns)["nr_running"] == 1
-    assert cpu.rq.curr is b
+    record = cpu.log()[-2]
+    assert (record[log_column.KIND], record[log_column.VALUE]) == (log_kind.NR_RUNNING, 1)
+    assert cpu.rq.curr == b
     cpu.tick()
     assert (b.se.vruntime, b.se.deadline) == (1951424, 4751424)
     assert not a.se.on_rq
     assert a.se.vlag == 0
-    assert cpu.rq.curr is b
+    assert cpu.rq.curr == b
     assert cpu.rq.nr_running == 1
-    assert not eevdf.protected(b.se)  # the same task goes on, so its protection is not renewed
+    # the same task goes on, so its protection is not renewed
+    assert not cpu.call(eevdf.protected, b.se)
 
 
 def woken_with(lag: int) -> tuple[OneCpu, object, object]:
@@ -121,9 +124,9 @@ def woken_with(lag: int) -> tuple[OneCpu, object, object]:
     assert (c.se.vruntime, c.se.deadline) == (8951424, 9751424)
     a = cpu.add("A")
     # undo the fork and wake it as if it had slept
-    eevdf_class.dequeue_entities(cpu.k, cpu.rq, a.se, sleep=True, special=True)
-    cpu.rq.need_resched = False
-    a.state, a.se.vlag = "S", lag
+    cpu.call(queue.dequeue_entities, a.se, queue.SLEEP | queue.SPECIAL)
+    cpu.rq.need_resched = 0
+    a.state, a.se.vlag = task_state.SLEEPING, lag
     cpu.wake(a)
     return cpu, c, a
 
@@ -131,25 +134,25 @@ def woken_with(lag: int) -> tuple[OneCpu, object, object]:
 def test_a_wakeup_preempts_only_with_positive_lag():
     cpu, c, a = woken_with(0)
     assert (a.se.vruntime, a.se.deadline) == (8951424, 11751424)
-    assert cpu.rq.curr is c
+    assert cpu.rq.curr == c
     cpu.tick()
     assert cpu.now == 12 * MS
-    assert cpu.rq.curr is a
+    assert cpu.rq.curr == a
 
     cpu, c, a = woken_with(-1 * MS)
     assert a.se.vruntime == 10951424
-    assert not eevdf.eligible(cpu.rq.cfs, a.se)
-    assert cpu.rq.curr is c
+    assert not cpu.call(eevdf.eligible, cpu.cfs(), a.se)
+    assert cpu.rq.curr == c
     cpu.tick()
-    assert cpu.rq.curr is a
+    assert cpu.rq.curr == a
 
     cpu, c, a = woken_with(1 * MS)
     assert (a.se.vruntime, a.se.deadline) == (6951424, 9751424)
-    assert cpu.rq.curr is a
+    assert cpu.rq.curr == a
     cpu.tick()
     cpu.tick()
     assert cpu.now == 16 * MS
-    assert cpu.rq.curr is c
+    assert cpu.rq.curr == c
 
 
 # --- load tracking ----------------------------------------------------------------------------------------------------
@@ -168,8 +171,8 @@ def test_a_new_task_that_runs():
         sa = a.se.avg
         seen.append((sa.load_avg, sa.runnable_avg, sa.util_avg, sa.load_sum, sa.period_contrib))
         if len(seen) == 2:
-            assert cpu.rq.cfs.avg.load_avg == 1024
-            assert cpu.rq.cfs.avg.load_sum == 48498774
+            assert cpu.cfs().avg.load_avg == 1024
+            assert cpu.cfs().avg.load_sum == 48498774
     assert seen == [
         (1023, 552, 552, 47551, 834),
         (1023, 590, 590, 47361, 644),
@@ -179,9 +182,28 @@ def test_a_new_task_that_runs():
     ]
     cpu.block()
     cpu.go(40 * MS)
-    pelt_v6_12.update_load_avg(cpu.k.now_ns, a.se)
-    for sa in (a.se.avg, cpu.rq.cfs.avg):
+    cpu.call(pelt.update_load_avg, a.se, 0)
+    for sa in (a.se.avg, cpu.cfs().avg):
         assert (sa.load_avg, sa.runnable_avg, sa.util_avg) == (677, 453, 453)
+
+
+def test_the_estimate_of_use_falls_by_a_quarter_unless_the_task_had_to_wait():
+    """The cases are computed by hand from util_est_update() (kernel/sched/fair.c, v6.12.107)."""
+    cpu = OneCpu()
+    p, seen = cpu.add("A"), []
+    for case in (
+        (300, 400, 400),
+        (400, 391, 391),
+        (400, 390, 400),
+        (400, 390, 401),
+        (1100, 1030, 0),
+    ):
+        p.se.avg.util_est, p.se.avg.util_avg, p.se.avg.runnable_avg = case
+        p.se.avg.unchanged = 0
+        cpu.call(pelt.util_est_update, p)
+        seen.append((p.se.avg.util_est, p.se.avg.unchanged))
+    # a rise, a fall by less than 10, (1600 - 10) >> 2, more than 10 of waiting, more than a CPU has
+    assert seen == [(400, 1), (400, 1), (397, 1), (400, 1), (1100, 0)]
 
 
 def test_a_task_that_always_runs_from_zero():
@@ -203,7 +225,7 @@ def test_two_tasks_that_alternate_from_zero():
     ran(cpu, 100)
     assert {a.se.avg.util_avg, b.se.avg.util_avg} == {490, 533}
     assert all((p.se.avg.load_avg, p.se.avg.runnable_avg) == (1023, 1023) for p in (a, b))
-    q = cpu.rq.cfs.avg
+    q = cpu.cfs().avg
     assert (q.load_avg, q.runnable_avg, q.util_avg) == (2047, 2047, 1023)
     ran(cpu, 100)
     assert (q.load_avg, q.runnable_avg, q.util_avg) == (2048, 2048, 1024)
@@ -212,39 +234,39 @@ def test_two_tasks_that_alternate_from_zero():
 # --- invariants -------------------------------------------------------------------------------------------------------
 
 
-def every_queue(cpu: OneCpu) -> list:
-    return [g.cfs_rq[0] for g in cpu.k.groups]
+@cache
+def booted() -> OneCpu:
+    return OneCpu(groups=1)
 
 
-def check_sums(q) -> None:
+def check_sums(cpu: OneCpu, q) -> None:
     """The sums describe the tree, and some entity is eligible."""
-    weights = [pelt_v6_12.scale_load_down(se.weight) for se in q.tree]
-    keys = [se.vruntime - q.zero_vruntime for se in q.tree]
+    weights = [max(2, se.weight >> 10) for se in tree(q)]
+    keys = [se.vruntime - q.zero_vruntime for se in tree(q)]
     assert q.avg_load == sum(weights)
     assert q.avg_vruntime == sum(key * w for key, w in zip(keys, weights, strict=True))
-    assert [se.deadline for se in q.tree] == sorted(se.deadline for se in q.tree)
-    queued = list(q.tree) + [se for se in [eevdf.running(q)] if se is not None]
+    assert [se.deadline for se in tree(q)] == sorted(se.deadline for se in tree(q))
+    queued = tree(q) + [q.curr] * bool(q.curr and q.curr.on_rq)
     assert q.nr_running == len(queued)
-    assert q.weight == sum(se.weight for se in queued)
+    assert q.load_weight == sum(se.weight for se in queued)
     if queued:
-        average = eevdf.avg_vruntime(q)
-        assert any(eevdf.eligible(q, se) for se in queued)
-        assert all(eevdf.eligible(q, se) == (se.vruntime <= average) for se in queued)
-        assert eevdf.pick_eevdf(q) in queued
+        average = cpu.call(eevdf.avg_vruntime, q)
+        eligible = [se for se in queued if cpu.call(eevdf.eligible, q, se)]
+        assert eligible == [se for se in queued if se.vruntime <= average] != []
+        assert cpu.call(eevdf.pick_eevdf, q, 1) in queued
 
 
 def check_counts(cpu: OneCpu) -> None:
     """Numbers of tasks agree on all levels; a CPU without a runnable task has no sleeper on its queues."""
-    tasks = [p for p in cpu.tasks.values() if p.se.on_rq]
-    for q in every_queue(cpu):
-        own = [p for p in tasks if q.tg is p.tg or q is cpu.rq.cfs]
-        assert q.h_nr_running == len(own)
-        assert q.h_nr_delayed == sum(p.se.sched_delayed for p in own)
-    assert cpu.rq.nr_running == cpu.rq.cfs.h_nr_running == len(cpu.rq.cfs_tasks)
-    assert all((p.state == "S") == p.se.sched_delayed for p in tasks)
-    assert not cpu.rq.curr.se.sched_delayed
-    if cpu.rq.curr is cpu.rq.idle_task:
-        assert not tasks
+    tasks = [p for p in cpu.named.values() if p.se.on_rq]
+    for group in (0, 1):
+        own = [p for p in tasks if group in (0, p.group)]
+        assert cpu.cfs(0, group).h_nr_running == len(own)
+        assert cpu.cfs(0, group).h_nr_delayed == sum(p.se.sched_delayed for p in own)
+    assert cpu.rq.nr_running == cpu.cfs().h_nr_running == len(tasks_of(cpu.rq))
+    assert all((p.state == task_state.SLEEPING) == p.se.sched_delayed for p in tasks)
+    assert not (cpu.rq.curr and cpu.rq.curr.se.sched_delayed)
+    assert cpu.rq.curr or not tasks
 
 
 def check_load(q) -> None:
@@ -253,12 +275,12 @@ def check_load(q) -> None:
     dequeue_load_avg() of v6.12.107 computes the least sum with 32 bits (max_t(u32, ...)). A queue whose load times the
     divider needs more bits, such as one with a task of nice -20, may therefore keep a sum that is too small for its load.
     """
-    divider = pelt_v6_12.MIN_DIVIDER + q.avg.period_contrib
+    divider = pelt.MIN_DIVIDER + q.avg.period_contrib
     for signal in ("load", "runnable", "util"):
         avg, total = getattr(q.avg, f"{signal}_avg"), getattr(q.avg, f"{signal}_sum")
         assert avg >= 0
         assert total >= 0
-        least = avg * pelt_v6_12.MIN_DIVIDER
+        least = avg * pelt.MIN_DIVIDER
         assert least <= total + divider or (signal == "load" and least >= 1 << 32)
 
 
@@ -283,16 +305,14 @@ OPS = st.lists(
 @given(st.lists(st.tuples(st.integers(-20, 19), st.booleans()), min_size=1, max_size=5), OPS)
 @example([(-4, False), (-20, False), (0, True)], [("run", 0, 1000)] * 10)
 def test_invariants(tasks, steps):
-    cpu = OneCpu()
-    group = cpu.k.add_group("group", 1024)
+    cpu = booted().again()
     for i, (nice, grouped) in enumerate(tasks):
-        cpu.add(chr(65 + i), nice, group if grouped else None)
+        cpu.add(chr(65 + i), nice, int(grouped))
     cpu.settle()
-    everyone = list(cpu.tasks.values())
-    asleep: dict[object, int] = {}
+    everyone = list(cpu.named.values())
+    asleep = {}
     for kind, number, length in steps:
         curr = cpu.rq.curr
-        busy = curr is not cpu.rq.idle_task
         if kind in ("run", "tick"):
             before = cpu.now
             if kind == "run" and (before + length) // (4 * MS) == before // (4 * MS):
@@ -301,29 +321,29 @@ def test_invariants(tasks, steps):
                 cpu.settle()
             else:
                 cpu.tick()
-        elif kind == "block" and busy:
-            cpu.block()
-            asleep[curr] = curr.se.vruntime
-        elif kind == "wake" and everyone[number % len(everyone)].state == "S":
+        elif kind == "wake":
             p = everyone[number % len(everyone)]
-            cpu.wake(p)
-            asleep.pop(p)
-        elif kind == "nice" and busy:
-            tasks_v6_12.set_user_nice(cpu.k, curr, 4 * number - 20)
-            cpu.settle()
-        elif kind == "yield" and busy:
-            eevdf_class.yield_task(cpu.k, cpu.rq, curr)
-            cpu.rq.need_resched = True
-            cpu.settle()
-        elif kind == "group" and busy:
-            tasks_v6_12.move_group(cpu.k, curr, cpu.k.groups[number % 2])
-            cpu.settle()
-        for q in every_queue(cpu):
-            check_sums(q)
+            if asleep.pop(p.row, None):
+                cpu.wake(p)
+        elif not curr:
+            continue
+        elif kind == "block":
+            cpu.block()
+            asleep[curr.row] = curr, curr.se.vruntime
+        elif kind == "nice":
+            cpu.fair.set_user_nice(cpu.k, curr, 4 * number - 20)
+        elif kind == "yield":
+            cpu.fair.yield_task(cpu.k, curr)
+            cpu.rq.need_resched = 1
+        elif kind == "group":
+            cpu.fair.task_change_group(cpu.k, curr, number % 2)
+        cpu.settle()
+        for q in (cpu.cfs(), cpu.cfs(0, 1)):
+            check_sums(cpu, q)
             check_load(q)
         check_counts(cpu)
-        for p, vruntime in asleep.items():
-            limit = eevdf.calc_delta_fair(max(2 * p.se.slice_ns, 4 * MS), p.se)
+        for p, vruntime in asleep.values():
+            limit = cpu.call(eevdf.calc_delta_fair, max(2 * p.se.slice, 4 * MS), p.se)
             if p.se.sched_delayed:
                 assert p.se.vruntime == vruntime
             else:
@@ -338,17 +358,17 @@ def test_invariants(tasks, steps):
     st.integers(1, 30),
 )
 def test_a_placed_entity_keeps_its_lag(others, nice, lag, ticks):
-    cpu = OneCpu()
+    cpu = booted().again()
     for i, other in enumerate(others):
         cpu.add(chr(65 + i), other)
     ran(cpu, ticks)
     p = cpu.add("Z", nice)
-    eevdf_class.dequeue_entities(cpu.k, cpu.rq, p.se, sleep=False)
-    p.se.rel_deadline = False
+    cpu.call(queue.dequeue_entities, p.se, 0)
+    p.se.rel_deadline = 0
     p.se.vlag = lag
-    eevdf_class.enqueue_task(cpu.k, cpu.rq, p)
-    weight = pelt_v6_12.scale_load_down(p.se.weight)
+    cpu.call(queue.enqueue_task, p, 0)
+    weight = p.se.weight >> 10
     # rounding of the lag is scaled with the weights, as the kernel scales it
-    load = cpu.rq.cfs.avg_load + pelt_v6_12.scale_load_down(cpu.rq.curr.se.weight)
-    error = eevdf.avg_vruntime(cpu.rq.cfs) - p.se.vruntime - lag
+    load = cpu.cfs().avg_load + (cpu.rq.curr.se.weight >> 10)
+    error = cpu.call(eevdf.avg_vruntime, cpu.cfs()) - p.se.vruntime - lag
     assert abs(error) <= 2 + load // max(load - weight, 1)

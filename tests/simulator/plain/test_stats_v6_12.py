@@ -1,53 +1,71 @@
-"""Balancing statistics of v6.12.107 in the reference: every kind of group and every branch, on cases computed by hand."""
+"""Balancing statistics of v6.12.107: every kind of group and every branch, on cases computed by hand."""
 
 from __future__ import annotations
+
+from functools import cache
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.still_v6_12 import Still, machine
+from support.still_v6_12 import Still, groups, machine
 
-from wastedcores.simulator.reference import stats_v6_12 as stats
-from wastedcores.simulator.reference.group_stats_v6_12 import (
+from wastedcores.simulator.engine.balance import find_src_group_v6_12_jit as find_src_group
+from wastedcores.simulator.engine.balance import group_stats_v6_12_jit as group_stats
+from wastedcores.simulator.engine.balance import sd_stats_v6_12_jit as sd_stats
+from wastedcores.simulator.engine.codes.group_type import (
     FULLY_BUSY,
     HAS_SPARE,
     IMBALANCED,
     OVERLOADED,
     SMT_BALANCE,
-    GroupStats,
 )
-from wastedcores.simulator.reference.stats import IDLE, NEWLY_IDLE, NOT_IDLE
+from wastedcores.simulator.engine.codes.idle_type import IDLE, NEWLY_IDLE, NOT_IDLE
+from wastedcores.simulator.engine.codes.sd_flag import PREFER_SIBLING
+from wastedcores.simulator.engine.codes.stats_row import BUSIEST, LOCAL, SPARE
+from wastedcores.simulator.engine.world import cpuset, cpusets_jit
+from wastedcores.simulator.engine.world.structs import SdLbStats, SgLbStats
+from wastedcores.simulator.vocabulary import BALANCED, MIGRATIONS
 
 
-def env_of(s: Still, level: int = -1, cpu: int = 0, idle: str = IDLE) -> stats.Env:
-    sd = s.k.rqs[cpu].sd[level]
-    return stats.Env(sd, cpu, idle, set(sd.span), frozenset(sd.groups[0].mask))
+def totals(s: Still) -> SdLbStats:
+    """Return what the groups of a domain come to."""
+    return SdLbStats(s.k, s.k.scratch + 3)
 
 
 def compared(
-    local: dict, busiest: dict, *, m=None, level: int = -1, idle: str = IDLE, loads=(0, 8192)
+    local: dict, busiest: dict, m=None, idle: int = IDLE, total_load: int = 0, prefers=None
 ) -> tuple[str, str, int]:
-    """Return why two groups count as balanced, what to move and how much; by default the nodes of 4 CPUs of a machine."""
+    """Return why two groups count as balanced, what to move and how much; by default the nodes of 4 CPUs of a machine.
+
+    The groups prefer siblings as their flags say, or as ``prefers`` says.
+    """
     s = Still(m or machine(2, 4))
-    env = env_of(s, level, idle=idle)
-    here, there = env.sd.groups[0], env.sd.groups[1]
-    one = {"capacity": 1024 * len(here.cpus), "weight": len(here.cpus)}
-    out = stats.DomainStats(
-        GroupStats(here, **(one | local)), GroupStats(there, **(one | busiest)), *loads
-    )
-    out.prefer_sibling = there.has("PREFER_SIBLING")
-    reason = stats.balanced(s.k, env, out)
+    env, out = s.env(idle=idle), totals(s)
+    here, there = groups(env.sd)[:2]
+    one = {"capacity": 1024 * here.group_weight, "weight": here.group_weight}
+    s.stats(LOCAL, here, **(one | local))
+    s.stats(BUSIEST, there, **(one | busiest))
+    out.avg_load = total_load * 1024 // 8192
+    out.prefer_sibling = there.flags & PREFER_SIBLING != 0 if prefers is None else prefers
+    reason = s.call(find_src_group.balanced, env, s.k.scratch, out)
     if not reason:
-        stats.calculate_imbalance(s.k, env, out)
-    return reason, env.migration, env.imbalance
+        s.call(find_src_group.calculate_imbalance, env, s.k.scratch, out)
+    return BALANCED[reason] if reason else "", MIGRATIONS[env.migration], env.imbalance
 
 
 # --- kinds of groups --------------------------------------------------------------------------------------------------
 
 
-def group(**sums) -> GroupStats:
-    s = Still(machine(2, 4))
-    return GroupStats(s.k.rqs[0].sd[-1].groups[0], capacity=4096, weight=4, **sums)
+def kind_of(imbalance: int = 0, **sums: int) -> int:
+    s = booted()
+    found = s.stats(SPARE, s.sd().groups, capacity=4096, weight=4, **sums)
+    found.group.sgc.imbalance = imbalance
+    return s.call(group_stats.classify, found, 117)
+
+
+@cache
+def booted() -> Still:
+    return Still(machine(2, 4))
 
 
 @pytest.mark.parametrize(
@@ -62,50 +80,50 @@ def group(**sums) -> GroupStats:
         ({"sum_nr": 5, "util": 3501}, OVERLOADED),
         ({"sum_nr": 5, "runnable": 4793}, OVERLOADED),
         ({"sum_nr": 4, "smt_balance": True}, SMT_BALANCE),
+        ({"sum_nr": 4, "util": 3501, "smt_balance": True}, SMT_BALANCE),
         ({"sum_nr": 5, "util": 3501, "smt_balance": True}, OVERLOADED),
     ],
 )
 def test_the_kind_of_a_group(sums, kind):
-    s = group(**sums)
-    s.classify(117)
-    assert s.type == kind
+    assert kind_of(**sums) == kind
 
 
 def test_pinned_tasks_below_make_a_group_imbalanced():
-    s = group(sum_nr=1, smt_balance=True)
-    s.group.sgc.imbalance = True
-    s.classify(117)
-    assert s.type == IMBALANCED
-    s = group(sum_nr=5, util=3501)
-    s.group.sgc.imbalance = True
-    s.classify(117)
-    assert s.type == OVERLOADED
+    assert kind_of(1, sum_nr=1, smt_balance=True) == IMBALANCED
+    assert kind_of(1, sum_nr=5, util=3501) == OVERLOADED
 
 
 @given(st.integers(0, 12), st.integers(0, 8192), st.integers(0, 20000))
 def test_a_group_with_fewer_tasks_than_cpus_has_room(nr, util, runnable):
-    s = group(sum_nr=nr, util=util, runnable=runnable)
-    s.classify(117)
-    assert nr >= 4 or s.type == HAS_SPARE
-    assert nr > 4 or s.type != OVERLOADED
+    kind = kind_of(sum_nr=nr, util=util, runnable=runnable)
+    assert nr >= 4 or kind == HAS_SPARE
+    assert nr > 4 or kind != OVERLOADED
+
+
+def sums(s: Still, env, place: int = 1, local: int = 0) -> tuple[SgLbStats, bool]:
+    """Return the statistics of a group, and whether one of its CPUs has several tasks."""
+    found = SgLbStats(s.k, s.k.scratch + SPARE)
+    several = s.call(sd_stats.update_sg_lb_stats, env, groups(env.sd)[place], local, found)
+    return found, several
 
 
 def test_the_sums_over_the_cpus_of_a_group():
     s = Still(machine(2, 4))
     s.run(4, 4, 5)
     for cpu, load in ((4, 2000), (5, 900)):
-        avg = s.k.rqs[cpu].cfs.avg
+        avg = s.cfs(cpu).avg
         avg.load_avg, avg.util_avg, avg.runnable_avg = load, load // 3, load // 2
-    s.k.rqs[4].cfs.h_nr_delayed = 1
-    env = env_of(s)
-    got, several = stats.update_sg_lb_stats(s.k, env, env.sd.groups[1], False)
+    s.cfs(4).h_nr_delayed = 1
+    env = s.env()
+    got, several = sums(s, env)
     assert several
     assert (got.load, got.util, got.runnable) == (2900, 666 + 300, 1450)
     # a sleeper that is still queued counts in both
     assert (got.sum_nr, got.sum_h_nr, got.idle_cpus, got.weight) == (3, 3, 2, 4)
     assert (got.type, got.avg_load) == (HAS_SPARE, 0)
-    env.cpus = {5, 6}
-    got, several = stats.update_sg_lb_stats(s.k, env, env.sd.groups[1], False)
+    for cpu in (0, 1, 2, 3, 4, 7):
+        s.call(cpusets_jit.exclude, cpuset.LB, cpu)
+    got, several = sums(s, env)
     assert (got.sum_nr, got.idle_cpus, got.weight, several) == (1, 1, 4, False)
 
 
@@ -113,9 +131,8 @@ def test_only_overloaded_groups_have_an_average_load():
     s = Still(machine(2, 4))
     s.run(4, 4, 5, 6, 7)
     for cpu in range(4, 8):
-        s.k.rqs[cpu].cfs.avg.load_avg = s.k.rqs[cpu].cfs.avg.util_avg = 1000
-    env = env_of(s)
-    got, _ = stats.update_sg_lb_stats(s.k, env, env.sd.groups[1], False)
+        s.cfs(cpu).avg.load_avg = s.cfs(cpu).avg.util_avg = 1000
+    got, _ = sums(s, s.env())
     assert (got.type, got.avg_load) == (OVERLOADED, 1000)
 
 
@@ -123,21 +140,18 @@ def test_two_tasks_on_a_core_are_balanced_only_by_idle_cpus():
     s = Still(machine(1, 4, threads=2))
     s.run(2, 3)
     for idle, kind in ((IDLE, SMT_BALANCE), (NEWLY_IDLE, SMT_BALANCE), (NOT_IDLE, HAS_SPARE)):
-        env = env_of(s, idle=idle)
-        got, _ = stats.update_sg_lb_stats(s.k, env, env.sd.groups[1], False)
-        assert got.type == kind
-    got, _ = stats.update_sg_lb_stats(s.k, env_of(s, cpu=2), env.sd.groups[1], True)
-    assert got.type == HAS_SPARE
+        assert sums(s, s.env(idle=idle))[0].type == kind
+    assert sums(s, s.env(cpu=2), 0, 1)[0].type == HAS_SPARE
 
 
 # --- the busiest group ------------------------------------------------------------------------------------------------
 
 
 def busier(m, first: dict, second: dict) -> bool:
-    k = Still(m).k
-    groups = k.rqs[0].sd[-1].groups
-    a = GroupStats(groups[1], sum_h_nr=2, **first)
-    return stats.pick_busiest(k.model.rules, a, GroupStats(groups[2], **({"sum_h_nr": 2} | second)))
+    s = Still(m)
+    _, a, b = groups(s.sd())
+    busiest = s.stats(BUSIEST, a, sum_h_nr=2, **first)
+    return s.call(sd_stats.pick_busiest, s.stats(SPARE, b, **({"sum_h_nr": 2} | second)), busiest)
 
 
 def test_the_kind_decides_which_group_is_busiest():
@@ -168,31 +182,30 @@ def test_among_cores_the_first_fully_busy_one_stays():
     assert busier(m, smt | {"idle_cpus": 1, "sum_nr": 2}, smt | {"idle_cpus": 1, "sum_nr": 3})
 
 
+def update(s: Still, env) -> SdLbStats:
+    s.call(sd_stats.update_sd_lb_stats, env, s.k.scratch, totals(s))
+    return totals(s)
+
+
 def test_the_first_group_with_a_task_is_busiest_at_first():
     s = Still(machine(2, 4))
+    assert not update(s, s.env()).busiest
     s.run(4)
-    out = stats.update_sd_lb_stats(s.k, env_of(s))
-    assert out.busiest.group is s.k.rqs[0].sd[-1].groups[1]
-    assert out.prefer_sibling
-    s = Still(machine(2, 4))
-    out = stats.update_sd_lb_stats(s.k, env_of(s))
-    assert out.busiest.group is None
+    assert update(s, s.env()).busiest == groups(s.sd())[1]
+    assert totals(s).prefer_sibling
 
 
 def test_only_the_highest_level_finds_that_no_cpu_has_several_tasks():
     s = Still(machine(2, 4))
-    s.k.overload = True
-    stats.update_sd_lb_stats(s.k, env_of(s, 0))
+    s.k.overload = 1
+    update(s, s.env(0))
     assert s.k.overload
-    stats.update_sd_lb_stats(s.k, env_of(s, 1))
+    update(s, s.env(1))
     assert not s.k.overload
     s.run(5, 5)
-    s.k.overload = False
-    stats.update_sd_lb_stats(s.k, env_of(s, 1))
+    s.k.overload = 0
+    update(s, s.env(1))
     assert s.k.overload
-
-
-# --- the number of CPUs that a wakeup may examine ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -204,11 +217,11 @@ def test_nr_idle_scan(llc, limits):
     for util, limit in zip((0, 200, 400, 600, 800, 860), limits, strict=True):
         s = Still(machine(1, llc))
         for rq in s.k.rqs:
-            rq.cfs.avg.util_avg = util
-        stats.update_sd_lb_stats(s.k, env_of(s, idle=NEWLY_IDLE))
-        assert s.k.rqs[0].sd[0].shared.nr_idle_scan == 0
-        stats.update_sd_lb_stats(s.k, env_of(s))
-        assert s.k.rqs[0].sd[0].shared.nr_idle_scan == limit
+            s.cfs(rq.cpu).avg.util_avg = util
+        update(s, s.env(idle=NEWLY_IDLE))
+        assert s.sd(0, 0).shared.nr_idle_scan == 0
+        update(s, s.env())
+        assert s.sd(0, 0).shared.nr_idle_scan == limit
 
 
 # --- balanced or not --------------------------------------------------------------------------------------------------
@@ -224,9 +237,7 @@ def test_nothing_is_pulled_into_a_group_that_is_worse_off():
 
 def test_average_loads_are_compared_if_both_groups_are_overloaded():
     def case(local: int, busiest: int, total: int = 8 * 1250) -> tuple[str, str, int]:
-        return compared(
-            OVER | {"avg_load": local}, OVER | {"avg_load": busiest}, loads=(total, 8192)
-        )
+        return compared(OVER | {"avg_load": local}, OVER | {"avg_load": busiest}, total_load=total)
 
     assert case(1500, 1500)[0] == "local load"
     assert case(1250, 1500)[0] == "above average"  # 10000 * 1024 // 8192 = 1250
@@ -263,9 +274,9 @@ def test_a_group_with_room_takes_use_from_an_overloaded_one_of_another_llc():
 def test_average_loads_if_only_the_busiest_group_is_overloaded():
     full = FULL | {"load": 4000}
     # the local average is 1000, that of the domain 1250: min(250 * 4096, 250 * 4096) // 1024
-    assert compared(full, OVER, loads=(10_000, 8192)) == ("", "load", 1000)
-    assert compared(full, OVER | {"avg_load": 1000}, loads=(10_000, 8192)) == ("", "load", 0)
-    assert compared(full, OVER, loads=(8000, 8192)) == ("", "load", 0)
+    assert compared(full, OVER, total_load=10_000) == ("", "load", 1000)
+    assert compared(full, OVER | {"avg_load": 1000}, total_load=10_000) == ("", "load", 0)
+    assert compared(full, OVER, total_load=8000) == ("", "load", 0)
     # two fully busy groups: the average of the busiest is 0
     assert compared(full, FULL | {"idle_cpus": 0})[0] == "idle CPUs"
 
@@ -292,24 +303,11 @@ def test_threads_of_cores():
 
 def test_groups_beyond_the_first_numa_level_are_compared_by_idle_cpus():
     """Groups of NUMA domains have no PREFER_SIBLING."""
-    s = Still(machine(2, 4))
-    env = env_of(s)
-    here, there = env.sd.groups
 
-    def case(local: int, busiest: int) -> tuple[str, int]:
-        out = stats.DomainStats(
-            GroupStats(here, idle_cpus=local, sum_nr=4 - local, capacity=4096, weight=4),
-            GroupStats(there, idle_cpus=busiest, sum_nr=6, sum_h_nr=6, capacity=4096, weight=4),
-        )
-        reason = stats.balanced(s.k, env, out)
-        if not reason:
-            stats.calculate_imbalance(s.k, env, out)
-        return reason, env.imbalance
-
-    assert case(1, 0) == ("idle CPUs", 0)
-    assert case(2, 0) == ("", 1)
-    assert case(3, 0) == ("", 1)
-    assert case(4, 0) == ("", 2)
+    busiest = {"idle_cpus": 0, "sum_nr": 6, "sum_h_nr": 6}
+    for idle, reason, imbalance in ((1, "idle CPUs", 0), (2, "", 1), (3, "", 1), (4, "", 2)):
+        found = compared({"idle_cpus": idle, "sum_nr": 4 - idle}, busiest, prefers=0)
+        assert found[::2] == (reason, imbalance)
 
 
 @pytest.mark.parametrize(
@@ -326,29 +324,27 @@ def test_groups_beyond_the_first_numa_level_are_compared_by_idle_cpus():
 )
 def test_sibling_imbalance(cores, nr, want):
     s = Still(machine(2, 4))
-    here, there = s.k.rqs[0].sd[-1].groups
-    here.cores, there.cores = cores
-    out = stats.DomainStats(GroupStats(here, sum_nr=nr[0]), GroupStats(there, sum_nr=nr[1]))
-    assert stats.sibling_imbalance(s.k, env_of(s), out) == want
-    assert stats.sibling_imbalance(s.k, env_of(s, idle=NOT_IDLE), out) == 0
+    for row, group in enumerate(groups(s.sd())):
+        group.cores = cores[row]
+        s.stats(row, group, sum_nr=nr[row])
+    assert s.call(find_src_group.sibling_imbalance, s.env(), s.k.scratch) == want
+    assert s.call(find_src_group.sibling_imbalance, s.env(idle=NOT_IDLE), s.k.scratch) == 0
 
 
-# --- the queue --------------------------------------------------------------------------------------------------------
-
-
-def source(s: Still, migration: str, imbalance: int) -> int | None:
-    env = env_of(s)
-    env.migration, env.imbalance = migration, imbalance
-    rq = stats.find_src_rq(s.k, env, env.sd.groups[1])
-    return None if rq is None else rq.cpu
+def source(s: Still, migration: str, imbalance: int, without: int = -1) -> int:
+    env = s.env()
+    env.migration, env.imbalance = MIGRATIONS.index(migration), imbalance
+    if without >= 0:
+        s.call(cpusets_jit.exclude, cpuset.LB, without)
+    return s.call(find_src_group.find_src_rq, env, groups(env.sd)[1])
 
 
 def test_the_queue_with_the_highest_load():
     s = Still(machine(2, 4))
-    assert source(s, "load", 9999) is None
+    assert source(s, "load", 9999) == -1
     s.run(4, 5, 5, 6, 6)
     for cpu, load in ((4, 3000), (5, 2000), (6, 2000)):
-        s.k.rqs[cpu].cfs.avg.load_avg = load
+        s.cfs(cpu).avg.load_avg = load
     assert source(s, "load", 3000) == 4
     assert source(s, "load", 2999) == 5  # its only task would be too much
 
@@ -357,7 +353,7 @@ def test_the_queue_with_the_highest_use():
     s = Still(machine(2, 4))
     s.run(4, 5, 5, 6, 6)
     for cpu, util, runnable in ((4, 1024, 0), (5, 500, 600), (6, 550, 0)):
-        avg = s.k.rqs[cpu].cfs.avg
+        avg = s.cfs(cpu).avg
         avg.util_avg, avg.runnable_avg = util, runnable
     assert source(s, "util", 1) == 5  # waiting counts as use, and a single task is not taken
 
@@ -366,8 +362,4 @@ def test_the_queue_with_the_most_tasks():
     s = Still(machine(2, 4))
     s.run(5, 6, 6, 7, 7)
     assert source(s, "task", 1) == 6
-    env = env_of(s)
-    env.migration, env.cpus = "task", env.cpus - {6}
-    rq = stats.find_src_rq(s.k, env, env.sd.groups[1])
-    assert rq is not None
-    assert rq.cpu == 7
+    assert source(s, "task", 1, without=6) == 7
