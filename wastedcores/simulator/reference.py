@@ -1,4 +1,4 @@
-"""Old names for one release: ``replay()`` and ``replay_scenario()`` take modules and policies themselves (docs/design-mode.md)."""
+"""Old names for one release: ``replay()`` and ``replay_scenario()`` take modules and policies (docs/design-mode.md)."""
 
 from __future__ import annotations
 

@@ -414,7 +414,7 @@ def test_the_old_names_run_and_say_what_to_use():
     with pytest.warns(DeprecationWarning, match="use replay\\(workload"):
         trace, run = replay_design(pile(), "bd-paper-16", ["numa"])
     assert trace.header.kernel_release == run.kernel.name == "core+numa"
+    small = {"n": 4, "limit_s": 0.05}
     with pytest.warns(DeprecationWarning, match="use replay_scenario"):
-        small = {"n": 4, "limit_s": 0.05}
         trace = replay_reference("missing-domains", "bd-paper-16", modules=["numa"], given=small)
     assert trace.header.kernel_release == "core+numa"
