@@ -41,7 +41,7 @@ class Group(Strict):
 
 
 class Domain(Strict):
-    level: int
+    level: str
     span: list[int]
     groups: list[Group]
 

@@ -226,9 +226,9 @@ class CompareTraces(Strict):
 class Work(Strict):
     tasks: int
     sleeps: int
-    recognised: int
-    guessed: int
-    unknown: int
+    recognised: float = Field(description="the share of the sleeps whose cause is recognised")
+    guessed: float
+    unknown: float
     classes: dict[str, int]
 
 

@@ -13,7 +13,7 @@ from wastedcores.invariant.trust import Bound
 
 from .parts import Moves, Strict, Verdict, absent, fields_of, row_of
 
-Kind = Literal["persistent", "chronic", "none"]
+Kind = Literal["persistent", "chronic", "occasional", "none"]
 
 
 class Looked(Strict):
