@@ -29,9 +29,7 @@ class Machine(Strict):
     asymmetric: bool = absent()
     frequency: fields_of(Frequency) = absent()  # type: ignore[valid-type]
     smt_speed: float = absent()
-    idle_states: list[tuple[str, int, int]] = absent(
-        "name, and the times of IdleState, in ns"
-    )
+    idle_states: list[tuple[str, int, int]] = absent("name, and the times of IdleState, in ns")
     microarchitecture: str = absent()
 
 

@@ -11,6 +11,7 @@ from wastedcores.kernels import FIXES
 from wastedcores.trace import schedstat
 from wastedcores.trace.datasets import Entry
 from wastedcores.trace.header import Header
+from wastedcores.words.cause import NAMES
 
 from .parts import Range, Strict, Trust, Verdict, fields_of
 
@@ -141,19 +142,7 @@ class Explain(Strict):
     """What ``wastedcores explain --json`` prints; without ``--seeds`` nothing is proposed or predicted."""
 
     schema_: Literal["wastedcores.explain/1"] = Field(alias="schema")
-    looks_like: (  # type: ignore[valid-type]
-        Bug
-        | Literal[
-            "isolated",
-            "balancing_off",
-            "in_doubt",
-            "transient",
-            "isolation",
-            "nothing",
-            "unknown",
-            "undecided",
-        ]
-    )
+    looks_like: Literal[*NAMES]  # type: ignore[valid-type]
     kernel: str
     machine: str
     fix: str | None

@@ -100,10 +100,15 @@ class Check(Checked):
 
 
 class Alarm(Strict):
-    number: int = absent("the tracefs backend does not number them")
+    """A violation; the tracefs backend tells neither its number nor the waiting thread, nor the rest that may be missing."""
+
+    number: int = absent()
     idle_cpu: int
     busy_cpu: int
-    pid: int = absent("the waiting thread; the tracefs backend does not tell it")
+    pid: int = absent()
+    busy_nr: int = absent("threads on the busy CPU")
+    cleared_ns: int = absent()
+    late_ns: int = absent()
     began_ns: int
     confirmed_ns: int
     lasted_ms: int
