@@ -65,9 +65,9 @@ def measure(
       compared with.
     * ``seed``: seed of the order and of the intervals.
     * ``progress``: called with a line of text per run.
-    * Returns ``schema``, ``command``, ``environment``, ``runs`` (setting, turn, wall_s, cpu_s, exit_code, in the order in
-      which they were made) and ``settings``: for each the medians of wall_s and cpu_s with 95 % intervals, and of the ratio to the first
-      setting in the same turn.
+    * Returns ``schema``, ``command``, ``environment``, ``runs`` (setting, turn, wall_s, cpu_s, exit_code, in the order in which
+      they were made) and ``settings``: for each the medians of wall_s and cpu_s with 95 % intervals, and of the ratio to the
+      first setting in the same turn.
     """
     if runs < 2:
         raise UsageError(f"-n {runs}: expected 2 or more; one run says nothing about the next.")
