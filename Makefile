@@ -52,7 +52,7 @@ fuzz: $(DEV)     ## a million mutated files and 100,000 random schedules, some h
 # numba hides what it compiles from coverage, so this pass runs the same sources as plain Python
 coverage: $(DEV)   ## branch coverage of the simulator, the invariant and the domains, uncompiled
 	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n 2 --cov --cov-report=term:skip-covered -k "not recordings" \
-	  tests/invariant tests/topology tests/simulator/reference tests/simulator/engine/test_properties.py \
+	  tests/invariant tests/topology tests/simulator/plain tests/simulator/engine/test_properties.py \
 	  tests/simulator/engine/test_design.py tests/simulator/engine/test_queue.py
 
 lab: $(LAB)      ## JupyterLab on copies of the notebooks, in reports/lab

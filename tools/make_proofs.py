@@ -1,6 +1,6 @@
 """Check work conservation on all states of small machines, and write docs/proofs.md's tables and figure from the result.
 
-python tools/make_proofs.py                  # takes twenty minutes: datasets/proofs.json, then the page
+python tools/make_proofs.py                  # takes three minutes: datasets/proofs.json, then the page
 python tools/make_proofs.py --page           # the page from datasets/proofs.json
 """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wastedcores.simulator.reference.stepping import (
+from wastedcores.simulator.plain.stepping import (
     Decision,
     Thread,
     balancing_pass,
@@ -44,7 +44,7 @@ class CpuThreads:
     """The threads of one CPU, which are all alike."""
 
     threads: int = 0  #: how many there are
-    #: as in :class:`wastedcores.simulator.reference.stepping.Thread`
+    #: as in :class:`wastedcores.simulator.plain.stepping.Thread`
     weight: int = 10
     percent: int = 100
     session_threads: int = 1

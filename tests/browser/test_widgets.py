@@ -41,7 +41,7 @@ print((box.look, box.finder.text.value) != before)"""
 LABS = """import ipywidgets
 import wastedcores as wc
 from wastedcores.analysis.decisions import decisions
-from wastedcores.simulator.reference import Module
+from wastedcores.simulator.plain.modules import Module
 from wastedcores.widgets import balancing_stepper, decision_stepper, design_lab, domain_playground, replay_lab, side_by_side
 class AlwaysZero(Module):
     name = "always_zero"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.builders import nr, trace_of
+from support.schemas import fits
 from support.typed import typed
 
 import wastedcores
@@ -58,7 +59,15 @@ VIOLATION = {"event": "violation", "bytes": 0, "number": 1, "idle_cpu": 1, "busy
 MESSAGES = [
     {"event": "ready", "bytes": 0},
     {"event": "progress", "bytes": 0, "checks": 2, "suspected": 1, "confirmed": 0},
-    VIOLATION | {"lasted_ms": 100, "began_ns": 1, "confirmed_ns": 100_000_001},
+    VIOLATION
+    | {
+        "busy_nr": 2,
+        "cleared_ns": 0,
+        "late_ns": 9,
+        "lasted_ms": 100,
+        "began_ns": 1,
+        "confirmed_ns": 100_000_001,
+    },
     {"event": "end", "bytes": 0, "checks": 3, "confirmed": 1, "seconds": 3.5, "moves": 7},
 ]
 
@@ -129,6 +138,7 @@ def test_watch_prints_what_was_found(fake):
     out = json.loads(typed("watch", "--json").out)
     assert out["report"] is None
     assert out["verdict"] == "violations"
+    fits("watch", out)
 
 
 def test_a_checker_that_fails_is_an_error_in_its_own_words(fake):
@@ -148,6 +158,7 @@ def test_tracefs_records_and_checks_afterwards(fake, tmp_path):
     (found,) = result.violations
     assert (found["idle_cpu"], found["busy_cpu"], found["lasted_ms"]) == (1, 0, 300)
     assert found["evidence"] == str(tmp_path / "recording.parquet")
+    fits("watch", result.to_json() | {"report": None})
 
 
 def cut(text: str, *dropped: str) -> str:

@@ -11,10 +11,12 @@ import threading
 import time
 
 import pytest
+from support.schemas import fits
 
-from wastedcores.capture.soak import markdown, provoking
+from wastedcores.capture.soak import SoakOptions, markdown, provoking
 from wastedcores.capture.soak.judging import explain
 from wastedcores.capture.soak.loads import _HEAD, PROGRAMS, turns
+from wastedcores.capture.soak.soak import _judge, _match, _Result
 from wastedcores.capture.soak.witness import Between, Waited, Witness
 
 MS = 1_000_000
@@ -69,6 +71,19 @@ def test_a_late_sample_makes_the_witness_look_around_the_alarm():
 
     assert explain(ALARM, Late(1.0, [task(90, 0, 1)]))["answer"] == "true"
     assert explain(ALARM, Late(0.2, [task(90, 0, 1)]))["answer"] != "true"
+
+
+def test_the_summary_fits_its_schema(tmp_path):
+    result = _Result(SoakOptions(), tmp_path)
+    raised = ALARM | {"pid": 10, "lasted_ms": 100, "evidence": None, "provoked": False}
+    result.alarms += [dict(raised), dict(raised)]
+    _judge(result, Told(1.0, [task(90, 0, 1)]), print)
+    del result.alarms[1]["answer"]
+    done = {"start_ns": 0, "end_ns": 9 * MS, "established": True, "attempts": 1, "held_s": 0.2}
+    _match(result, done)
+    result.checker = {"checks": 3, "suspected": 1, "confirmed": 1, "moves": 7}
+    result.loads = {"idle": 2.5}
+    fits("soak", result.to_json())
 
 
 def test_an_alarm_waits_for_the_next_scan():

@@ -54,7 +54,7 @@ def test_json_is_the_oracles(case, kernel, tmp_path):
     done = run(*args)
     assert done.code == 0, done.err
     got = json.loads(done.out)
-    assert list(got) == ["kernel", "cpus", "machine", "events"]
+    assert list(got) == ["schema", "kernel", "cpus", "machine", "events"]
     assert got["kernel"] == (kernel or want["kernel"])
     assert got["cpus"] == want["cpus"]
     assert got["events"] == plain(want["events"])

@@ -15,7 +15,7 @@ def test_data__lists_and_finds():
     listed = typed("data")
     assert listed.code == 0
     assert "group-imbalance-buggy" in listed.out
-    rows = json.loads(typed("data", "--json").out)
+    rows = json.loads(typed("data", "--json").out)["datasets"]
     assert {r["name"] for r in rows} >= {"live-balancing-on", "missing-domains-fixed"}
     assert typed("data", "live-balancing-on").out.strip() == next(
         r["path"] for r in rows if r["name"] == "live-balancing-on"
@@ -85,7 +85,8 @@ def test_doctor():
     done = typed("doctor")
     assert done.code == 0
     assert "python" in done.out
-    assert isinstance(json.loads(typed("doctor", "--json").out), list)
+    findings = json.loads(typed("doctor", "--json").out)["findings"]
+    assert "python" in {f["name"] for f in findings}
 
 
 def test_export__refuses_an_ending_that_promises_text(tmp_path):

@@ -68,7 +68,7 @@ def test_a_task_without_an_answer_fails_with_its_name(lab):
 
 
 def test_a_module_that_is_not_written_yet_is_no_answer():
-    from wastedcores.simulator.reference import Module
+    from wastedcores.simulator.plain.modules import Module
 
     class Spread(Module):
         def suggest_cpu(self, k, p, waker_cpu, why):
@@ -88,7 +88,7 @@ def test_a_module_that_is_not_written_yet_is_no_answer():
 )
 @pytest.mark.filterwarnings("ignore:Wrong.suggest_cpu:wastedcores.errors.ModelWarning")
 def test_a_wrong_module_gets_a_sentence_with_method_and_value(value, says):
-    from wastedcores.simulator.reference import Module
+    from wastedcores.simulator.plain.modules import Module
 
     class Wrong(Module):
         def suggest_cpu(self, k, p, waker_cpu, why):

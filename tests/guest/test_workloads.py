@@ -10,6 +10,7 @@ import sys
 import polars as pl
 import pytest
 from support import ROOT
+from support.schemas import fits
 from support.typed import typed
 
 from wastedcores import open as opened
@@ -216,6 +217,7 @@ def test_a_prediction_stands_beside_the_truth(database):
         "--json",
     )
     assert done.code == 0, done.err
+    fits("whatif", json.loads(done.out))
     found = json.loads(done.out)["confirmed"]
     itself, changed = found["kernels"]
     assert (itself["model"], changed["model"]) == ("v6.12.107", "v6.12.107+NO_NI_RANDOM")

@@ -16,9 +16,6 @@ from support import ROOT
 
 import wastedcores
 
-#: functions here have the kernel's parameters, which the glossary in the package's docstring explains once
-WITH_A_GLOSSARY = "wastedcores.simulator.reference"
-
 #: what is checked: a docstring, its summary and full stop, undocumented, unknown or misordered parameters, results
 ALWAYS = {"GL08", "SS01", "SS03", "PR02", "PR03", "PR07", "RT03"}
 #: sections that a function with at most one parameter does not need
@@ -93,11 +90,7 @@ def faults(dotted: str, function) -> list[str]:
     parameters = [p for p in inspect.signature(function).parameters if p not in {"self", "cls"}]
     # a method is public if its class is
     module_and_class = function.__qualname__.split(".")
-    sections = (
-        len(parameters) > 1
-        and f"{function.__module__}.{module_and_class[0]}" in named()
-        and not dotted.startswith(WITH_A_GLOSSARY)
-    )
+    sections = len(parameters) > 1 and f"{function.__module__}.{module_and_class[0]}" in named()
     codes = ALWAYS | (WITH_TWO_PARAMETERS if sections else set())
     if ".Script." in dotted:  # its methods return the script, as the docstring of the class says
         codes = codes - {"RT01"}

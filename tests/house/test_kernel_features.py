@@ -93,7 +93,8 @@ def test_the_releases_that_the_replay_has_are_told_apart_by_their_sources():
         told = kf.rules_of(found)
         assert told == {rule: getattr(RULES[release], rule) for rule in told}
         # one rule is not in kernel/sched
-        assert set(RULES[release]._fields) - set(told) == {"idle_ticks_before_stop"}
+        assert set(RULES[release]._fields) - set(told) == {"idle_ticks_before_stop", "structure"}
+        assert "eevdf" in told  # which is what the structure says
 
 
 def test_every_replay_that_is_named_exists():

@@ -156,11 +156,6 @@ def test_compiled_code_takes_arrays_and_knows_no_objects():
             ), f"{path}: {name}"
 
 
-def test_the_reference_imports_nothing_of_the_engine_that_it_judges():
-    for path in (PACKAGE / "simulator" / "reference").glob("*.py"):
-        assert not [n for n in imports(path) if n.startswith("wastedcores.simulator.engine")], path
-
-
 def test_every_package_module_has_a_layer():
     tops = {module_name(p).split(".")[1] for p in FILES if module_name(p) != "wastedcores"}
     listed = {m.split(".")[1] for m in LAYERS if m != "wastedcores"}

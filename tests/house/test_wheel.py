@@ -45,6 +45,7 @@ def test_archives__have_all_that_the_program_reads_and_nothing_that_was_left(bui
         "notebooks/01_is_my_machine_wasting.ipynb",
         "collectors/README.md",
         "datasets/registry.txt",
+        "integrations/schemas/explain.json",
     ):
         assert f"wastedcores/_bundled/{wanted}" in names
         assert any(s.endswith(f"/{wanted}") for s in sources)

@@ -12,7 +12,7 @@ from wastedcores.lecture import (
     pinned_to_two_nodes,
     threads_per_node_after_wakeup,
 )
-from wastedcores.simulator.reference.stepping import (
+from wastedcores.simulator.plain.stepping import (
     Thread,
     balancing_pass,
     groups_seen,
@@ -35,8 +35,7 @@ def cpu_loads(d):
 
 def load_of(**thread):
     machine = TOPOLOGIES["2 nodes x 2 cores"]
-    _, (task,) = still_kernel(machine, "v4.1", [Thread(0, **thread)])
-    return task.se.load_avg_contrib
+    return still_kernel(machine, "v4.1", [Thread(0, **thread)]).tasks[0].se.load_avg_contrib
 
 
 @pytest.mark.parametrize("percent", range(1, 101))

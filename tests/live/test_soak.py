@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from support.schemas import fits
 
 from wastedcores.capture.soak import SOAK_SCHEMA, SoakOptions, soak
 
@@ -30,6 +31,7 @@ def test_a_minute_of_soak_has_no_false_alarm_and_misses_nothing(bpf, balancing, 
     assert found["cost"]
     assert max(c["collector_cpu"] for c in found["cost"]) < 0.1
     assert json.loads((tmp_path / "soak.json").read_text())["each_alarm"] == found["each_alarm"]
+    fits("soak", found)
     for alarm in found["each_alarm"]:
         if alarm["evidence"] is not None:
             assert (tmp_path / alarm["evidence"].rpartition("/")[2]).exists()

@@ -8,13 +8,16 @@ import json
 import pytest
 from support import ROOT
 
-from wastedcores.proofs import balancer, checking, placement
+from wastedcores.proofs import balancer, checking, placement, still
 from wastedcores.proofs.balancer import check_passes
 from wastedcores.proofs.choices import Affinity, Choices, every
 from wastedcores.proofs.core import EVENTS, check_event
 from wastedcores.proofs.several import check_several, check_two_levels
-from wastedcores.proofs.still import ONE_LEVEL, Still, lengths
-from wastedcores.simulator.reference.core import Core
+from wastedcores.proofs.still import CORE, ONE_LEVEL, V6_12, lengths
+from wastedcores.simulator.engine.core import wakeup_jit
+from wastedcores.simulator.engine.design import core_jit, machine_jit
+from wastedcores.simulator.engine.fair import entity_jit
+from wastedcores.simulator.engine.world.structs import TaskStruct
 
 COMMITTED = json.loads((ROOT / "datasets" / "proofs.json").read_text())["rows"]
 PAGE = (ROOT / "docs" / "proofs.md").read_text()
@@ -25,6 +28,18 @@ def tool():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def replace():
+    """Replace functions of the engine that a search calls."""
+
+    def put(function, own, cpus=3, model=V6_12):
+        s = still.kernel("one cache", cpus, model)
+        s.replace(function, own(s, s.of(function)))
+
+    yield put
+    still.kernel.cache_clear()
 
 
 # --- the search -------------------------------------------------------------------------------------------------------
@@ -41,8 +56,7 @@ def test_every_outcome_of_the_choices_is_visited_once():
 def test_affinities_are_decided_when_somebody_asks():
     def run(choose):
         a = Affinity(choose, 4, {2: True})
-        found = frozenset({1, 2}) & a
-        return tuple(sorted(found)), a.undecided
+        return tuple(c for c in (1, 2) if c in a), a.undecided
 
     assert list(every(run)) == [((2,), 2), ((1, 2), 2)]
 
@@ -51,17 +65,44 @@ def test_affinities_are_decided_when_somebody_asks():
 def test_undecided_affinities_stand_for_states_that_a_plain_enumeration_visits(kind, monkeypatch):
     """The same outcomes in the same numbers of states, whether affinities are all decided before the pass or when asked for."""
     lazy = check_passes(kind, 3, 3)
-    begin = balancer.Passes.begin
+    begin = balancer.begin
 
-    def decided(self, cpu):
-        for p in self.s.tasks:
-            len(p.allowed)
-        begin(self, cpu)
+    def decided(s, cpu):
+        for allowed in s.allowed:
+            list(allowed)
+        begin(s, cpu)
 
-    monkeypatch.setattr(balancer.Passes, "begin", decided)
+    monkeypatch.setattr(balancer, "begin", decided)
     plain = check_passes(kind, 3, 3)
     assert plain.outcomes == lazy.outcomes
     assert plain.runs == plain.states == lazy.states > 2 * lazy.runs
+
+
+def test_the_engine_asks_for_affinities_one_cpu_at_a_time():
+    """What else an affinity has, its set as a whole and the number of its CPUs, is read only of threads that wake or are made."""
+
+    def tallies():
+        yield from (check_event(event, "one cache", 3, 3) for event in EVENTS)
+        yield check_several("race", "one cache", 3, 4)
+        yield check_several("rounds", "one cache", 3, 3)
+        yield placement.check_wakeups("one cache", 3, 3)
+
+    expected = list(tallies())
+    for s in (still.kernel("one cache", 3, model) for model in (CORE, V6_12)):
+        for p in s.tasks:
+            s.m[p.cpus_allowed] = 0b101
+            s._booted[p.row, TaskStruct.nr_cpus_allowed] = 1
+        s._built = None
+    assert list(tallies()) == expected
+    still.kernel.cache_clear()
+
+
+def test_a_run_leaves_nothing_behind():
+    check_several("rounds", "one cache", 3, 3)
+    used = still.kernel("one cache", 3, V6_12).begin(Choices(), (0, 1, 2))
+    still.kernel.cache_clear()
+    fresh = still.kernel("one cache", 3, V6_12).begin(Choices(), (0, 1, 2))
+    assert (used.m[: used.k.log0] == fresh.m[: fresh.k.log0]).all()
 
 
 @pytest.mark.parametrize("kind", ONE_LEVEL)
@@ -85,21 +126,18 @@ def test_the_core_keeps_its_rule_after_every_event_and_answer(event):
 
 
 @pytest.mark.parametrize(
-    ("method", "event", "wrong"),
+    ("function", "event", "wrong"),
     [
-        ("settle", "preempt", lambda self, k: None),
-        ("settle", "online", lambda self, k: None),
-        ("pull", "sleep", lambda self, k, rq: False),
-        ("nearest_free", "wakeup", lambda self, k, p: -1),
+        (core_jit.settle, "preempt", None),
+        (core_jit.settle, "online", None),
+        (core_jit.pull, "sleep", 0),
+        (machine_jit.nearest_free, "wakeup", -1),
     ],
 )
-def test_a_core_with_a_mistake_is_found(method, event, wrong, monkeypatch):
-    monkeypatch.setattr(Core, method, wrong)
-    if method == "pull":
-        # settle() would mend it after the event
-        monkeypatch.setattr(Core, "settle", lambda self, k: None)
-    if method == "nearest_free":
-        monkeypatch.setattr(Core, "settle", lambda self, k: None)
+def test_a_core_with_a_mistake_is_found(function, event, wrong, replace):
+    replace(function, lambda s, right: lambda *about: wrong, model=CORE)
+    if function is not core_jit.settle:  # it would mend it after the event
+        replace(core_jit.settle, lambda s, right: lambda k: None, model=CORE)
     assert check_event(event, "one cache", 3, 3).outcomes["broken"]
 
 
@@ -126,92 +164,95 @@ def test_without_affinities_and_fresh_threads_one_pass_is_enough(monkeypatch):
         assert set(check_passes(kind, 4, 6, mixed=False).outcomes) == {"pulls"}
 
 
-def test_no_pass_takes_the_last_thread_of_a_cpu__and_one_that_did_would_be_found(monkeypatch):
+def test_no_pass_takes_the_last_thread_of_a_cpu__and_one_that_did_would_be_found(replace):
     assert set(check_several("safe", "one cache", 3, 4).outcomes) == {"safe"}
-    real = balancer.nohz_v6_12.rebalance_domains
 
-    def robs(k, rq, idle):
-        real(k, rq, idle)
-        for src in k.rqs:
-            if src.nr_running == 1 and src is not rq:
-                p = src.cfs_tasks[0]
-                k.fair.dequeue_task(k, src, p, sleep=False)
-                k.set_task_cpu(p, rq.cpu)
-                k.fair.enqueue_task(k, rq, p)
+    def robbing(s, real):
+        def robs(k, cpu, idle, why):
+            real(k, cpu, idle, why)
+            for src in k.rqs:
+                if src.nr_running == 1 and src.cpu != cpu:
+                    p = src.cfs_tasks
+                    s.call(entity_jit.dequeue_task, p, False)
+                    s.call(entity_jit.set_task_rq, p, cpu)
+                    s.call(entity_jit.enqueue_task, p, False, False)
 
-    monkeypatch.setattr(balancer.nohz_v6_12, "rebalance_domains", robs)
+        return robs
+
+    replace(balancer.rebalance_domains, robbing)
     assert check_several("safe", "one cache", 3, 4).outcomes["takes the last thread"]
 
 
 def concrete(kind, queues, light=()):
     """Build a state of affinities: for each CPU those of its threads, the running one first."""
-    s = Still(Choices(), kind, [len(q) for q in queues], light=frozenset(light))
-    for p, allowed in zip(s.tasks, (a for q in queues for a in q), strict=True):
-        p.allowed = frozenset(allowed)
-    return s, balancer.Passes(s)
+    s = still.kernel(kind, len(queues), V6_12)
+    s.begin(Choices(), tuple(map(len, queues)), frozenset(light))
+    for affinity, allowed in zip(s.allowed, (a for q in queues for a in q), strict=True):
+        affinity.known = {c: c in allowed for c in range(len(queues))}
+    return s
 
 
 def places(s):
-    return [[s.number(p) for p in rq.cfs_tasks] for rq in s.k.rqs]
+    return [list(q) for q in s.queues()]
 
 
 def test_a_running_thread_that_may_move_hides_other_cpus():
     """CPU 1 has a running thread that may go to CPU 0, and a pinned one. So it is not left out, and CPU 2 is not looked at."""
-    s, passes = concrete("one cache", [[], [{0, 1}, {1}], [{2}, {0, 2}]])
-    assert passes.run(0) == "failed"
-    s, passes = concrete("one cache", [[], [{1}, {1}], [{2}, {0, 2}]])
-    passes.run(0)
+    s = concrete("one cache", [[], [{0, 1}, {1}], [{2}, {0, 2}]])
+    assert balancer.run(s, 0) == "failed"
+    s = concrete("one cache", [[], [{1}, {1}], [{2}, {0, 2}]])
+    balancer.run(s, 0)
     assert places(s)[0] == [3]
 
 
 def test_a_busy_cpu_hides_two_threads_that_have_just_woken():
     queues = [[], [{1}], [{0, 2}, {0, 2}]]
-    s, passes = concrete("one cache", queues, light={1, 2})
-    assert [passes.run(0) for _ in range(5)] == ["single task"] * 5
-    s, passes = concrete("one cache", queues)
-    passes.run(0)
+    s = concrete("one cache", queues, light={1, 2})
+    assert [balancer.run(s, 0) for _ in range(5)] == ["single task"] * 5
+    s = concrete("one cache", queues)
+    balancer.run(s, 0)
     assert len(places(s)[0]) == 1
 
 
 def test_the_flag_of_overload_is_lost_when_a_pinned_cpu_is_left_out():
     """CPU 2 has a thread that may go to CPU 1. After a pass of CPU 0, CPU 1 becomes idle and does not try to pull it."""
-    s, passes = concrete("one cache", [[], [{1}], [{2}, {1, 2}]])
-    passes.run(0)
+    s = concrete("one cache", [[], [{1}], [{2}, {1, 2}]])
+    balancer.run(s, 0)
     assert not s.k.overload
-    assert passes.newly_idle(1) == "not tried"
-    s, passes = concrete("one cache", [[], [{1}], [{2}, {1, 2}]])
-    passes.newly_idle(1)
+    assert balancer.newly_idle(s, 1) == "not tried"
+    s = concrete("one cache", [[], [{1}], [{2}, {1, 2}]])
+    balancer.newly_idle(s, 1)
     assert places(s)[1] == [2]
 
 
 def test_an_active_balance_that_comes_late_takes_the_last_thread():
-    s, passes = concrete("one cache", [[], [], [{0, 2}, {1, 2}]])
-    s.k.rqs[0].sd[0].nr_balance_failed = 4
-    passes.run(0)
-    passes.run(1)
+    s = concrete("one cache", [[], [], [{0, 2}, {1, 2}]])
+    s.domains[0][0].nr_balance_failed = 4
+    balancer.run(s, 0)
+    balancer.run(s, 1)
     assert places(s) == [[], [1], [0]]
-    passes.settle()
+    balancer.settle(s)
     assert places(s) == [[0], [1], []]
 
 
 def test_a_cpu_whose_threads_are_pinned_makes_its_node_seem_balanced():
     queues = [[], [], [{2}, {2}], [{3}, {0, 1, 2, 3}]]
-    s, passes = concrete("2 nodes of 2 CPUs", queues)
-    assert [passes.run(c) for c in (0, 1) * 3][0::2] == ["no task, no imbalance"] * 3
+    s = concrete("2 nodes of 2 CPUs", queues)
+    assert [balancer.run(s, c) for c in (0, 1) * 3][0::2] == ["no task, no imbalance"] * 3
     assert places(s)[:2] == [[], []]
-    s, passes = concrete("2 nodes of 2 CPUs", [[], [], [{2}], [{3}, {0, 1, 2, 3}]])
-    passes.run(0)
+    s = concrete("2 nodes of 2 CPUs", [[], [], [{2}], [{3}, {0, 1, 2, 3}]])
+    balancer.run(s, 0)
     assert len(places(s)[0]) == 1
 
 
 def test_the_designated_cpu_gives_up_for_its_whole_group():
     """CPU 0 balances for CPU 1, too. It may run nothing of CPU 2, the running thread of which may go to CPU 1, and then stops."""
-    s, passes = concrete("2 cores of 2 threads", [[], [], [{1, 2}, {2}], [{3}, {1, 3}]])
+    s = concrete("2 cores of 2 threads", [[], [], [{1, 2}, {2}], [{3}, {1, 3}]])
     said = []
     for _ in range(balancer.MOST_PASSES):
-        said.append(passes.run(0))
-        assert passes.run(1) == "not_designated, no task"
-        passes.settle()
+        said.append(balancer.run(s, 0))
+        assert balancer.run(s, 1) == "not_designated, no task"
+        balancer.settle(s)
     # after some failures the running thread should be moved, which may not go to CPU 0
     assert said == ["failed, no task"] * 3 + ["pinned, no task"] * 13
     assert places(s)[:2] == [[], []]
@@ -252,11 +293,12 @@ def test_wakeups_find_an_idle_cpu_of_their_cache_unless_the_scan_or_the_last_cpu
 
 def test_a_thread_whose_last_cpu_is_forbidden_wakes_on_the_first_one_that_is_not():
     """select_idle_sibling() answers the idle last CPU; select_fallback_rq() then takes the first allowed one, busy or not."""
-    s, _ = concrete("one cache", [[], [{1}], []])
+    s = concrete("one cache", [[], [{1}], []])
     p = s.sleeper(0)
-    p.allowed = frozenset({1, 2})
-    s.k.cpu = 0
-    placement.schedule.choose_cpu(s.k, p, 0, False)
+    s.allowed[p.number].known = {0: False, 1: True, 2: True}
+    s.decide(p)
+    s.k.this_cpu = 0
+    s.call(wakeup_jit.choose_cpu, p, False)
     assert p.cpu == 1
     assert s.is_idle(2)
 

@@ -10,7 +10,6 @@ import pytest
 from wastedcores.errors import UnknownKernelError, WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import replay, replay_scenario
-from wastedcores.simulator.reference.trace import replay_reference
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.script import Script
@@ -56,18 +55,6 @@ def test_without_autogroups_the_group_imbalance_is_gone():
     assert without.kernel.name == "v4.1+noautogroup"
     assert set(without.tasks.columns) == set(with_groups.tasks.columns)
     assert without.summary.idle_while_overloaded < with_groups.summary.idle_while_overloaded / 3
-
-
-@pytest.mark.parametrize("kernel", ["v4.1+noautogroup", "v6.12.107+noautogroup"])
-def test_the_reference_boots_in_the_same_way(kernel):
-    given, until_ns = {"jobs": 40}, 200 * MS
-    own = replay_scenario(
-        "recorded-gi", kernel, "bd-paper-16", given=given, until_ns=until_ns
-    ).trace
-    plain = replay_reference("recorded-gi", "bd-paper-16", kernel, given=given, until_ns=until_ns)
-    columns = ["ts_ns", "kind", "cpu", "pid"]
-    seen = (t.only("switch", "wakeup", "migrate").select(columns).collect() for t in (own, plain))
-    assert next(seen).equals(next(seen))
 
 
 def test_names():

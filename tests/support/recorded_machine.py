@@ -10,17 +10,21 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.recorded_cpu import Event, read
+from support.recorded_kernel import V6_12, Event, RecordedKernel, read
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator.reference import Kernel, eevdf_class, placement_v6_12
-from wastedcores.simulator.reference import pelt_v6_12 as pelt
-from wastedcores.simulator.reference.idle_sibling_v6_12 import update_idle_core
-from wastedcores.simulator.reference.signals_v6_12 import task_dead
-from wastedcores.simulator.reference.state import Rq, Task
-from wastedcores.topology.domains import domain_events
+from wastedcores.simulator.engine.balance import idle_sibling_v6_12_jit, placement_v6_12_jit
+from wastedcores.simulator.engine.codes import arrival, sd_flag, task_state
+from wastedcores.simulator.engine.fair import (
+    eevdf_queue_jit,
+    entity_jit,
+    pelt_v6_12_jit,
+)
+from wastedcores.simulator.engine.fair.eevdf_queue_jit import DELAYED, SLEEP, SPECIAL
+from wastedcores.simulator.engine.world.structs import NO_TASK, Rq, TaskStruct
 from wastedcores.topology.machine import Machine
 
 TICK_US = 4_000
@@ -29,7 +33,6 @@ SOON_US = 50
 #: an interrupt reaches another CPU of the lockstep guest after a round of 4 us
 IPI_US = 4
 EPOCH_NS = 1_000_000_000 * 4
-V6_12 = KernelModel.named("v6.12.107")
 
 
 @dataclass
@@ -39,34 +42,30 @@ class Placed:
     ts_us: int
     kind: str
     comm: str
-    waker_cpu: int
     before: int
     chosen: int
     recorded: int
-    idle: frozenset[int]
 
 
-class RecordedMachine:
+class RecordedMachine(RecordedKernel):
     """The run of one recording; ``placed`` has every wakeup and fork whose task was seen before."""
 
-    def __init__(self, path: Path, machine: Machine, kernel: KernelModel = V6_12) -> None:
+    def __init__(
+        self, path: Path, machine: Machine, kernel: KernelModel = V6_12, **policies: Callable
+    ) -> None:
         events = [e for e in read(path) if e.kind.startswith("sched_")]
-        self.k = Kernel(machine, kernel, domain_events(machine, kernel))
-        self.k.attach_domains(self.k.trees[0], 0)
-        self.k.log_considered = lambda *_: None  # type: ignore[method-assign]
-        self.tasks: dict[int, Task] = {}
+        super().__init__(machine, kernel, events, policies=policies)
+        self.tasks: dict[int, TaskStruct] = {}
+        #: the recorded pids of tasks by their rows
+        self.pids = {NO_TASK.row: 0}
         self.placed: list[Placed] = []
         #: sleepers that the balancer moved, and how many of these the model had on a queue, too
         self.pulled = self.pulled_queued = 0
         self.base_us = self._tick_us(events)
         #: the jiffy of the last event, and that of the last update of idle CPUs
         self.jiffies = self.blocked = 0
-        self.everyone = frozenset(range(machine.cpus))
         for rq in self.k.rqs:
             rq.idle_stamp = 1
-            for sd in rq.sd:
-                if sd.shared is not None:
-                    sd.shared.nr_idle_scan = len(sd.span)
         #: for each CPU, when it puts tasks on its queue that others woke; they count from the interrupt before
         self.arriving: dict[int, list[tuple[int, int]]] = {}
         for e in events:
@@ -77,15 +76,14 @@ class RecordedMachine:
         self._mark_wakeups(events)
         for event in events:
             self.ts_us = event.ts_us
-            self.k.now_ns = EPOCH_NS + (event.ts_us - self.base_us) * 1_000
+            self.at(EPOCH_NS + (event.ts_us - self.base_us) * 1_000)
             self._ticks()
-            self.k.cpu = event.cpu
+            self.k.this_cpu = event.cpu
             getattr(self, "on_" + event.kind, lambda event: None)(event)
-            self.k.log.clear()
 
     def _begin(self, events: list[Event]) -> None:
         """Let the tasks run that the first switch of each CPU finds there."""
-        self.k.now_ns = EPOCH_NS
+        self.at(EPOCH_NS)
         first: dict[int, Event] = {}
         for event in events:
             if event.kind == "sched_switch":
@@ -134,177 +132,173 @@ class RecordedMachine:
         self.jiffies, now = self.k.jiffies, self.k.now_ns
         self.k.now_ns = self.jiffies * self.k.tick_ns
         for rq in self.k.rqs:
-            if rq.curr is not rq.idle_task:
-                self.k.fair.task_tick(self.k, rq, rq.curr)
+            if rq.curr:
+                self.fair.task_tick(self.k, rq.curr)
                 if rq.need_resched:
-                    self.k.fair.pick_task(self.k, rq)
-                    rq.need_resched = False
+                    self.fair.pick_task(self.k, rq.cpu)
+                    rq.need_resched = 0
             elif self.jiffies >= self.blocked + 8:
-                pelt.update_queue(self.k.now_ns, rq.cfs)
+                self.call(pelt_v6_12_jit.update_queue, self.cfs(rq.cpu))
         if self.jiffies >= self.blocked + 8:
             self.blocked = self.jiffies
         self.k.now_ns = now
 
     # --- state --------------------------------------------------------------------------------------------------------
 
-    def new(self, pid: int, comm: str, cpu: int) -> Task:
-        p = Task(pid, comm, self.k.groups[0], self.everyone, state="S")
-        self.tasks[pid] = p
-        self.k.fair.set_task_rq(p, cpu)
-        self.k.fair.task_fork(self.k, p)
+    def born(self, pid: int, comm: str, cpu: int) -> TaskStruct:
+        p = self.tasks[pid] = self.new(comm, cpu, task_state.SLEEPING)
+        self.pids[p.row] = pid
         return p
 
-    def queue(self, p: Task, cpu: int) -> None:
+    def queue(self, p: TaskStruct, cpu: int) -> None:
         """Put a task on the queue of a CPU, wherever it is."""
-        if p.on_rq:
+        if p.se.on_rq:
             if p.cpu == cpu and not p.se.sched_delayed:
                 return
-            self.k.fair.dequeue_task(self.k, self.k.rqs[p.cpu], p, sleep=False)
+            self.fair.dequeue_task(self.k, p, 0)
         if p.cpu != cpu:
-            self.k.fair.migrate_task(self.k, p)
-        self.k.fair.set_task_rq(p, cpu)
-        if not p.se.avg.last_update and not p.se.sum_exec:
-            self.k.fair.post_init(self.k, p)
-        p.se.sched_delayed = False
-        p.state = "R"
-        self.k.fair.enqueue_task(self.k, self.k.rqs[cpu], p, wakeup=True)
+            self.fair.migrate_task_rq(self.k, p)
+        self.call(entity_jit.set_task_rq, p, cpu)
+        if not p.se.avg.last_update and not p.se.sum_exec_runtime:
+            self.fair.post_init_entity_util_avg(self.k, p)
+        p.se.sched_delayed = 0
+        p.state = task_state.READY
+        self.fair.enqueue_task(self.k, p, arrival.WOKEN)
 
     def on_sched_switch(self, event: Event) -> None:
         rq = self.k.rqs[event.cpu]
         prev = self._current(rq, event)
-        self._leave(rq, prev, event.fields["prev_state"])
-        self.k.fair.pick_task(self.k, rq)  # takes sleepers off the queue that it would choose
+        self._leave(prev, event.fields["prev_state"])
+        self.fair.pick_task(self.k, rq.cpu)  # takes sleepers off the queue that it would choose
         pid = event.number("next_pid")
+        p = NO_TASK
         if pid:
-            p = self.tasks.get(pid) or self.new(pid, event.fields["next_comm"], event.cpu)
+            p = self.tasks.get(pid) or self.born(pid, event.fields["next_comm"], event.cpu)
             self.queue(p, event.cpu)
         self._put(rq)
-        if not pid:
-            self._drain(rq)
-            rq.curr = rq.idle_task
-            rq.idle_stamp = self.k.now_ns
-            update_idle_core(self.k, rq)
-        else:
-            self.k.fair.set_next_task(self.k, p)
-            p.comm = event.fields["next_comm"]
-            rq.curr = p
-            if prev is rq.idle_task:
+        if pid:
+            self._set(rq, p)
+            self.still.comms[p.template] = event.fields["next_comm"]
+            if not prev:
                 rq.idle_stamp = 0
-        if prev.state == "X":
-            task_dead(prev)
+        else:
+            self._drain(rq)
+            rq.curr = NO_TASK
+            rq.idle_stamp = self.k.now_ns
+            self.call(idle_sibling_v6_12_jit.update_idle_core, rq.cpu)
+        if prev and prev.state == task_state.DEAD:
+            self.fair.task_dead(self.k, prev)
 
-    def _leave(self, rq: Rq, p: Task, state: str) -> None:
+    def _leave(self, p: TaskStruct, state: str) -> None:
         """Take the running task off its queue if it goes to sleep or dies."""
-        if p is rq.idle_task or state[0] == "R" or p.state != "R":
-            return
-        p.state = "X" if state[0] in "XZ" else "S"
-        self.k.fair.dequeue_task(self.k, rq, p, sleep=True)
+        if p and state[0] != "R" and p.state == task_state.READY:
+            p.state = task_state.DEAD if state[0] in "XZ" else task_state.SLEEPING
+            self.fair.dequeue_task(self.k, p, 1)
 
-    def _current(self, rq: Rq, event: Event) -> Task:
+    def _current(self, rq: Rq, event: Event) -> TaskStruct:
         """Return the task that runs, which may be seen for the first time."""
         pid = event.number("prev_pid")
-        if rq.curr.pid != pid and pid:
-            p = self.tasks.get(pid) or self.new(pid, event.fields["prev_comm"], event.cpu)
+        if pid not in (0, self.pids[rq.curr.row]):
+            p = self.tasks.get(pid) or self.born(pid, event.fields["prev_comm"], event.cpu)
             self._put(rq)
             self.queue(p, event.cpu)
-            self.k.fair.set_next_task(self.k, p)
-            rq.curr = p
+            self._set(rq, p)
         return rq.curr
 
+    def _set(self, rq: Rq, p: TaskStruct) -> None:
+        self.fair.set_picked(self.k, p, NO_TASK)
+        rq.curr = p
+
     def _put(self, rq: Rq) -> None:
-        if rq.curr is not rq.idle_task and rq.cfs.curr is not None:
-            self.k.fair.put_prev_task(self.k, rq.curr)
+        if rq.curr and self.cfs(rq.cpu).curr:
+            self.fair.set_picked(self.k, NO_TASK, rq.curr)
 
     def _drain(self, rq: Rq) -> None:
         """Take everything off the queue of a CPU that has nothing to run: sleepers that were still queued."""
-        for p in list(rq.cfs_tasks):
+        while rq.cfs_tasks:
+            p = rq.cfs_tasks
             self._take_off(p)
-            p.state = "S"
+            p.state = task_state.SLEEPING
 
-    def _take_off(self, p: Task) -> None:
+    def _take_off(self, p: TaskStruct) -> None:
         """Take a sleeper off its queue, on which it may have stayed."""
-        rq = self.k.rqs[p.cpu]
-        if self.k.model.rules.eevdf:
-            delayed = p.se.sched_delayed
-            eevdf_class.dequeue_entities(
-                self.k, rq, p.se, sleep=True, delayed=delayed, special=True
-            )
+        if self.model.rules.eevdf:
+            flags = SLEEP | SPECIAL | (DELAYED if p.se.sched_delayed else 0)
+            self.call(eevdf_queue_jit.dequeue_entities, p.se, flags)
         else:
-            self.k.fair.dequeue_task(self.k, rq, p, sleep=True)
+            self.fair.dequeue_task(self.k, p, 1)
 
     # --- placements ---------------------------------------------------------------------------------------------------
 
     def on_sched_wakeup_new(self, event: Event) -> None:
-        p = self.new(event.number("pid"), event.fields["comm"], event.cpu)
-        self.ask(p, "fork", event.cpu, event.number("target_cpu"))
+        p = self.born(event.number("pid"), event.fields["comm"], event.cpu)
+        self.ask(p, sd_flag.BALANCE_FORK, event.number("target_cpu"))
         self.queue(p, event.number("target_cpu"))
 
     def on_sched_migrate_task(self, event: Event) -> None:
         p = self.tasks.get(event.number("pid"))
         target = event.number("dest_cpu")
         if p is None:
-            self.new(event.number("pid"), event.fields["comm"], target)
-        elif p.state == "S" and not event.fields["wakes"]:
+            self.born(event.number("pid"), event.fields["comm"], target)
+        elif p.state == task_state.SLEEPING and not event.fields["wakes"]:
             self.pulled += 1
             if p.se.sched_delayed:
-                self.k.fair.dequeue_task(self.k, self.k.rqs[p.cpu], p, sleep=False)
-                self.k.set_task_cpu(p, target)
-                self.k.fair.enqueue_task(self.k, self.k.rqs[target], p)
+                self.fair.dequeue_task(self.k, p, 0)
+                self.move(p, target)
+                self.fair.enqueue_task(self.k, p, arrival.MOVED)
                 self.pulled_queued += 1
-        elif p.state == "R":
-            if self.k.rqs[p.cpu].curr is p:
+        elif p.state == task_state.READY:
+            if self.k.rqs[p.cpu].curr == p:
                 self._put(self.k.rqs[p.cpu])
             if "newidle" in event.fields:
-                rq = self.k.rqs[event.cpu]
-                self._leave(rq, rq.curr, event.fields["newidle"])
+                self._leave(self.k.rqs[event.cpu].curr, event.fields["newidle"])
             self.queue(p, target)
         else:
-            self.ask(p, "wake", event.cpu, target)
-            self.leave(p, target)
+            self.ask(p, sd_flag.BALANCE_WAKE, target)
+            if p.se.on_rq:
+                self._take_off(p)
+            p.state = task_state.WAKING
+            self.move(p, target)
 
-    def leave(self, p: Task, target: int) -> None:
-        """Move a sleeper to the CPU on which it wakes."""
-        if p.on_rq:
-            self._take_off(p)
-        p.state = "waking"
-        self.k.fair.migrate_task(self.k, p)
-        self.k.fair.set_task_rq(p, target)
+    def move(self, p: TaskStruct, target: int) -> None:
+        """Move a task that is not queued to another CPU."""
+        self.fair.migrate_task_rq(self.k, p)
+        self.call(entity_jit.set_task_rq, p, target)
 
     def on_sched_wakeup(self, event: Event) -> None:
         p = self.tasks.get(event.number("pid"))
         target = event.number("target_cpu")
         if p is None:
-            p = self.new(event.number("pid"), event.fields["comm"], target)
-        elif p.state == "S":
-            self.ask(p, "wake", event.cpu, target)
-        if p.state != "R":
+            p = self.born(event.number("pid"), event.fields["comm"], target)
+        elif p.state == task_state.SLEEPING:
+            self.ask(p, sd_flag.BALANCE_WAKE, target)
+        if p.state != task_state.READY:
             if p.se.sched_delayed and p.cpu == target:
-                self.k.fair.enqueue_task(self.k, self.k.rqs[target], p)
-                p.state = "R"
+                self.fair.enqueue_task(self.k, p, arrival.MOVED)
+                p.state = task_state.READY
             else:
                 self.queue(p, target)
 
-    def _is_pending(self, cpu: int, p: Task) -> bool:
+    def _is_pending(self, cpu: int, p: TaskStruct) -> bool:
         """Tell whether another task than ``p`` is on its way to a CPU."""
         at = self.arriving[cpu]
         i = bisect_right(at, (self.ts_us, 1 << 30))
-        return any(pid != p.pid and ts - self.ts_us <= IPI_US for ts, pid in at[i : i + 3])
+        own = self.pids[p.row]
+        return any(pid != own and ts - self.ts_us <= IPI_US for ts, pid in at[i : i + 3])
 
-    def ask(self, p: Task, flag: str, cpu: int, recorded: int) -> None:
-        """Compare the model's choice with the recorded one."""
+    def ask(self, p: TaskStruct, flag: int, recorded: int) -> None:
+        """Compare the engine's choice with the recorded one."""
         pending = [c for c in self.arriving if self._is_pending(c, p)]
         for c in pending:
-            self.k.rqs[c].wake_list.append(p)
-        idle = frozenset(c for c in self.everyone if self.k.idle_cpu(c))
+            self.k.rqs[c].wake_list = p
         before = p.cpu
         if p.se.sched_delayed:
             kind, chosen = "delayed", p.cpu
         else:
-            kind = "fork" if flag == "fork" else "wakeup"
-            chosen = placement_v6_12.select_task_rq_fair(self.k, p, p.cpu, flag, cpu, False)
+            kind = "fork" if flag == sd_flag.BALANCE_FORK else "wakeup"
+            chosen = self.call(placement_v6_12_jit.select_task_rq_fair, p, flag, 0)
         for c in pending:
-            self.k.rqs[c].wake_list.clear()
+            self.k.rqs[c].wake_list = NO_TASK
         if "/" not in p.comm:  # the threads of one CPU are called NAME/CPU
-            self.placed.append(
-                Placed(self.k.now_ns // 1000, kind, p.comm, cpu, before, chosen, recorded, idle)
-            )
+            now_us = self.k.now_ns // 1000
+            self.placed.append(Placed(now_us, kind, p.comm, before, chosen, recorded))

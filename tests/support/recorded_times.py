@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from support.recorded_cpu import Event, RecordedCpu
-from wastedcores.simulator.reference import eevdf
-from wastedcores.simulator.reference.state import Task
+from wastedcores.simulator.engine.fair import eevdf_jit
+from wastedcores.simulator.engine.world.structs import TaskStruct
 
 #: a sum of errors: the number of an event -> how often its error counts
 Form = dict[int, float]
@@ -54,15 +54,15 @@ class Inequalities(RecordedCpu):
         self.found: list[Inequality] = []
         super().__init__(path, lag_ns, moved)
 
-    def _now(self, p: Task) -> Form:
+    def _now(self, p: TaskStruct) -> Form:
         """Return how the vruntime of a thread depends on the errors, up to now if it runs."""
         form = self.virtual.get(p.comm, {})
-        if self.rq.curr is not p or p.comm not in self.since:
+        if self.curr != p or p.comm not in self.since:
             return form
         return _plus((form, 1), ({self.number: 1.0}, 1), ({self.since[p.comm]: 1.0}, -1))
 
-    def _members(self) -> list[Task]:
-        return [p for p in self.tasks.values() if p.tg is self.group and p.se.on_rq]
+    def _members(self) -> list[TaskStruct]:
+        return [p for p in self.tasks.values() if p and p.group == self.group and p.se.on_rq]
 
     def enqueue(self, pid: int, in_group: bool, initial: bool = False) -> None:
         """Place a new thread at the average of its queue."""
@@ -75,30 +75,30 @@ class Inequalities(RecordedCpu):
 
     def on_tick(self, event: Event) -> None:
         """Note that the running thread got its deadline at this tick."""
-        curr = self.rq.curr
+        curr = self.curr
         before = curr.se.deadline
         self.ticks.add(self.number)
         super().on_tick(event)
         if curr.se.deadline != before:
             self.deadlines[curr.comm] = self._now(curr)
 
-    def choose(self, ts_us: int, recorded: Task) -> None:
+    def choose(self, ts_us: int, recorded: TaskStruct) -> None:
         """Note that no other eligible thread had an earlier deadline than the recorded one."""
-        prev = self.rq.curr
-        before, running = prev.se.deadline, recorded is prev and not self.rq.stopper
-        goes_on = running and eevdf.protected(prev.se)
+        prev = self.curr
+        before, running = prev.se.deadline, recorded == prev and not self.stopper
+        goes_on = running and self.call(eevdf_jit.protected, prev.se)
         now = self._now(prev)
         super().choose(ts_us, recorded)
-        if recorded is not prev:
+        if recorded != prev:
             self.virtual[prev.comm] = now
             self.since[recorded.comm] = self.number
         if prev.se.deadline != before:
             self.deadlines[prev.comm] = now
-        if recorded.tg is not self.group or goes_on:
+        if recorded.group != self.group or goes_on:
             return
         own = self.deadlines[recorded.comm]
         for p in self._members():
-            if p is not recorded and eevdf.eligible(recorded.se.cfs_rq, p.se):
+            if p != recorded and self.call(eevdf_jit.eligible, recorded.se.cfs_rq, p.se):
                 form = _plus((own, 1), (self.deadlines[p.comm], -1))
                 slack = p.se.deadline - recorded.se.deadline - 1
                 self.found.append(Inequality(form, slack, len(self.choices) - 1))

@@ -189,17 +189,18 @@ ATTEMPTS: dict[str, tuple[int, str, str]] = {
     ),
     "changes the threads of the scheduler that asks": (
         5, "5", "import sys\ndef fix(prev_cpu, allowed, cpus):\n    frame = sys._getframe()\n    while frame:\n        k = frame.f_locals.get('k')\n"
-        "        if hasattr(k, 'log'):\n            for e in k.log: e.ts_ns = 0\n        frame = frame.f_back\n    return None",
+        "        if hasattr(k, 'log_n'): k.log_n = 0\n        frame = frame.f_back\n    return None",
     ),
     "never chooses a CPU": (5, "5", "fix = lambda prev_cpu, allowed, cpus: None"),
     "chooses the CPU where the thread was, busy or not": (5, "5", "fix = lambda prev_cpu, allowed, cpus: prev_cpu"),
     "changes the counts of the core": (
         6, "7", "class Spread(Module):\n    def suggest_cpu(self, k, p, waker_cpu, why):\n"
-        "        k.core.counts['spread', 'wakeup', 'taken'] += 1000\n        k.core.counts['spread', 'wakeup', 'refused'] = 0\n        return None",
+        "        k = object.__getattribute__(k, '_of')\n        row = k.design.counts + k.design.module[0]\n        for why in range(16):\n"
+        "            k[row, 3 * why + 1] += 1000\n            k[row, 3 * why + 2] = 0\n        return None",
     ),
     "removes the rule of the core": (
-        6, "7", "from wastedcores.simulator.reference.core import Core\nCore._refuse = lambda *given: None\n"
-        "Core.is_free = lambda self, k, p, cpu: True\nclass Spread(Module):\n"
+        6, "7", "from wastedcores.simulator.engine.design import core_jit\ncore_jit.refuse = core_jit.any_idle = lambda *given: None\n"
+        "core_jit.is_free = lambda *given: True\nclass Spread(Module):\n"
         "    def suggest_cpu(self, k, p, waker_cpu, why):\n        return min(c for c in p.allowed if k.machine.node_of_cpu[c] == 0)",
     ),
     "copies half of the machine's answer": (

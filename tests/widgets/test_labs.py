@@ -9,8 +9,8 @@ from wastedcores.analysis.compare import compare
 from wastedcores.analysis.examined import examine
 from wastedcores.errors import UsageError
 from wastedcores.figures.heatmaps import heatmap
-from wastedcores.simulator import replay_scenario
-from wastedcores.simulator.reference import Module, replay_design
+from wastedcores.simulator import replay, replay_scenario
+from wastedcores.simulator.plain.modules import Module
 from wastedcores.widgets import design_lab, replay_lab
 from wastedcores.words.replays import refused, runs_compared
 from wastedcores.workload.scenarios import SCENARIOS, scenario
@@ -90,7 +90,7 @@ def test_refusals_of_a_module_are_listed():
     next(c for c in box.parameters.children if c.description == "iterations").value = "5"
     box.run_button.click()
     work = scenario("overload-on-wakeup").workload(examine_machine(), 1, {"iterations": 5})
-    trace, _ = replay_design(work, "bd-paper-16", [AlwaysZero()], 1, 1_000_000_000)
+    trace = replay(work, "bd-paper-16", until_ns=1_000_000_000, modules=[AlwaysZero()]).trace
     assert box.table.value == refused(trace).html
     assert "always_zero: " in box.table.value
     same = heatmap(examine(trace).scene, cols=900)

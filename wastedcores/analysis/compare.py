@@ -177,7 +177,7 @@ def compare(
     )
     return Comparison(
         table,
-        pl.concat(balance) if balance else _no_calls(),
+        pl.concat(balance) if balance else pl.DataFrame(schema=CALLS),
         pl.concat([_nothing_asked(), *asked]),
         checks,
         waits,
@@ -252,20 +252,16 @@ def _refused(run: Replay | None) -> int | None:
 _CALLS = ("not_designated", "balanced", "no_queue", "pinned", "failed", "active", "moved")
 
 
-def _no_calls() -> pl.DataFrame:
-    return pl.DataFrame(
-        schema={
-            "run": pl.String,
-            "level": pl.Int64,
-            "idle": pl.String,
-            **dict.fromkeys(("calls", "refusals", *_CALLS), pl.Int64),
-        }
-    )
+#: the columns of :attr:`Comparison.balance`
+CALLS = pl.Schema(
+    {"run": pl.String, "level": pl.Int64, "idle": pl.String}
+    | dict.fromkeys(("calls", "refusals", *_CALLS), pl.Int64)
+)
 
 
 def _calls(run: Replay, name: str) -> pl.DataFrame:
     """Return one row per level and kind of idleness; ``balance_calls`` has one per result, too."""
-    out = _no_calls()
+    out = pl.DataFrame(schema=CALLS)
     if not run.balance_calls.height:
         return out
     wide = run.balance_calls.with_columns(pl.col("calls").cast(pl.Int64)).pivot(

@@ -81,7 +81,7 @@ class CriticalPath:
     def threads(self) -> pl.DataFrame:
         """The threads on the path, those with most time first.
 
-        The columns are pid, comm, running_ns, avoidable_ns, other_ns (other waiting for a CPU), sleeping_ns and cpus.
+        The columns are pid, comm, running_ns, avoidable_ns, other_waiting_ns (other waiting for a CPU), sleeping_ns and cpus.
         """
         length = pl.col("end_ns") - pl.col("start_ns")
         waiting = pl.when(what="waiting").then(length - pl.col("avoidable_ns")).otherwise(0)
@@ -90,7 +90,7 @@ class CriticalPath:
             .agg(
                 running_ns=length.filter(what="running").sum(),
                 avoidable_ns=pl.col("avoidable_ns").sum(),
-                other_ns=waiting.sum(),
+                other_waiting_ns=waiting.sum(),
                 sleeping_ns=length.filter(what="sleeping").sum(),
                 cpus=pl.col("cpu").filter(pl.col("cpu") >= 0).unique().sort(),
                 total=length.sum(),

@@ -19,6 +19,7 @@ import numpy as np
 
 from wastedcores.errors import UsageError
 
+MEASURE_SCHEMA = "wastedcores.measure/1"
 #: what a setting may have: how it is applied
 KEYS = {"prefix": "words before the command", "env": "environment variables"}
 RESAMPLES = 2000
@@ -64,9 +65,9 @@ def measure(
       compared with.
     * ``seed``: seed of the order and of the intervals.
     * ``progress``: called with a line of text per run.
-    * Returns ``command``, ``environment``, ``runs`` (setting, turn, wall_s, cpu_s, exit_code, in the order in which they were
-      made) and ``settings``: for each the medians of wall_s and cpu_s with 95 % intervals, and of the ratio to the first
-      setting in the same turn.
+    * Returns ``schema``, ``command``, ``environment``, ``runs`` (setting, turn, wall_s, cpu_s, exit_code, in the order in which
+      they were made) and ``settings``: for each the medians of wall_s and cpu_s with 95 % intervals, and of the ratio to the
+      first setting in the same turn.
     """
     if runs < 2:
         raise UsageError(f"-n {runs}: expected 2 or more; one run says nothing about the next.")
@@ -95,7 +96,13 @@ def measure(
         found[name] = {key: _median(values, seed) for key, values in of.items()}
         found[name]["ratio"] = _median(of["wall_s"] / first, seed)
         found[name]["failed"] = sum(r["exit_code"] != 0 for r in made if r["setting"] == name)
-    return {"command": list(command), "environment": environment, "runs": made, "settings": found}
+    return {
+        "schema": MEASURE_SCHEMA,
+        "command": list(command),
+        "environment": environment,
+        "runs": made,
+        "settings": found,
+    }
 
 
 def _once(command: Sequence[str], setting: dict[str, Any]) -> dict[str, Any]:

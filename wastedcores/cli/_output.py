@@ -10,7 +10,10 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wastedcores.trace.header import Header
 
 #: verdict -> exit code
 EXIT_OF = {"clean": 0, "violations": 1, "unknown": 3}
@@ -23,6 +26,12 @@ def print_json(value: Any) -> None:
     utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower() in ("utf-8", "utf8")
     json.dump(value, sys.stdout, separators=(",", ":"), ensure_ascii=not utf8)
     sys.stdout.write("\n")
+
+
+def print_recording(path: Path, header: Header) -> None:
+    """Print as JSON where a recording was written, and its header."""
+    answer = {"schema": "wastedcores.recording/1", "path": str(path)}
+    print_json(answer | {"header": header.model_dump(mode="json")})
 
 
 def wrapped(text: str, first: str = "", rest: str = "") -> str:

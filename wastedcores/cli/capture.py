@@ -11,7 +11,7 @@ from typer import Argument, Exit, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Backend, Pseudonyms, Seconds, above_zero
-from wastedcores.cli._output import print_json, print_next
+from wastedcores.cli._output import print_next, print_recording
 from wastedcores.units import human_ns
 
 _NOTES = """The recording ends after --seconds, when the command ends, or at Ctrl-C.
@@ -102,7 +102,7 @@ def capture(
     header = trace.header
     incomplete = header.truncated_last_line
     if as_json:
-        print_json({"path": str(output), "header": header.model_dump()})
+        print_recording(output, header)
         raise Exit(3 if incomplete else 0)
     length = (header.end_ns or 0) - (header.start_ns or 0)
     print(f"{output}: {header.events:,} events in {human_ns(length)}, {header.lost_total:,} lost")

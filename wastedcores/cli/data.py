@@ -13,6 +13,7 @@ from wastedcores.cli._output import print_json
 if TYPE_CHECKING:
     from wastedcores.trace.datasets import Entry
 
+DATA_SCHEMA = "wastedcores.data/1"
 _NOTES = """Every verb that takes a trace also takes the name of a data set. The environment variable
 WASTEDCORES_DATA_DIR chooses where downloaded data sets are kept."""
 
@@ -33,17 +34,17 @@ def data(
 
     if name is not None:
         path = fetch(name).absolute()
-        print_json({"name": name, "path": str(path)}) if as_json else print(path)
+        told = {"schema": DATA_SCHEMA, "name": name, "path": str(path)}
+        print_json(told) if as_json else print(path)
         return
     rows = [_row(entry) for entry in registry().values()]
     if as_json:
-        print_json(rows)
+        print_json({"schema": DATA_SCHEMA, "datasets": rows})
         return
     for row in rows:
         size = f"{row['bytes'] / 1000:.0f} KB" if row["bytes"] else "to fetch"
-        print(
-            f"{row['name']:<27}{size:>9}  {row['events'] or '?':>7} events, {row['kernel'] or '?'}"
-        )
+        kernel = f"Linux {row['kernel_release'] or '?'}"
+        print(f"{row['name']:<27}{size:>9}  {row['events'] or '?':>7} events, {kernel}")
     print("\nThese are real recordings. For machine, kernel and workload: wastedcores info NAME")
 
 
@@ -53,14 +54,14 @@ def _row(entry: Entry) -> dict[str, Any]:
     from wastedcores.trace.parquet import read_parquet
 
     row: dict[str, Any] = {"name": entry.name, "sha256": entry.sha256, "url": entry.url}
-    row |= dict.fromkeys(("bytes", "events", "kernel", "workload", "path"))
+    row |= dict.fromkeys(("bytes", "events", "kernel_release", "workload", "path"))
     if entry.url is None:
         path = fetch(entry.name)
         header = read_parquet(path).header
         row |= {
             "bytes": path.stat().st_size,
             "events": header.events,
-            "kernel": f"Linux {header.kernel_release}",
+            "kernel_release": header.kernel_release,
             "workload": header.provenance.get("workload"),
             "path": str(path),
         }

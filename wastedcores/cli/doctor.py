@@ -21,7 +21,8 @@ def doctor(as_json: AsJson = False) -> None:
     here = distribution()
     findings = examine()
     if as_json:
-        print_json([{**asdict(f), "command": f.command(here)} for f in findings])
+        rows = [{**asdict(f), "command": f.command(here)} for f in findings]
+        print_json({"schema": "wastedcores.doctor/1", "findings": rows})
         return
     signs = {"ok": "ok", "missing": "MISSING", "limited": "limited"}
     indent = " " * 8

@@ -112,7 +112,12 @@ def _json(
     shown: list[int] | None,
     found: LintResult | None,
 ) -> dict[str, Any]:
-    out: dict[str, Any] = {"kernel": kernel, "cpus": machine.cpus, "machine": machine.to_dict()}
+    out: dict[str, Any] = {
+        "schema": "wastedcores.domains/1",
+        "kernel": kernel,
+        "cpus": machine.cpus,
+        "machine": machine.to_dict(),
+    }
     if found is not None:
         return out | {"lint": found.to_dict()}
     keep = None if shown is None else {str(c) for c in shown}

@@ -119,7 +119,8 @@ def explain(
         )
         found = weigh(found, advice)
     if as_json:
-        print_json(found.to_json() | (advice.to_json() if advice else {"proposals": None}))
+        proposed = advice.to_json() if advice else {"proposals": None, "prediction": None}
+        print_json(found.to_json() | proposed)
         return
     from wastedcores.kernels import FIXES
     from wastedcores.words.cause import NAMES

@@ -71,7 +71,8 @@ def export(
 
         path.with_suffix(".sql").write_text(recipes())
     if as_json:
-        print_json({"path": str(path), "bytes": path.stat().st_size, "verdict": result.verdict})
+        answer = {"schema": "wastedcores.export/1", "path": str(path)}
+        print_json(answer | {"bytes": path.stat().st_size, "verdict": result.verdict})
     else:
         print(f"{path}: {path.stat().st_size / 1e6:.2f} MB, {result.episodes.height} episodes")
         print("  open it at https://ui.perfetto.dev")

@@ -27,11 +27,12 @@ from wastedcores.cli._guest_options import (
     machine_of,
 )
 from wastedcores.cli._options import AsJson, Settings, Until, settings, until_ns
-from wastedcores.cli._output import check_writable, print_json, print_next
+from wastedcores.cli._output import check_writable, print_json, print_next, print_recording
 
 if TYPE_CHECKING:
     pass
 
+KERNELS_SCHEMA = "wastedcores.guest_kernels/1"
 _NOTES = """No root, no KVM, and no network once the kernel is there. docs/guest.md says what lockstep means, what is
 exact and what is not modelled, and how long things take."""
 
@@ -155,6 +156,7 @@ def kernels(
     if fetch is not None:
         kernel = fetch_kernel(fetch)
         told = {
+            "schema": KERNELS_SCHEMA,
             "name": kernel.name,
             "version": kernel.version,
             "sha256": kernel.sha256,
@@ -171,7 +173,7 @@ def kernels(
     ]  # fmt: skip
     shown = [row for row in rows if everything or row["newest"] or row["replayed"] or row["here"]]
     if as_json:
-        print_json(shown)
+        print_json({"schema": KERNELS_SCHEMA, "kernels": shown})
         return
     for row in shown:
         said = [
@@ -271,7 +273,7 @@ def record(
     write_parquet(trace, output)
     header = trace.header
     if as_json:
-        print_json({"path": str(output), "header": header.model_dump()})
+        print_recording(output, header)
         return
     length = (header.end_ns or 0) - (header.start_ns or 0)
     print(f"{output}: {header.events:,} events in {human_ns(length)}, {header.lost_total:,} lost")

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Pseudonyms, SnapshotSource, TraceFormat
-from wastedcores.cli._output import check_writable, parquet_name, print_json, print_next
+from wastedcores.cli._output import check_writable, parquet_name, print_next, print_recording
 from wastedcores.trace.formats import listed
 from wastedcores.units import human_ns
 
@@ -92,7 +92,7 @@ def import_(
         trace = _changed(run, source, output, snapshot, pseudonyms)
     assert trace.path is not None
     if as_json:
-        print_json({"path": str(trace.path), "header": trace.header.model_dump()})
+        print_recording(trace.path, trace.header)
     else:
         print(_describe(trace.path, trace.header))
         print_next(

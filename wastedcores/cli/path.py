@@ -78,7 +78,8 @@ def _describe(name: str, found: CriticalPath, most: int = 10) -> str:
     ]
     for row in found.threads.head(most).iter_rows(named=True):
         times = (
-            human_ns(row[c]) for c in ("running_ns", "avoidable_ns", "other_ns", "sleeping_ns")
+            human_ns(row[c])
+            for c in ("running_ns", "avoidable_ns", "other_waiting_ns", "sleeping_ns")
         )
         running, avoidable, other, sleeping = times
         lines.append(

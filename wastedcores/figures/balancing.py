@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from wastedcores.errors import UsageError
 from wastedcores.figures.theme import INK, MUTED, palette, style
-from wastedcores.simulator.reference.stepping import Decision
 from wastedcores.topology.machine import Machine
+
+if TYPE_CHECKING:
+    from wastedcores.simulator.plain.stepping import Decision
 from wastedcores.words.balancing import ALGORITHM_1, decision, decision_place
 
 #: colours of a thread, of one that has just moved, and of the load of a group

@@ -14,18 +14,56 @@ from typing import Any
 
 import numpy as np
 
-from wastedcores.jit.structs import kernel_of
+from wastedcores.jit.structs import StructClass, kernel_of
 
 
 def source_of(value: Any) -> FunctionType | None:
     """Return the Python function of a compiled one (or, if numba is switched off, of one that would be compiled), or None."""
     if isinstance(value, FunctionType):
         inner = getattr(value, "__wrapped__", value)
-        return inner if value.__module__.endswith("_jit") else None
+        return inner if (value.__module__ or "").endswith("_jit") else None
     if isinstance(value, (type, ModuleType)):
         return None
     found = getattr(value, "py_func", None) or getattr(value, "__wrapped__", None)
     return found if isinstance(found, FunctionType) else None
+
+
+@functools.cache
+def _sources(module: str) -> dict[str, FunctionType]:
+    """Return the compiled functions that a module names, as Python functions."""
+    found = {name: source_of(value) for name, value in vars(sys.modules[module]).items()}
+    return {name: source for name, source in found.items() if source is not None}
+
+
+@functools.cache
+def _others(module: str) -> dict[str, Any]:
+    """Return what a module names besides compiled functions; a struct is a function that makes references, which is faster."""
+    names = vars(sys.modules[module]).items()
+    return {
+        name: maker(value) if isinstance(value, StructClass) else value
+        for name, value in names
+        if name not in _sources(module)
+    }
+
+
+@functools.cache
+def maker(struct: Any) -> Callable[[Any, int], Any]:
+    """Return a function that makes references to a struct, and has the struct's fields as attributes."""
+    name = struct.__name__
+
+    def make(table: Any, row: int) -> Any:
+        return table._kernel._tables[name][row]
+
+    make.__dict__.update({n: getattr(struct, n) for n in getattr(struct, "__fields__", ())})
+    return make
+
+
+def _with_globals(source: FunctionType, names: dict[str, Any]) -> FunctionType:
+    made = FunctionType(
+        source.__code__, names, source.__name__, source.__defaults__, source.__closure__
+    )
+    made.__module__ = source.__module__
+    return made
 
 
 class Plain:
@@ -42,32 +80,26 @@ class Plain:
         source = source_of(function)
         if source is None:
             raise TypeError(f"{function!r} is not a compiled function.")
-        if source not in self._functions:
-            names = self.module(source.__module__).__dict__
-            if source not in self._functions:  # the module calls it
-                self._functions[source] = self._made(source, names)
-        return self._functions[source]
+        return self._plain(source)
 
-    def _made(self, source: FunctionType, names: dict[str, Any]) -> FunctionType:
-        made = FunctionType(
-            source.__code__, names, source.__name__, source.__defaults__, source.__closure__
-        )
-        functools.update_wrapper(made, source)
-        del made.__wrapped__  # type: ignore[attr-defined]  # what wraps it is the same code
-        return made
+    def _plain(self, source: FunctionType) -> Callable[..., Any]:
+        if source not in self._functions:
+            self.module(source.__module__)
+        return self._functions[source]
 
     def module(self, name: str) -> ModuleType:
         """Return a module in which every compiled function has its plain form."""
         if name not in self._modules:
             self._modules[name] = made = ModuleType(name)
-            made.__dict__.update(vars(sys.modules[name]))
-            for key, value in vars(sys.modules[name]).items():
+            made.__dict__.update(_others(name))
+            for key, value in _others(name).items():
                 if isinstance(value, ModuleType) and value.__name__.endswith("_jit"):
                     setattr(made, key, self.module(value.__name__))
-                elif source := source_of(value):
-                    if source not in self._functions and source.__module__ == name:
-                        self._functions[source] = self._made(source, made.__dict__)
-                    setattr(made, key, self.of(value))
+            for source in _sources(name).values():
+                if source.__module__ == name and source not in self._functions:
+                    self._functions[source] = _with_globals(source, made.__dict__)
+            for key, source in _sources(name).items():
+                setattr(made, key, self._plain(source))
         return self._modules[name]
 
     def replace(self, function: Any, own: Callable[..., Any]) -> None:

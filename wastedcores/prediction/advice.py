@@ -68,7 +68,12 @@ class Advice:
         """Return the part of ``wastedcores explain --json`` that is about proposals."""
         return {
             "proposals": [
-                {"fix": p.fix, "gain": p.gain.median, "low": p.gain.low, "high": p.gain.high}
+                {
+                    "fix": p.fix,
+                    "gain": p.gain.median,
+                    "gain_low": p.gain.low,
+                    "gain_high": p.gain.high,
+                }
                 for p in self.proposals
             ],
             "prediction": {

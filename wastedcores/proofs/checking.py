@@ -16,7 +16,7 @@ from wastedcores.proofs.still import ONE_LEVEL, TWO_LEVELS
 from wastedcores.proofs.tally import Tally
 
 SCHEMA = "wastedcores.proofs/1"
-#: CPUs and threads of the machines: what takes half a minute, and what takes twenty minutes
+#: CPUs and threads of the machines: what takes fifteen seconds, and what takes three minutes
 SMALL, FULL = "small", "full"
 
 
@@ -134,7 +134,7 @@ def _row(
         "states": tally.states,
         "seconds": round(seconds, 1),
         "outcomes": {
-            outcome: {"states": n, "smallest": tally.smallest[outcome].text()}
+            outcome: {"states": n, "smallest": tally.smallest[outcome][1]}
             for outcome, n in tally.outcomes.most_common()
         },
         "claims": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ def every(run: Callable[[Choices], T]) -> Iterator[T]:
 
 
 class Affinity:
-    """The CPUs on which a thread may run, as the scheduler sees ``p.allowed``.
+    """The CPUs on which a thread may run, as the scheduler sees ``p->cpus_ptr``.
 
     Whether a CPU is among them is chosen when the scheduler asks for the first time. What it never asks for does not change
     what it does, so one run stands for ``2 ** undecided`` affinities.
@@ -56,14 +56,6 @@ class Affinity:
 
     def __iter__(self) -> Iterator[int]:
         return (cpu for cpu in range(self.cpus) if cpu in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __and__(self, other: Iterable[int]) -> frozenset[int]:
-        return frozenset(cpu for cpu in sorted(other) if cpu in self)
-
-    __rand__ = __and__
 
     @property
     def undecided(self) -> int:

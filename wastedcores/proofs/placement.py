@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from wastedcores.proofs.choices import Choices, every
-from wastedcores.proofs.still import Seen, Still, lengths
+from wastedcores.proofs.choices import Choices
+from wastedcores.proofs.still import V6_12, Found, Still, kernel, lengths
 from wastedcores.proofs.tally import Tally
-from wastedcores.simulator.reference import schedule
-
-Found = tuple[str, int, Seen] | None
+from wastedcores.simulator.engine.core import wakeup_jit
 
 
-def one_wakeup(kind: str, queues: tuple[int, ...], waker: int) -> Callable[[Choices], Found]:
+def one_wakeup(kind: str, queues: tuple[int, ...], waker: int) -> Callable[[Choices], Found | None]:
     """Return the run of a wakeup by the thread that runs on ``waker``, or by a timer if that CPU is idle."""
 
-    def run(choose: Choices) -> Found:
-        s = Still(choose, kind, queues)
-        k, cpus = s.k, len(queues)
+    def run(choose: Choices) -> Found | None:
+        cpus = len(queues)
+        s = kernel(kind, cpus, V6_12).begin(choose, queues)
         last = choose(cpus)
         p = s.sleeper(last)
         p.recent_used_cpu = choose(cpus)
@@ -25,35 +23,31 @@ def one_wakeup(kind: str, queues: tuple[int, ...], waker: int) -> Callable[[Choi
         scanned = choose(2)
         if not scanned:
             # after a rebuild of the domains, and where the cache is fully used
-            for rq in k.rqs:
-                for sd in rq.sd:
-                    if sd.shared is not None:
-                        sd.shared.nr_idle_scan = 0
+            for sd in (sd for levels in s.domains for sd in levels if sd.shared):
+                sd.shared.nr_idle_scan = 0
         before = s.queues()
-        k.cpu = waker
-        if not len(p.allowed):
-            return None
-        schedule.choose_cpu(k, p, waker, sync)
-        free = [c for c in p.allowed if s.is_idle(c)]
+        s.k.this_cpu = waker
+        allowed = s.decide(p)
+        if allowed:
+            s.call(wakeup_jit.choose_cpu, p, sync)
+        free = [c for c in allowed if s.is_idle(c)]
         if not free:
             return None
         outcome = "an idle CPU"
         if not s.is_idle(p.cpu):
-            outcome = _why(s, p.cpu, last, free, last in p.allowed, bool(scanned))
-        text = s.seen(before)
-        note = f"; wakes on {waker}{' (sync)' * sync}, ran on {last}, may run on {p.allowed.text()}"  # type: ignore[attr-defined]
-        return outcome, s.stands_for, Seen(text.kind, text.queues, note)
+            outcome = _why(s, p.cpu, free, last in allowed, bool(scanned))
+        may = "+".join(map(str, allowed))
+        note = f"; wakes on {waker}{' (sync)' * sync}, ran on {last}, may run on {may}"
+        return s.found(outcome, before, note)
 
     return run
 
 
-def _why(
-    s: Still, chosen: int, last: int, free: list[int], last_allowed: bool, scanned: bool
-) -> str:
+def _why(s: Still, chosen: int, free: list[int], last_allowed: bool, scanned: bool) -> str:
     """Say why a busy CPU was chosen although these were free."""
     if not last_allowed:
         return "busy: the last CPU is not allowed any more"
-    if all(s.k.llc_id[c] != s.k.llc_id[chosen] for c in free):
+    if all(s.rqs[c].sd_llc_id != s.rqs[chosen].sd_llc_id for c in free):
         return "busy: idle CPUs have another cache"
     return "busy: other" if scanned else "busy: the scan is limited to 0 CPUs"
 
@@ -63,7 +57,5 @@ def check_wakeups(kind: str, cpus: int, threads: int) -> Tally:
     tally = Tally()
     for queues in lengths(cpus, threads - 1):
         for waker in range(cpus):
-            for found in every(one_wakeup(kind, queues, waker)):
-                if found is not None:
-                    tally.add(*found)
+            tally.count(one_wakeup(kind, queues, waker))
     return tally

@@ -2,129 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
-from wastedcores.proofs.balancer import MOST_PASSES, Passes, movable
-from wastedcores.proofs.choices import Choices, every
+from wastedcores.proofs.balancer import MOST_PASSES, movable, newly_idle, run, settle
+from wastedcores.proofs.choices import Choices
 from wastedcores.proofs.core import is_broken
-from wastedcores.proofs.still import Seen, Still, lengths
+from wastedcores.proofs.still import V6_12, Found, Queues, Still, cpus_of, kernel, lengths
 from wastedcores.proofs.tally import Tally
 
-Found = tuple[str, int, Seen] | None
 #: after so many rounds in which every CPU balances once, a machine has come to rest or to a state that it had before
 MOST_ROUNDS = 60
 
 
-def _emptied(before: tuple[tuple[int, ...], ...], s: Still) -> bool:
+def _emptied(before: Queues, s: Still) -> bool:
     """Tell whether a CPU that had threads has none any more."""
     return any(queue and s.is_idle(c) for c, queue in enumerate(before))
 
 
-def safe(s: Still, cpu: int) -> Found:
+def safe(s: Still, cpu: int) -> Found | None:
     """Let one CPU, busy or idle, balance: no CPU loses its last thread, and none its running one."""
-    p, before = Passes(s), s.queues()
-    running = [rq.curr for rq in s.k.rqs]
-    p.run(cpu)
-    moved = [q.curr.cpu != q.cpu for q in s.k.rqs if q.curr is not q.idle_task]
-    stolen = any(moved) or any(
-        rq.curr is not now and now is not rq.idle_task
-        for rq, now in zip(s.k.rqs, running, strict=True)
+    before = s.queues()
+    running = [rq.curr for rq in s.rqs]
+    run(s, cpu)
+    stolen = any(
+        (rq.curr and rq.curr.cpu != rq.cpu) or (was and rq.curr != was)
+        for rq, was in zip(s.rqs, running, strict=True)
     )
     outcome = "takes a running thread" if stolen else "safe"
     if _emptied(before, s):
         outcome = "takes the last thread"
-    return outcome, s.stands_for, s.seen(before)
+    return s.found(outcome, before)
 
 
-def flag(s: Still, cpu: int) -> Found:
+def flag(s: Still, cpu: int) -> Found | None:
     """Let one CPU balance, and then another one become idle: it tries to pull if a thread waits that may run there."""
-    p, before = Passes(s), s.queues()
+    before = s.queues()
     single = [c for c, queue in enumerate(before) if len(queue) == 1 and c != cpu]
     if not single:
         return None
-    p.run(cpu)
-    p.settle()
+    run(s, cpu)
+    settle(s)
     newly = single[s.choose(len(single))]
-    if s.k.rqs[newly].nr_running != 1:
+    if s.rqs[newly].nr_running != 1:
         return None
     waiting = s.waiting()
-    outcome = p.newly_idle(newly)
-    if not s.k.rqs[newly].nr_running and not movable(waiting, newly):
+    outcome = newly_idle(s, newly)
+    if not s.rqs[newly].nr_running and not movable(waiting, newly):
         return None
     skipped = outcome == "not tried"
-    return "skipped" if skipped else "tries", s.stands_for, s.seen(before)
+    return s.found("skipped" if skipped else "tries", before)
 
 
-def race(s: Still, cpu: int) -> Found:
+def race(s: Still, cpu: int) -> Found | None:
     """Let an idle CPU look for a queue and CPU 0, also idle, do all of its pass before the first one takes anything."""
-    p, before, waiting = Passes(s), s.queues(), s.waiting()
-    find = s.k.policies.find_busiest_queue
+    before, waiting = s.queues(), s.waiting()
 
-    def interrupted(k: Any, env: Any, group: Any) -> Any:
-        src = find(k, env, group)
-        k.policies.find_busiest_queue = find
-        results = k.balance_calls.copy()
-        p.run(0)
-        k.cpu = cpu
-        k.balance_calls.clear()
-        k.balance_calls.update(results)
-        return src
+    def interrupt() -> None:
+        run(s, 0)
+        s.k.this_cpu = cpu
 
-    s.k.policies.find_busiest_queue = interrupted
-    p.run(cpu)
-    got = [c for c in (0, cpu) if s.k.rqs[c].nr_running]
+    s.interrupt = interrupt
+    run(s, cpu)
+    got = [c for c in (0, cpu) if s.rqs[c].nr_running]
     if _emptied(before, s):
-        return "takes the last thread", s.stands_for, s.seen(before)
+        return s.found("takes the last thread", before)
     if not got:
         if not movable(waiting, 0) and not movable(waiting, cpu):
             return None
         outcome = "both fail, as each would alone"
         for alone in (0, cpu):
-            other = s.again()
-            Passes(other).run(alone)
-            if other.k.rqs[alone].nr_running:
+            s.again()
+            run(s, alone)
+            if not s.is_idle(alone):
                 outcome = "both fail because of each other"
-        return outcome, s.stands_for, s.seen(before)
+        return s.found(outcome, before)
     if cpu not in got and movable(s.waiting(), cpu):
-        return "one fails, a thread is left for it", s.stands_for, s.seen(before)
-    return "no thread is left for a CPU that failed", s.stands_for, s.seen(before)
+        return s.found("one fails, a thread is left for it", before)
+    return s.found("no thread is left for a CPU that failed", before)
 
 
-def late(s: Still, cpu: int) -> Found:
+def late(s: Still, cpu: int) -> Found | None:
     """Let CPU 0 ask for an active balance, and another idle CPU pull before the migration thread runs."""
-    p, before = Passes(s), s.queues()
-    for sd in s.k.rqs[0].sd:
+    before = s.queues()
+    for sd in s.domains[0]:
         sd.nr_balance_failed = sd.cache_nice_tries + 3
-    p.run(0)
-    if not any(rq.active_balance for rq in s.k.rqs):
+    run(s, 0)
+    if not any(rq.active_balance for rq in s.rqs):
         return None
-    p.run(cpu)
-    p.settle()
+    run(s, cpu)
+    settle(s)
     outcome = "takes the last thread" if _emptied(before, s) else "safe"
-    return outcome, s.stands_for, s.seen(before)
+    return s.found(outcome, before)
 
 
-def rounds(s: Still, cpu: int) -> Found:
+def rounds(s: Still, cpu: int) -> Found | None:
     """Let all CPUs balance in turns, from ``cpu`` on, until nothing changes or a state comes again."""
-    p, before, n = Passes(s), s.queues(), len(s.k.rqs)
+    before, n = s.queues(), len(s.rqs)
     known: dict[Any, int] = {}
     moves: list[bool] = []
     last = _places(s)
     for number in range(MOST_ROUNDS):
-        state = (s.queues(), p.failures())
+        failed = (min(sd.nr_balance_failed, MOST_PASSES) for levels in s.domains for sd in levels)
+        state = (s.queues(), tuple(failed))
         if state in known:
             break
         known[state] = number
         for offset in range(n):
-            p.run((cpu + offset) % n)
-            p.settle()
+            run(s, (cpu + offset) % n)
+            settle(s)
         now = _places(s)
         moves.append(now != last)
         last = now
     else:
-        return "undecided", s.stands_for, s.seen(before)
+        return s.found("undecided", before)
     again = any(moves[known[state] :])
     idle = any(map(s.is_idle, range(n)))
     outcome = "comes to rest"
@@ -132,12 +124,12 @@ def rounds(s: Still, cpu: int) -> Found:
         outcome = "a thread waits beside an idle CPU"
     elif again:
         outcome = "moves for ever beside an idle CPU" if idle else "moves for ever, all CPUs busy"
-    return outcome, s.stands_for, s.seen(before)
+    return s.found(outcome, before)
 
 
-def idle_rounds(s: Still, cpu: int) -> Found:
+def idle_rounds(s: Still, cpu: int) -> Found | None:
     """Let the idle CPUs balance in turns, from ``cpu`` on, until none is idle beside a thread that it could run."""
-    p, before, n = Passes(s), s.queues(), len(s.k.rqs)
+    before, n = s.queues(), len(s.rqs)
     if not is_broken(s):
         return None
     reasons: dict[str, None] = {}
@@ -145,12 +137,12 @@ def idle_rounds(s: Still, cpu: int) -> Found:
         reasons.clear()
         for offset in range(n):
             idle = (cpu + offset) % n
-            if s.k.idle_cpu(idle):
-                reasons[p.run(idle)] = None
-                p.settle()
+            if s.is_idle(idle):
+                reasons[run(s, idle)] = None
+                settle(s)
         if not is_broken(s):
-            return f"after {number}", s.stands_for, s.seen(before)
-    return f"never: {', '.join(reasons)}", s.stands_for, s.seen(before)
+            return s.found(f"after {number}", before)
+    return s.found(f"never: {', '.join(reasons)}", before)
 
 
 def check_two_levels(kind: str, threads: int) -> Tally:
@@ -161,58 +153,43 @@ def check_two_levels(kind: str, threads: int) -> Tally:
             continue
         busy = [c for c in range(4) if queues[c]]
         for woken in (set(c) for size in range(len(busy) + 1) for c in combinations(busy, size)):
-            light = frozenset(i for i, c in enumerate(_cpus_of(queues)) if c in woken)
-
-            def run(
-                choose: Choices, queues: tuple[int, ...] = queues, light: frozenset[int] = light
-            ) -> Found:
-                return idle_rounds(Still(choose, kind, queues, light=light), 0)
-
-            for found in every(run):
-                if found is not None:
-                    tally.add(*found)
+            light = frozenset(i for i, c in enumerate(cpus_of(queues)) if c in woken)
+            tally.count(_begun(idle_rounds, kind, queues, 0, light))
     return tally
 
 
-def _cpus_of(queues: tuple[int, ...]) -> list[int]:
-    return [c for c, n in enumerate(queues) for _ in range(n)]
+def _begun(
+    what: Callable[[Still, int], Found | None],
+    kind: str,
+    queues: tuple[int, ...],
+    cpu: int,
+    light: frozenset[int] = frozenset(),
+) -> Callable[[Choices], Found | None]:
+    """Return the run that begins in a state and lets something happen there."""
+    s = kernel(kind, len(queues), V6_12)
+    return lambda choose: what(s.begin(choose, queues, light), cpu)
 
 
 def _places(s: Still) -> tuple[frozenset[int], ...]:
     return tuple(map(frozenset, s.queues()))
 
 
-#: name -> what happens, the least number of idle CPUs, and whether the second CPU has to be idle
-CHECKS: dict[str, tuple[Callable[[Still, int], Found], int, bool]] = {
-    "safe": (safe, 0, False),
-    "flag": (flag, 0, False),
-    "race": (race, 2, True),
-    "late": (late, 2, True),
-    "rounds": (rounds, 0, False),
+#: name -> what happens, and whether two CPUs have to be idle, of which CPU 0 is one
+CHECKS: dict[str, tuple[Callable[[Still, int], Found | None], bool]] = {
+    "safe": (safe, False),
+    "flag": (flag, False),
+    "race": (race, True),
+    "late": (late, True),
+    "rounds": (rounds, False),
 }
 
 
 def check_several(name: str, kind: str, cpus: int, threads: int) -> Tally:
-    """Run one of :data:`CHECKS` in every state; where two CPUs have to be idle, CPU 0 is one of them."""
-    what, idle, second_idle = CHECKS[name]
+    """Run one of :data:`CHECKS` in every state; CPUs of a level are alike, so CPU 0 stands for them where only one balances."""
+    what, two_idle = CHECKS[name]
     tally = Tally()
-    for queues, cpu in _starts(cpus, threads, idle):
-        if second_idle and queues[cpu]:
-            continue
-
-        def run(choose: Choices, queues: tuple[int, ...] = queues, cpu: int = cpu) -> Found:
-            return what(Still(choose, kind, queues), cpu)
-
-        for found in every(run):
-            if found is not None:
-                tally.add(*found)
-    return tally
-
-
-def _starts(cpus: int, threads: int, idle: int) -> Iterator[tuple[tuple[int, ...], int]]:
     for queues in lengths(cpus, threads):
-        if max(queues) < 2 or queues.count(0) < idle or (idle and queues[0]):
-            continue
-        # passes of a level are alike for all CPUs, so CPU 0 stands for them where only one balances
-        for cpu in range(1 if idle else 0, cpus if idle else 1):
-            yield queues, cpu
+        for cpu in range(1, cpus) if two_idle else (0,):
+            if max(queues) >= 2 and (not two_idle or queues[0] == queues[cpu] == 0):
+                tally.count(_begun(what, kind, queues, cpu))
+    return tally

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from wastedcores.proofs.still import Seen
+from wastedcores.proofs.choices import Choices, every
+from wastedcores.proofs.still import Found
 
 
 @dataclass
@@ -15,17 +17,20 @@ class Tally:
     #: how many runs were made, and how many states they stand for
     runs: int = 0
     states: int = 0
-    outcomes: Counter[str] = field(
-        default_factory=Counter
-    )  #: for each outcome the number of states
-    #: for each outcome the smallest state that had it
-    smallest: dict[str, Seen] = field(default_factory=dict)
+    #: for each outcome the number of states
+    outcomes: Counter[str] = field(default_factory=Counter)
+    #: for each outcome the smallest state that had it, behind the number of its threads
+    smallest: dict[str, tuple[int, str]] = field(default_factory=dict)
 
-    def add(self, outcome: str, stands_for: int, seen: Seen) -> None:
-        """Count a run."""
-        self.runs += 1
-        self.states += stands_for
-        self.outcomes[outcome] += stands_for
-        known = self.smallest.get(outcome)
-        if known is None or seen.size < known.size:
-            self.smallest[outcome] = seen
+    def count(self, run: Callable[[Choices], Found | None]) -> None:
+        """Do a run with all its choices, and count what comes of it if something does."""
+        for found in every(run):
+            if found is None:
+                continue
+            outcome, stands_for, seen = found
+            self.runs += 1
+            self.states += stands_for
+            self.outcomes[outcome] += stands_for
+            known = self.smallest.get(outcome)
+            if known is None or seen[0] < known[0]:
+                self.smallest[outcome] = seen

@@ -15,7 +15,7 @@ from wastedcores.lecture import (
     pinned_to_two_nodes,
     threads_per_node_after_wakeup,
 )
-from wastedcores.simulator.reference.stepping import Thread, groups_seen, still_kernel
+from wastedcores.simulator.plain.stepping import Thread, groups_seen, still_kernel
 from wastedcores.studies.attempts import Attempt, Reading, column_of
 from wastedcores.studies.published import Tables
 from wastedcores.sweep import Run
@@ -84,8 +84,8 @@ def examples(kernel: str, machine: str, seed: int) -> dict[str, Any]:
 def _load(kernel: str, session_threads: int) -> int:
     """The load of a thread that uses a whole CPU, in a session of so many threads."""
     thread = Thread(0, session_threads=session_threads)
-    _, (task,) = still_kernel(TOPOLOGIES["2 nodes x 2 cores"], kernel, [thread])
-    return task.se.load_avg_contrib
+    still = still_kernel(TOPOLOGIES["2 nodes x 2 cores"], kernel, [thread])
+    return still.tasks[0].se.load_avg_contrib
 
 
 def _of_both(one: float, other: float) -> float | str:

@@ -55,7 +55,7 @@ _GUEST = {
     "sanity", "scenario", "trace", "variant",
 }  # fmt: skip
 #: the fields that `wastedcores domains --json` prints
-_PRINTED = ("kernel", "cpus", "machine", "events", "lint", "note", "model")
+_PRINTED = ("schema", "kernel", "cpus", "machine", "events", "lint", "note", "model")
 
 
 def is_oracle(data: dict[str, Any]) -> bool:

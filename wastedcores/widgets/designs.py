@@ -12,7 +12,8 @@ from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.figures.heatmaps import heatmap
 from wastedcores.figures.theme import INK, palette
 from wastedcores.kernels import MODULES
-from wastedcores.simulator.reference import Module, replay_design
+from wastedcores.simulator.plain.modules import Module
+from wastedcores.simulator.replay import replay
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import PRESETS as MACHINES
 from wastedcores.widgets.live_figure import LiveFigure
@@ -22,7 +23,7 @@ from wastedcores.words.replays import refused
 from wastedcores.words.rich_text import sentence
 from wastedcores.workload.scenarios import SCENARIOS, scenario
 
-#: the reference is plain Python, so the first machine is a small one, and a replay stops after a second
+#: somebody's own modules run in plain Python, so the first machine is a small one, and a replay stops after a second
 SMALL, LIMIT_MS = "bd-paper-16", 1000
 
 
@@ -70,11 +71,11 @@ class DesignLab(w.VBox):
             work = found.workload(on, self.seed.value, given)
             asked = [*self.modules, *self.shipped.value]
             until_ns = self.limit.value * 1_000_000
-            trace, kernel = replay_design(work, on, asked, self.seed.value, until_ns)
-            self._run = examine(trace, kernel.model.name)
+            done = replay(work, on, None, self.seed.value, until_ns, modules=asked)
+            self._run = examine(done.trace, done.kernel.name)
             self.look(*self._run.scene.window)
             self.says.value = sentence(claim(self._run)).html
-            self.table.value = refused(trace).html
+            self.table.value = refused(done.trace).html
             self.verdict.value = verdict(self._run).html
         except WastedCoresError as e:
             self.says.value = sentence(str(e)).html
@@ -116,7 +117,7 @@ def design_lab(*modules: Module, scenario: str = "overload-on-wakeup") -> Design
     Parameters
     ----------
     *modules
-        Instances of :class:`wastedcores.simulator.reference.Module`, in the order in which the core asks them
+        Instances of :class:`wastedcores.simulator.plain.modules.Module`, in the order in which the core asks them
         (docs/design-mode.md).
     scenario
         The scenario that is chosen first.
@@ -124,7 +125,7 @@ def design_lab(*modules: Module, scenario: str = "overload-on-wakeup") -> Design
     Returns
     -------
     DesignLab
-        A box of ipywidgets; :func:`wastedcores.simulator.reference.replay_design` does the same without a live kernel.
+        A box of ipywidgets; :func:`wastedcores.simulator.replay` does the same without a live kernel.
 
     Raises
     ------

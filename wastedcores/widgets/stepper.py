@@ -21,7 +21,7 @@ from wastedcores.words.rich_text import sentence
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from wastedcores.simulator.reference.stepping import Decision
+    from wastedcores.simulator.plain.stepping import Decision
 
 #: the kernels of the lecture
 KERNELS = ("v4.1", "v4.1+group_imbalance", "v4.1+missing_domains")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 
 from wastedcores.cpulist import format_cpulist
-from wastedcores.simulator.reference.stepping import Decision, Group
 from wastedcores.words.rich_text import RichText, count, table
+
+if TYPE_CHECKING:
+    from wastedcores.simulator.plain.stepping import Decision, Group
 
 #: Lozi et al., EuroSys 2016, Algorithm 1, "Simplified load balancing algorithm", by numbered lines; line 13 is shortened
 ALGORITHM_1 = (
@@ -82,7 +86,7 @@ def group_table(levels: list[tuple[str, tuple[Group, ...]]]) -> RichText:
     Parameters
     ----------
     levels
-        What :func:`wastedcores.simulator.reference.stepping.groups_seen` returned.
+        What :func:`wastedcores.simulator.plain.stepping.groups_seen` returned.
 
     Returns
     -------

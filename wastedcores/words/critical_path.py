@@ -40,7 +40,10 @@ def path_threads(path: CriticalPath, most: int = 8) -> RichText:
         (
             r["comm"],
             r["pid"],
-            *(human_ns(r[c]) for c in ("running_ns", "avoidable_ns", "other_ns", "sleeping_ns")),
+            *(
+                human_ns(r[c])
+                for c in ("running_ns", "avoidable_ns", "other_waiting_ns", "sleeping_ns")
+            ),
             format_cpulist(r["cpus"]),
         )
         for r in path.threads.head(most).iter_rows(named=True)

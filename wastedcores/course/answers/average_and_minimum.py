@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from wastedcores.course.labs.average_and_minimum import (
+    GroupStats,
     Variation,
     decisions,
     makespan_ms,
     moved_per_pass,
 )
 from wastedcores.course.task import Answer, Mistake
-from wastedcores.simulator.reference.stats import GroupStats
 
 #: the passes of task 6
 PASSES = 6

@@ -6,7 +6,7 @@ from typing import Any
 
 from wastedcores.course.labs.missing_domains import BUGGY, FIXED, Variation, run
 from wastedcores.course.task import Answer, Mistake
-from wastedcores.simulator.reference.core import Module
+from wastedcores.simulator.plain.modules import Module
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wastedcores.course.noted import RefusedAnswerError
 from wastedcores.course.task import Manual, Task
 from wastedcores.kernels import KernelModel
 from wastedcores.lecture import TOPOLOGIES
-from wastedcores.simulator.reference.kernel import Kernel
-from wastedcores.simulator.reference.simulation import Simulation
-from wastedcores.simulator.reference.stats import GroupStats
-from wastedcores.simulator.reference.stepping import Decision, Thread, balancing_pass
-from wastedcores.topology.domains import domain_events
+from wastedcores.simulator import simulate
+from wastedcores.simulator.plain.stepping import Decision, Thread, balancing_pass
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import Script, Workload
+
+if TYPE_CHECKING:
+    from wastedcores.simulator.engine.world.structs import SgLbStatsV4
 
 TITLE = "average against minimum load"
 #: Algorithm 1 of the paper decides in these lines that two groups are balanced
@@ -28,14 +28,28 @@ BALANCED_LINES = (15, 16)
 SETTLED_AFTER, WATCHED = 8, 3
 #: states with unequal averages in which a rule must settle, too
 TRIALS = 3
-#: the statistics of a group that are numbers
-STATISTICS = (
-    "avg_load", "group_load", "sum_weighted", "load_per_task", "capacity", "usage", "nr_running", "idle_cpus", "weight",
-    "type", "no_capacity", "min_load", "max_load",
-)  # fmt: skip
-
 #: numbers that are equal may differ so much when they were computed otherwise
 _EXACT = 1e-6
+
+
+@dataclass
+class GroupStats:
+    """The statistics of a group (struct sg_lb_stats), with min_load and max_load of the authors' patch."""
+
+    avg_load: int = 0
+    group_load: int = 0
+    sum_weighted: int = 0
+    load_per_task: int = 0
+    capacity: int = 0
+    usage: int = 0
+    nr_running: int = 0
+    idle_cpus: int = 0
+    weight: int = 0
+    type: int = 0
+    no_capacity: bool = False
+    min_load: int = 0
+    max_load: int = 0
+
 
 Balanced = Callable[[GroupStats, GroupStats], bool]
 
@@ -139,17 +153,23 @@ def makespan_ms(v: Variation, kernel: str) -> float:
     for i in range(v.jobs):
         script = Script().compute(v.job_ms * 1_000_000)
         w.task(f"short-{i}", script, session=second, cpu=v.crowded[i % 2])
-    model = KernelModel.named(kernel)
-    k = Kernel(v.machine, model, domain_events(v.machine, model))
-    Simulation(k, w.program(), seed=1).run(until_ns=10_000_000_000)
-    return k.log[-1].ts_ns / 1e6
+    return simulate(w.program(), v.machine, KernelModel.named(kernel)).end_ns / 1e6
+
+
+def _stats(s: SgLbStatsV4) -> GroupStats:
+    return GroupStats(
+        s.avg_load, s.group_load, s.sum_weighted_load, s.load_per_task, s.group_capacity, s.group_usage,
+        s.sum_nr_running, s.idle_cpus, s.group_weight, s.group_type, s.group_no_capacity != 0, s.min_load, s.max_load,
+    )  # fmt: skip
 
 
 def _balanced_by(
     v: Variation, balanced: Balanced, passes: int, threads: list[Thread] | None = None
 ) -> list[Decision]:
-    def policy(k: Kernel, env: Any, local: GroupStats, busiest: GroupStats, average: int) -> bool:
-        return bool(balanced(local, busiest))
+    def policy(
+        k: Any, sd: Any, idle: int, local: SgLbStatsV4, busiest: SgLbStatsV4, average: int
+    ) -> bool:
+        return bool(balanced(_stats(local), _stats(busiest)))
 
     return balancing_pass(
         v.machine,
@@ -222,7 +242,7 @@ def _outcome(v: Variation, rule: Balanced, threads: list[Thread]) -> dict[str, A
 
 
 def _key(stats: GroupStats) -> list[int]:
-    return [int(getattr(stats, name)) for name in STATISTICS]
+    return [int(value) for value in astuple(stats)]
 
 
 def _measure_steady(v: Variation, rule: Balanced) -> list[list[Any]]:

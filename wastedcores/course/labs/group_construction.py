@@ -27,11 +27,9 @@ from wastedcores.course.labs.numa import (
 from wastedcores.course.noted import Said, cpu_sets, noting
 from wastedcores.course.task import Manual, Task
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator.reference.kernel import Kernel
-from wastedcores.simulator.reference.simulation import Simulation
-from wastedcores.simulator.reference.stepping import Thread, balancing_pass
+from wastedcores.simulator import simulate
+from wastedcores.simulator.plain.stepping import Thread, balancing_pass
 from wastedcores.topology.cpumask import cpumask_of, cpus_in
-from wastedcores.topology.domains import domain_events
 from wastedcores.topology.groups import GroupBuilder, Ring
 from wastedcores.workload import Script, Workload
 
@@ -143,10 +141,7 @@ def makespan_ms(v: Variation, kernel: str) -> float:
     for i in range(8):
         script = Script().compute(50_000_000)
         w.task(f"worker-{i}", script, cpu=cpus_of(a)[i % 2], allowed=(*cpus_of(a), *cpus_of(b)))
-    model = KernelModel.named(kernel)
-    k = Kernel(v.machine, model, domain_events(v.machine, model))
-    Simulation(k, w.program(), seed=1).run(until_ns=10_000_000_000)
-    return k.log[-1].ts_ns / 1e6
+    return simulate(w.program(), v.machine, KernelModel.named(kernel)).end_ns / 1e6
 
 
 def _balanced(machine: Any, pair: tuple[int, int], kernel: str) -> list[int]:

@@ -12,11 +12,8 @@ from wastedcores.course.noted import RefusedAnswerError, Said, noting, whole_or_
 from wastedcores.course.task import Manual, Task
 from wastedcores.errors import ModelWarning, UsageError
 from wastedcores.invariant.checking import check
-from wastedcores.simulator.reference.answers import QUESTIONS
-from wastedcores.simulator.reference.core import Module
-from wastedcores.simulator.reference.kernel import Kernel
-from wastedcores.simulator.reference.state import Task as Thread
-from wastedcores.simulator.reference.trace import replay_design
+from wastedcores.simulator.plain.answers import QUESTIONS
+from wastedcores.simulator.plain.modules import Module
 from wastedcores.simulator.replay import Replay, replay
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import grid, two_packages
@@ -29,6 +26,8 @@ ROUNDS = 10
 START_NS = 5_000_000
 #: a module may cost the work-conserving core so much
 MOST_RATIO = 1.02
+#: a run with a module ends here at the latest
+_LONGEST_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -94,14 +93,12 @@ def run(v: Variation, kernel: str) -> Replay:
 
 def try_module(v: Variation, module: Module) -> dict[str, float]:
     """Run the application under the work-conserving core with a module, in plain Python."""
-    trace, kernel = replay_design(v.workload, v.machine, [module], v.seed)
-    assert kernel.core is not None
-    counts, end_ns = kernel.core.counts, kernel.log[-1].ts_ns
+    r = replay(v.workload, v.machine, seed=v.seed, until_ns=_LONGEST_NS, modules=[module])
     return {
-        "makespan_ms": (end_ns - START_NS) / 1e6,
-        "wasted_ms": check(trace).wall_ns / 1e6,
-        "taken": sum(n for (_, _, what), n in counts.items() if what == "taken"),
-        "refused": sum(n for (_, _, what), n in counts.items() if what == "refused"),
+        "makespan_ms": (r.raw.end_ns - START_NS) / 1e6,
+        "wasted_ms": check(r.trace).wall_ns / 1e6,
+        "taken": int(r.suggestions["taken"].sum()),
+        "refused": int(r.suggestions["refused"].sum()),
     }
 
 
@@ -136,15 +133,15 @@ class _Answers(Module):
     def _next(self, question: str) -> int | None:
         return whole_or_none(self.said[question].next()) if question in self.said else None
 
-    def suggest_cpu(self, k: Kernel, p: Thread, waker_cpu: int, why: str) -> int | None:
+    def suggest_cpu(self, k: Any, p: Any, waker_cpu: int, why: str) -> int | None:
         """Suggest a CPU for a thread that becomes runnable."""
         return self._next("suggest_cpu")
 
-    def suggest_source(self, k: Kernel, cpu: int) -> int | None:
+    def suggest_source(self, k: Any, cpu: int) -> int | None:
         """Suggest a CPU from which a CPU without work should take a thread."""
         return self._next("suggest_source")
 
-    def suggest_pull(self, k: Kernel, cpu: int) -> int | None:
+    def suggest_pull(self, k: Any, cpu: int) -> int | None:
         """Suggest a CPU from which a busy CPU should take a thread."""
         return self._next("suggest_pull")
 

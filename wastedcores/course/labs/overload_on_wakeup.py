@@ -10,15 +10,11 @@ from typing import Any
 
 from wastedcores.course.noted import RefusedAnswerError, Said, cpu_or_none, noting
 from wastedcores.course.task import Manual, Task
-from wastedcores.kernels import KernelModel
-from wastedcores.simulator.reference.kernel import Kernel
-from wastedcores.simulator.reference.simulation import Simulation
-from wastedcores.simulator.reference.state import Task as Thread
-from wastedcores.simulator.reference.stepping import Thread as StillThread
-from wastedcores.simulator.reference.stepping import cpu_after_wakeup
-from wastedcores.topology.domains import domain_events
+from wastedcores.simulator.plain.stepping import Thread, cpu_after_wakeup
+from wastedcores.simulator.replay import replay
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import grid
+from wastedcores.workload.program import Costs
 from wastedcores.workload.scenarios import scenario
 
 TITLE = "overload on wakeup"
@@ -111,18 +107,19 @@ def facts(v: Variation) -> dict[str, str]:
 def woken_on(v: Variation, kernel: str) -> int:
     """Return the CPU on which a kernel wakes the thread."""
     idle = dict(v.idle)
-    running = [StillThread(c) for c in range(2 * NODE) if c not in idle]
-    sleeper = StillThread(v.prev_cpu, allowed=tuple(sorted(v.allowed)))
+    running = [Thread(c) for c in range(2 * NODE) if c not in idle]
+    sleeper = Thread(v.prev_cpu, allowed=tuple(sorted(v.allowed)))
     return cpu_after_wakeup(v.machine, kernel, running, sleeper, v.waker_cpu)
 
 
 def makespan_ms(v: Variation, choose: Choose | None = None) -> float:
-    """Run the database under the plain-Python model of Linux 4.1's scheduler."""
+    """Run the database under Linux 4.1's scheduler in plain Python."""
     if choose is None:
         return _database(v.seed, None)
 
-    def policy(k: Kernel, p: Thread, prev_cpu: int) -> int:
-        cpus = [Cpu(rq.online, rq.nr_running, rq.idle_stamp / 1e6) for rq in k.rqs]
+    def policy(k: Any, p: Any, prev_cpu: int) -> int:
+        online = k.active
+        cpus = [Cpu(rq.cpu in online, rq.nr_running, rq.idle_stamp / 1e6) for rq in k.rqs]
         cpu = choose(prev_cpu, p.allowed, cpus)
         return -1 if cpu is None else int(cpu)
 
@@ -131,16 +128,17 @@ def makespan_ms(v: Variation, choose: Choose | None = None) -> float:
 
 def _database(seed: int, policy: Callable[..., int] | None) -> float:
     machine = Machine.preset(MACHINE)
-    model = KernelModel.named(FIXED if policy else BUGGY)
-    k = Kernel(machine, model, domain_events(machine, model))
-    if policy:
-        k.policies.longest_idle_cpu = policy
     work = scenario(SCENARIO).workload(machine, seed, {"iterations": ITERATIONS})
-    Simulation(k, work.program(), seed).run(until_ns=_LONGEST_NS)
-    marks = [e.ts_ns for e in k.log if e.kind == "mark"]
-    # a database that choices keep from its end has no second mark
-    end_ns = marks[1] if len(marks) == 2 else _LONGEST_NS
-    return (end_ns - marks[0]) / 1e6
+    run = replay(
+        work,
+        machine,
+        FIXED if policy else BUGGY,
+        seed,
+        _LONGEST_NS,
+        costs=Costs(),
+        policies={"longest_idle_cpu": policy} if policy else None,
+    )
+    return run.makespan_ns / 1e6
 
 
 # --- what checks measure ----------------------------------------------------------------------------------------------

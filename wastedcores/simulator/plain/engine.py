@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from wastedcores.errors import UsageError
-from wastedcores.jit.plain import Plain
+from wastedcores.jit.plain import Plain, maker
 from wastedcores.jit.structs import Null, Reference
 from wastedcores.simulator.design import nearness
-from wastedcores.simulator.engine.world import cpuset
+from wastedcores.simulator.engine.world import cpuset, rows_jit
 from wastedcores.simulator.engine.world.structs import Rq
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.program import Program
@@ -45,6 +45,9 @@ class PlainEngine(Plain):
         self._m = np.empty((0, 0), np.int64)
         self._k: Any = None
         self._shown: dict[int, ReadOnly] = {}
+        self.replace(
+            rows_jit.cpu_rq, maker(Rq)
+        )  # it does nothing else, and it is called most often
 
     def kernel(self, m: np.ndarray) -> Any:
         """Return the kernel of a table; this engine keeps it until it gets another one."""

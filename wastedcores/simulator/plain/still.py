@@ -82,7 +82,8 @@ class Still(PlainEngine):
 
     def call(self, function: Any, *about: Any) -> Any:
         """Call a function of the engine."""
-        return self.of(function)(self.k, *about)
+        with np.errstate(over="ignore"):  # splitmix64 wraps
+            return self.of(function)(self.k, *about)
 
     def log(self) -> list[list[int]]:
         """Take the records out of the log; their columns are named in world/log_column.py."""

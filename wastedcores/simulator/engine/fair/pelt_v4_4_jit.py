@@ -1,6 +1,6 @@
 """Per-entity load tracking of Linux 4.4, the metric that came with 4.3 (kernel/sched/fair.c, v4.4).
 
-Entities and queues keep their sums in the columns of ``struct sched_avg`` (eevdf.py). A queue's RUNNABLE_SUM is
+Entities and queues keep their sums in the columns of ``struct sched_avg``. A queue's RUNNABLE_SUM is
 ``runnable_load_sum``, and its ``avg.util_avg`` is UTIL_AVG. :data:`k.load_v4_4` says whether a kernel tracks load so.
 """
 
