@@ -34,29 +34,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Examined:
-    """One trace and the question asked of it; everything else is computed once, on first use. Made by :func:`examine`.
-
-    Attributes
-    ----------
-    trace
-        The trace.
-    label
-        Its name in figures.
-    persist_ns
-        Episodes of at least this length are persistent.
-    window
-        The part of the trace that counts; None: all.
-    cpus
-        Numbers of the CPUs that count; None: all.
-    ignore_affinity, silent, chronic_share
-        As for :func:`wastedcores.check`.
-    """
+    """One trace and the question asked of it; everything else is computed once, on first use. Made by :func:`examine`."""
 
     trace: Trace
-    label: str = ""
-    persist_ns: int = PERSIST_NS
-    window: Window | None = None
-    cpus: list[int] | None = None
+    label: str = ""  #: Its name in figures.
+    persist_ns: int = PERSIST_NS  #: Episodes of at least this length are persistent.
+    window: Window | None = None  #: The part of the trace that counts; None: all.
+    cpus: list[int] | None = None  #: Numbers of the CPUs that count; None: all.
+    #: As for :func:`wastedcores.check`.
     ignore_affinity: bool = False
     silent: str | None = None
     chronic_share: float | None = CHRONIC_SHARE

@@ -63,43 +63,31 @@ _STAND_IN = "The {}. Here {} stands for it, although the two may balance differe
 
 @dataclass(frozen=True)
 class Explanation:
-    """The reasons why CPUs stayed idle, as far as trace and domains tell.
+    """The reasons why CPUs stayed idle, as far as trace and domains tell."""
 
-    Attributes
-    ----------
-    looks_like
-        One of the paper's bugs (``group_imbalance``, ``group_construction``, ``overload_on_wakeup``,
-        ``missing_domains``), ``isolated`` or ``balancing_off`` (the recorded configuration keeps the CPUs apart),
-        ``in_doubt`` (the verdict of the check is unknown, and nothing certain was wasted), ``transient`` (neither persistent
-        nor chronic), ``isolation`` (no domain spans both, and nothing recorded explains
-        it), ``nothing`` (no episode), ``unknown`` (CPUs were wasted, but there is no model of this kernel's balancer) or
-        ``undecided``.
-    kernel, machine
-        The kernel model and the topology from which the domains were built.
-    relations
-        Table with columns relation, level, share: shares of the time in which idle and overloaded CPUs could have met.
-    causes
-        Table with columns cause, share: the events by which CPUs had become overloaded.
-    pairs
-        Table with columns idle_cpu, overloaded_cpu, met_ns, relation, level; the pair with the most time is first.
-    cured_share
-        Share of that time in which the fix for ``looks_like`` lets the idle CPU pull; None if the fix does not change
-        domains or groups.
-    evidence
-        Sentences with the numbers behind ``looks_like``. The first one says so if the trace's kernel is not modelled and the
-        nearest model stands for it.
-    replayed
-        Whether a replay can test the cause: it models this kernel, or the nearest one that it models may stand for it.
-    """
-
+    #: One of the paper's bugs (``group_imbalance``, ``group_construction``, ``overload_on_wakeup``, ``missing_domains``),
+    #: ``isolated`` or ``balancing_off`` (the recorded configuration keeps the CPUs apart), ``in_doubt`` (the verdict of the check
+    #: is unknown, and nothing certain was wasted), ``transient`` (neither persistent nor chronic), ``isolation`` (no domain spans
+    #: both, and nothing recorded explains it), ``nothing`` (no episode), ``unknown`` (CPUs were wasted, but there is no model of
+    #: this kernel's balancer) or ``undecided``.
     looks_like: str
+    #: The kernel model and the topology from which the domains were built.
     kernel: KernelModel
     machine: Machine
+    #: Table with columns relation, level, share: shares of the time in which idle and overloaded CPUs could have met.
     relations: pl.DataFrame
-    causes: pl.DataFrame
+    causes: (
+        pl.DataFrame
+    )  #: Table with columns cause, share: the events by which CPUs had become overloaded.
+    #: Table with columns idle_cpu, overloaded_cpu, met_ns, relation, level; the pair with the most time is first.
     pairs: pl.DataFrame
+    #: Share of that time in which the fix for ``looks_like`` lets the idle CPU pull; None if the fix does not change domains or
+    #: groups.
     cured_share: float | None
+    #: Sentences with the numbers behind ``looks_like``. The first one says so if the trace's kernel is not modelled and the
+    #: nearest model stands for it.
     evidence: list[str] = field(default_factory=list)
+    #: Whether a replay can test the cause: it models this kernel, or the nearest one that it models may stand for it.
     replayed: bool = True
 
     @property

@@ -16,17 +16,7 @@ if TYPE_CHECKING:
 
 
 class Recordings:
-    """The recordings of one live check.
-
-    Parameters
-    ----------
-    result
-        What the recordings show is added to it.
-    folder
-        Where they are kept.
-    report
-        Called with a line of text now and then.
-    """
+    """The recordings of one live check."""
 
     def __init__(self, result: LiveCheck, folder: Path, report: Callable[[str], None]) -> None:
         self.result, self.folder, self.report = result, folder, report

@@ -50,15 +50,7 @@ _COUNTS = (
 
 
 class Metrics(Collector):
-    """What the online checker has told so far.
-
-    Parameters
-    ----------
-    groups
-        The rows of the control groups.
-    now
-        The clock, in seconds.
-    """
+    """What the online checker has told so far."""
 
     def __init__(self, groups: GroupRows, now: Callable[[], float] = time.monotonic) -> None:
         self._groups, self._now = groups, now

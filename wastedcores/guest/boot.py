@@ -53,30 +53,17 @@ _FEATURES = ("/sys/kernel/debug/sched/features", "/sys/kernel/debug/sched_featur
 
 @dataclass(frozen=True)
 class Options:
-    """How a guest is booted.
+    """How a guest is booted."""
 
-    Attributes
-    ----------
-    features
-        Scheduler features to set, such as ``NO_NI_RANDOM``.
-    sysctls
-        Settings by name, such as ``kernel.sched_autogroup_enabled``.
-    parameters
-        Further boot parameters.
-    buffer_kb
-        The trace buffer of each CPU. Events that do not fit are lost, and counted.
-    timeout_s
-        Host seconds after which the guest is stopped.
-    console
-        A file that keeps what the guest's console said.
-    """
-
-    features: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()  #: Scheduler features to set, such as ``NO_NI_RANDOM``.
+    #: Settings by name, such as ``kernel.sched_autogroup_enabled``.
     sysctls: Mapping[str, str] = field(default_factory=dict)
-    parameters: str = ""
-    buffer_kb: int = 2048
-    timeout_s: float = 3600
-    console: Path | None = None
+    parameters: str = ""  #: Further boot parameters.
+    buffer_kb: int = (
+        2048  #: The trace buffer of each CPU. Events that do not fit are lost, and counted.
+    )
+    timeout_s: float = 3600  #: Host seconds after which the guest is stopped.
+    console: Path | None = None  #: A file that keeps what the guest's console said.
 
 
 def setup_script(machine: GuestMachine, options: Options) -> str:
@@ -153,19 +140,7 @@ def booted(
     options: Options,
     said: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Path]:
-    """Boot a guest, wait until it has done all jobs, and give the file that it sent, which is removed afterwards.
-
-    Parameters
-    ----------
-    emulator, kernel, machine
-        What is booted, and with what.
-    jobs
-        Files below ``/job``.
-    options
-        How it is booted.
-    said
-        Called with each line of the console that begins with ``@@``.
-    """
+    """Boot a guest, wait until it has done all jobs, and give the file that it sent, which is removed afterwards."""
     try:
         with tempfile.TemporaryDirectory(prefix="wastedcores-guest-") as name:
             folder = Path(name)

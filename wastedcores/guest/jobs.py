@@ -117,13 +117,7 @@ def _named_cpus(program: Program) -> Iterable[int]:
 
 
 def file_work(path: Path, arguments: Iterable[str] = ()) -> Work:
-    """Make the work of a shell script, or of a static program with its arguments.
-
-    Raises
-    ------
-    UsageError
-        The file cannot be read, or is a program that needs libraries, which the guest does not have.
-    """
+    """Make the work of a shell script, or of a static program with its arguments."""
     import shlex
 
     try:

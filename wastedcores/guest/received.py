@@ -13,15 +13,9 @@ TRACE = "sys/kernel/tracing/trace"
 
 @dataclass(frozen=True)
 class Received:
-    """One job's files.
+    """One job's files."""
 
-    Attributes
-    ----------
-    root
-        The folder that stands for the guest's root.
-    """
-
-    root: Path
+    root: Path  #: The folder that stands for the guest's root.
 
     def text(self, path: str) -> str | None:
         """Return the text of a file, or None if the guest has no such file."""
@@ -50,13 +44,7 @@ class Received:
 
 
 def unpack(sent: Path, into: Path) -> list[Received]:
-    """Write what a guest sent into a folder for each job.
-
-    Raises
-    ------
-    GuestError
-        It ends in the middle, or is not what the runner writes.
-    """
+    """Write what a guest sent into a folder for each job."""
     found: list[Received] = []
     complete = 0
     with sent.open("rb") as stream:

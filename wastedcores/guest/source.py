@@ -39,30 +39,7 @@ BUILD_MB = 4000
 
 
 def built_kernel(source: Path, patches: Sequence[Path] = (), jobs: int | None = None) -> Kernel:
-    """Build a kernel from source, unless the same one is in the cache.
-
-    Parameters
-    ----------
-    source
-        A folder with Linux's source, which stays as it is. If it has a ``.config``, that is taken and brought up to date, else
-        the least that the guest needs.
-    patches
-        Files to apply in their order, as by ``patch -p1``.
-    jobs
-        Number of compilers at a time. None: one per CPU.
-
-    Returns
-    -------
-    Kernel
-        The image in the cache. Its release is known only if nothing was patched.
-
-    Raises
-    ------
-    GuestError
-        Something that the build needs is missing, or a step failed; the message has its last lines.
-    UsageError
-        The folder is no source of Linux, or a patch cannot be read.
-    """
+    """Build a kernel from source, unless the same one is in the cache."""
     release = release_of(source)
     texts = [_read(patch) for patch in patches]
     name = "+".join((f"source:{release}", *(patch.stem for patch in patches)))

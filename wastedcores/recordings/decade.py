@@ -58,18 +58,7 @@ class Cell:
 
 
 def decade(seeds: int = 3) -> pl.DataFrame:
-    """Return a row per workload on 64 CPUs and kernel.
-
-    Parameters
-    ----------
-    seeds
-        How many replays a cell without a recording is the median of.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns workload, kernel, replayed, unit, result, wasted_cpus and wait_p99_ms, as in :class:`Cell`.
-    """
+    """Return a row per workload on 64 CPUs and kernel."""
     by_run = {r.name: r for r in all_recordings()}
     cells = []
     for stem, words in WORKLOADS.items():

@@ -20,19 +20,7 @@ ENOUGH = 3
 
 
 def synchronous(seen: Seen, sleeps: I64, pair: I64, llc_of_cpu: I64 | None) -> NDArray[np.bool_]:
-    """Return for each pair of a waker and a sleeper whether the one wakes the other synchronously.
-
-    Parameters
-    ----------
-    seen
-        What the trace shows.
-    sleeps
-        Sleeps that tasks ended, rows of ``seen.sleeps``.
-    pair
-        int64 (sleeps,): the number of the pair, from 0 on.
-    llc_of_cpu
-        int64 (cpus,): the last-level cache of each CPU; None: not known, so that nothing is synchronous.
-    """
+    """Return for each pair of a waker and a sleeper whether the one wakes the other synchronously."""
     pairs = int(pair.max(initial=-1)) + 1
     if llc_of_cpu is None or len(llc_of_cpu) < seen.cpus or not pairs:
         return np.zeros(pairs, np.bool_)

@@ -45,21 +45,11 @@ PACKAGES = ("numpy", "numba", "polars", "plotly", "papermill", "nbconvert")
 
 @dataclass(frozen=True)
 class Report:
-    """The files of a report.
+    """The files of a report."""
 
-    Attributes
-    ----------
-    html
-        The page.
-    notebook
-        The executed notebook.
-    manifest
-        A JSON file that says from what the report was made, and its results.
-    """
-
-    html: Path
-    notebook: Path
-    manifest: Path
+    html: Path  #: The page.
+    notebook: Path  #: The executed notebook.
+    manifest: Path  #: A JSON file that says from what the report was made, and its results.
 
 
 def find_notebook(name: str) -> Path:

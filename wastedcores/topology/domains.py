@@ -79,25 +79,16 @@ class Domain:
 
 @dataclass(eq=False, repr=False)
 class Domains(Shown):
-    """The domains of one rebuild.
+    """The domains of one rebuild."""
 
-    Attributes
-    ----------
-    machine, kernel
-        The machine and the kernel that were modelled.
-    when
-        ``boot``, ``after cpu5 offline``, ...
-    levels
-        The level table at that time.
-    by_cpu
-        For each CPU number its domains, innermost first.
-    """
-
+    #: The machine and the kernel that were modelled.
     machine: Machine
     kernel: KernelModel
-    when: str
-    levels: list[Level]
-    by_cpu: list[tuple[Domain, ...]] = field(repr=False)
+    when: str  #: ``boot``, ``after cpu5 offline``, ...
+    levels: list[Level]  #: The level table at that time.
+    by_cpu: list[tuple[Domain, ...]] = field(
+        repr=False
+    )  #: For each CPU number its domains, innermost first.
 
     def _facts(self) -> dict[str, str]:
         first = self.by_cpu[self.cpus[0]] if self.cpus else ()

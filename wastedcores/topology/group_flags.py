@@ -13,10 +13,6 @@ def group_flags(domains: Domains, cpu: int, domain: Domain) -> list[int]:
 
     A group has the flags of the child domain from which it was built, also if that child was removed as degenerate. Only the
     CPU's own group follows a removal. Groups that do not overlap are shared, so each of them follows the removals of its CPUs.
-
-    References
-    ----------
-    kernel/sched/topology.c: get_group(), build_group_from_child_sched_domain(), cpu_attach_domain(), v6.12.
     """
     others = domain.groups[1:]
     if domains.levels[domain.index].overlap:

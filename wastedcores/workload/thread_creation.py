@@ -18,13 +18,7 @@ _JUMPS = (ops.OP_LOOP, ops.OP_LOOP_BARRIER)
 
 
 class Creation:
-    """A process that creates threads.
-
-    Parameters
-    ----------
-    w
-        The workload of the process; it gets a lock for the process's mmap_sem.
-    """
+    """A process that creates threads."""
 
     def __init__(self, w: Workload) -> None:
         self._workload = w

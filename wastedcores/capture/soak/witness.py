@@ -104,13 +104,7 @@ def scan() -> Scan:
 
 
 class Witness(threading.Thread):
-    """A thread that samples the machine until :meth:`stop`.
-
-    Parameters
-    ----------
-    own_ns
-        Returns the CPU time that the checker and this process have used so far. The checker does not count these tasks.
-    """
+    """A thread that samples the machine until :meth:`stop`."""
 
     def __init__(self, own_ns: Callable[[], int]) -> None:
         super().__init__(daemon=True)

@@ -37,13 +37,6 @@ class NameTable:
     """The strings of up to 16 bytes that one thread met, numbered in the order in which it met them.
 
     ``table`` is the hash table of :mod:`~wastedcores.trace.readers.support.names_jit`.
-
-    Parameters
-    ----------
-    categories
-        polars' codes, shared with the other threads.
-    known
-        (names, 2) uint64: names to begin with, as :meth:`halves` of another table returns them.
     """
 
     def __init__(self, categories: CategoryCodes, known: np.ndarray | None = None) -> None:

@@ -29,17 +29,7 @@ DIALECT = Dialect(
 
 
 class FtraceReading(LineReading):
-    """One pass over ftrace text.
-
-    Parameters
-    ----------
-    path
-        The file.
-    hashed
-        Compute its SHA-256.
-    overwritten
-        Events per CPU that are known to be overwritten, if another source states them.
-    """
+    """One pass over ftrace text."""
 
     def __init__(
         self, path: Path, *, hashed: bool = False, overwritten: Mapping[int, int] | None = None

@@ -38,17 +38,6 @@ class LineReading(TextReading):
 
     Compiled code decodes the frequent events in their common spelling. Everything else goes through the patterns of the
     dialect and of payload.py. Both give the same events (tests/trace/readers/text/test_readers_two_ways.py).
-
-    Parameters
-    ----------
-    path
-        The file.
-    source_format
-        Name of the format.
-    dialect
-        How its lines are printed.
-    hashed
-        Compute the SHA-256 of the file.
     """
 
     def __init__(self, path: Path, source_format: str, dialect: Dialect, *, hashed: bool) -> None:

@@ -56,15 +56,7 @@ class Scanned(NamedTuple):
 
 
 class Scanner:
-    """Finds the events in blocks of text. Several threads can use it; each of them has its own table of names.
-
-    Parameters
-    ----------
-    perf
-        Look for perf's envelope; otherwise for ftrace's.
-    waking
-        Tells whether sched_waking events are wanted.
-    """
+    """Finds the events in blocks of text. Several threads can use it; each of them has its own table of names."""
 
     def __init__(self, *, perf: bool, waking: Callable[[], bool]) -> None:
         self.perf, self.waking = perf, waking
