@@ -136,16 +136,6 @@ app = typer.Typer(
 )
 
 
-def epilog(*examples: str, notes: str = "", exit_codes: str = "") -> str:
-    """Return the end of a verb's help: notes and exit codes, which are wrapped, and examples, which are not.
-
-    Examples are written without the leading ``wastedcores``; paragraphs of notes are separated by an empty line.
-    """
-    lines = "\n".join(f"  wastedcores {example}" for example in examples)
-    parts = [notes.strip(), exit_codes and f"Exit codes: {exit_codes}", f"\b\nExamples:\n{lines}"]
-    return "\n\n".join(part for part in parts if part)
-
-
 def _show_version(wanted: bool) -> None:
     if wanted:
         from wastedcores import __version__

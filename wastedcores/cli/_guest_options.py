@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from typer import Option
-
-from wastedcores.cli._options import Seed, Settings, Until, above_zero
 from wastedcores.cli._output import check_writable
 
 if TYPE_CHECKING:
@@ -16,58 +13,29 @@ if TYPE_CHECKING:
     from wastedcores.guest.boot import Options as BootOptions
     from wastedcores.topology.machine import Machine
 
-MachineGiven = Annotated[
-    str | None,
-    Option(
-        "--machine",
-        metavar="NAME|FILE|live",
-        help="The machine. Default: the scenario's own, else guest-4.",
-    ),
-]
-Features = Annotated[
-    list[str] | None,
-    Option(
-        "--feature",
-        metavar="NAME",
-        help="Set a scheduler feature, such as NO_NI_RANDOM. May be repeated.",
-    ),
-]
-Sysctls = Annotated[
-    list[str] | None,
-    Option(
-        "--sysctl",
-        metavar="NAME=VALUE",
-        help="Set kernel.sched_autogroup_enabled=0 and the like. May be repeated.",
-    ),
-]
-Append = Annotated[str, Option("--append", metavar="TEXT", help="Further boot parameters.")]
-Buffer = Annotated[
-    int, Option("--buffer", metavar="KIB", min=64, help="The trace buffer of each CPU, in KiB.")
-]
-Timeout = Annotated[
-    float,
-    Option(
-        "--timeout",
-        metavar="SECONDS",
-        callback=above_zero,
-        help="Stop the guest after this much time of the host.",
-    ),
-]
-Console = Annotated[
-    Path | None,
-    Option(
-        "--console", metavar="FILE", help="Also write what the guest's console said to this file."
-    ),
-]
+#: rows of options, see wastedcores/cli/_verb.py
+GUEST = """
+    machine  NAME|FILE|live  The machine. Default: the scenario's own, else guest-4.
+    kernel   NAME            A kernel of Debian's packages, such as debian:6.12. Default: debian:6.12.107.
+    bzimage  FILE            Boot the kernel image in this file instead.
+    source   DIR             Build the kernel from this source of Linux instead.
+    patch    FILE            Apply this patch to the source. May be repeated.
+    feature  NAME            Set a scheduler feature, such as NO_NI_RANDOM. May be repeated.
+    sysctl   NAME=VALUE      Set kernel.sched_autogroup_enabled=0 and the like. May be repeated.
+    append   TEXT            Further boot parameters.
+    buffer   min=64 KIB      The trace buffer of each CPU, in KiB.
+    timeout  >0 SECONDS      Stop the guest after this much time of the host.
+    console  FILE            Also write what the guest's console said to this file.
+"""
 
 
 @dataclass(frozen=True)
 class ScenarioOptions:
     """How a scenario is run."""
 
-    seed: Seed = 1
-    set_: Settings = None
-    until: Until = None
+    seed: int = 1
+    set_: list[str] | None = None
+    until: float | None = None
 
 
 DEFAULT_KERNEL = "debian:6.12.107"
@@ -77,28 +45,22 @@ DEFAULT_KERNEL = "debian:6.12.107"
 class KernelOptions:
     """Which kernel is booted."""
 
-    kernel: Annotated[
-        str | None,
-        Option(
-            "--kernel",
-            metavar="NAME",
-            help="A kernel of Debian's packages, such as debian:6.12. Default: debian:6.12.107.",
-        ),
-    ] = None
-    bzimage: Annotated[
-        Path | None,
-        Option("--bzimage", metavar="FILE", help="Boot the kernel image in this file instead."),
-    ] = None
-    source: Annotated[
-        Path | None,
-        Option(
-            "--source", metavar="DIR", help="Build the kernel from this source of Linux instead."
-        ),
-    ] = None
-    patch: Annotated[
-        list[Path] | None,
-        Option("--patch", metavar="FILE", help="Apply this patch to the source. May be repeated."),
-    ] = None
+    kernel: str | None = None
+    bzimage: Path | None = None
+    source: Path | None = None
+    patch: list[Path] | None = None
+
+
+@dataclass(frozen=True)
+class BootingOptions:
+    """How the guest is booted."""
+
+    feature: list[str] | None = None
+    sysctl: list[str] | None = None
+    append: str = ""
+    buffer: int = 2048
+    timeout: float = 3600
+    console: Path | None = None
 
 
 def find_asked(asked: KernelOptions) -> Kernel:
@@ -133,27 +95,22 @@ def machine_of(name: str | None, scenario: str | None) -> Machine:
     return find_machine(name or (find(scenario).machine if scenario else "guest-4")).machine
 
 
-def boot_options(
-    feature: list[str] | None,
-    sysctl: list[str] | None,
-    append: str,
-    buffer: int,
-    timeout: float,
-    console: Path | None,
-) -> BootOptions:
+def boot_options(asked: BootingOptions) -> BootOptions:
     """Return how the guest is booted."""
     from wastedcores.errors import UsageError
     from wastedcores.guest.boot import Options
 
     given = {}
-    for text in sysctl or []:
+    for text in asked.sysctl or []:
         name, equals, value = text.partition("=")
         if not equals:
             raise UsageError(
                 f"--sysctl {text}: expected NAME=VALUE, such as kernel.sched_autogroup_enabled=0."
             )
         given[name] = value
-    if console is not None:
-        check_writable(console)
-        console.unlink(missing_ok=True)
-    return Options(tuple(feature or ()), given, append, buffer, timeout, console)
+    if asked.console is not None:
+        check_writable(asked.console)
+        asked.console.unlink(missing_ok=True)
+    return Options(
+        tuple(asked.feature or ()), given, asked.append, asked.buffer, asked.timeout, asked.console
+    )

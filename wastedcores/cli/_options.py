@@ -1,14 +1,12 @@
-"""Arguments and options that several verbs share, each declared once, and the parsers of their texts."""
+"""The values of options that several verbs share: what their texts stand for, and what is refused."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-from typer import Argument, Option
 
 #: endings by which people know a file of Perfetto's
 ENDINGS = (".pftrace", ".perfetto-trace", ".pb")
@@ -21,182 +19,6 @@ def above_zero(param: typer.CallbackParam, value: float | None) -> float | None:
     if value is not None and not 0 < value < math.inf:
         raise UsageError(f"{param.opts[0]} {value:g}: expected a number above 0.")
     return value
-
-
-# ------------------------------------------------------------------------------------------- what a verb works on
-TraceInput = Annotated[
-    Path,
-    Argument(
-        metavar="TRACE",
-        help="A trace (a file or a folder of any format, or - for the standard input), or the name of a data set.",
-    ),
-]
-TraceFormat = Annotated[
-    str | None,
-    Option(
-        "--format", metavar="NAME", help="Read the file as this format instead of detecting it."
-    ),
-]
-ScenarioName = Annotated[
-    str,
-    Argument(
-        metavar="SCENARIO",
-        help="A name that `wastedcores scenarios` lists, or an rt-app .json file.",
-    ),
-]
-MachineName = Annotated[
-    str | None,
-    Option("--machine", metavar="NAME|FILE|live", help="The machine. Default: the scenario's own."),
-]
-Kernels = Annotated[
-    list[str] | None,
-    Option(
-        "--kernel",
-        metavar="NAME",
-        help="A kernel with fixes. Repeat the option for several kernels.",
-    ),
-]
-Seed = Annotated[int, Option("--seed", metavar="N", min=0, help="The seed of all random draws.")]
-Settings = Annotated[
-    list[str] | None,
-    Option(
-        "--set", metavar="NAME=VALUE", help="Change a parameter. Repeat the option for several."
-    ),
-]
-Until = Annotated[
-    float | None, Option("--until", metavar="SECONDS", help="Stop after this much simulated time.")
-]
-Offline = Annotated[
-    list[str] | None,
-    Option("--offline", metavar="LIST", help="Take these CPUs offline. May be repeated."),
-]
-Online = Annotated[
-    list[str] | None,
-    Option("--online", metavar="LIST", help="Bring these CPUs back. May be repeated."),
-]
-
-# ------------------------------------------------------------------------------------------- what the check counts
-Persist = Annotated[
-    str,
-    Option(
-        "--persist",
-        "-M",
-        metavar="TIME",
-        help="An episode of at least this length is persistent (the paper's M).",
-    ),
-]
-Chronic = Annotated[
-    str,
-    Option(
-        "--chronic",
-        metavar="SHARE|off",
-        help="Call waste chronic when 5 of 10 consecutive slices, each --persist long, waste at least this share of the CPU "
-        "time used.",
-    ),
-]
-Cpus = Annotated[
-    str | None, Option("--cpus", metavar="LIST", help="Count only these CPUs, for example 8-23,40.")
-]
-Between = Annotated[
-    tuple[str, str] | None,
-    Option(
-        "--between",
-        metavar="START END",
-        help="Count only this window: the beginnings of two marks' texts, or two times in seconds.",
-    ),
-]
-Whole = Annotated[
-    bool,
-    Option(
-        "--whole",
-        help="Count everything, not only the window and the CPUs that the recording names.",
-    ),
-]
-IgnoreAffinity = Annotated[
-    bool,
-    Option(
-        "--ignore-affinity",
-        help="Also count waiting threads that their affinity keeps off the idle CPU.",
-    ),
-]
-
-Silent = Annotated[
-    str | None,
-    Option(
-        "--silent",
-        metavar="idle|unknown",
-        help="Take online CPUs without any event as this. Default: unknown, unless the trace lists what ran at its start.",
-    ),
-]
-
-# ------------------------------------------------------------------------------------------- what a trace does not tell
-RecordedMachine = Annotated[
-    str | None,
-    Option(
-        "--machine",
-        metavar="NAME|FILE|live",
-        help="The machine on which the trace was recorded. Default: what the trace says.",
-    ),
-]
-Sessions = Annotated[
-    list[str] | None,
-    Option(
-        "--session",
-        metavar="NAME",
-        help="A task that is ever called NAME... leads a session, which its children inherit. May be repeated.",
-    ),
-]
-SnapshotSource = Annotated[
-    str | None,
-    Option(
-        "--snapshot",
-        metavar="FILE|live",
-        help="Take sessions, affinity and limits of the tasks from this output of `wastedcores snapshot`, or from this machine.",
-    ),
-]
-
-# ------------------------------------------------------------------------------------------- how a verb runs and answers
-Pseudonyms = Annotated[
-    Path | None,
-    Option(
-        "--pseudonyms",
-        metavar="KEYFILE",
-        help="Replace the names of tasks, hosts, groups and programs by pseudonyms, the same ones whenever this file is given. "
-        "It is made if there is none; keep it secret.",
-    ),
-]
-AsJson = Annotated[bool, Option("--json", help="Print one JSON object instead of text.")]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no progress bar.")]
-Workers = Annotated[
-    int | None,
-    Option("--workers", metavar="N", min=1, help="Number of processes. Default: one per CPU."),
-]
-Scheduler = Annotated[
-    str | None,
-    Option(
-        "--scheduler", metavar="ADDRESS", help="Run on the Dask scheduler at this address instead."
-    ),
-]
-
-
-# ------------------------------------------------------------------------------------------- the running machine
-Seconds = Annotated[
-    float | None,
-    Option(
-        "--seconds",
-        metavar="N",
-        callback=above_zero,
-        help="Stop after this many seconds. Default: at Ctrl-C.",
-    ),
-]
-Backend = Annotated[
-    str,
-    Option(
-        "--backend",
-        metavar="auto|bpf|tracefs",
-        help="How to record; `auto` takes the best that works.",
-    ),
-]
 
 
 def settings(texts: Sequence[str] | None, expected: str = "NAME=VALUE") -> dict[str, str]:

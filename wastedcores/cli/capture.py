@@ -5,13 +5,11 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
-from typer import Argument, Exit, Option
+from typer import Exit
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Backend, Pseudonyms, Seconds, above_zero
 from wastedcores.cli._output import print_json, print_next
+from wastedcores.cli._verb import verb
 from wastedcores.units import human_ns
 
 _NOTES = """The recording ends after --seconds, when the command ends, or at Ctrl-C.
@@ -19,61 +17,36 @@ Only the collector needs root: it is started by sudo when you are not root. With
 recording and writes the last seconds. See also: wastedcores doctor."""
 
 
-@app.command(
-    epilog=epilog(
-        "capture --seconds 10 -o trace.parquet",
-        "capture -o make.parquet -- make -j8",
-        "capture --flight 5 -o last.parquet",
-        "capture --events nr_running --seconds 60 -o sizes.parquet",
-        notes=_NOTES,
-    ),
+@verb(
+    "capture --seconds 10 -o trace.parquet",
+    "capture -o make.parquet -- make -j8",
+    "capture --flight 5 -o last.parquet",
+    "capture --events nr_running --seconds 60 -o sizes.parquet",
+    notes=_NOTES,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": False},
+    options="""
+    run          argument -- COMMAND  Record while this command runs.
+    output       --output -o FILE     The Parquet file to write.
+    events       LIST                 Record these kinds, separated by commas. Default: all but cpu_idle, load, tick and
+        transitions.
+    flight       >0 SECONDS           Be a flight recorder: keep only the last seconds.
+    buffer       >0 MIB               The size of each CPU's buffer, in MiB.
+    transitions                       Also record system calls, interrupts and page faults (figure --kind transitions).
+    frequency                         Also record every tick of a busy CPU with the CPU's frequency (figure --kind frequency).
+    """,
 )
 def capture(
-    run: Annotated[
-        list[str] | None,
-        Argument(metavar="-- COMMAND", help="Record while this command runs."),
-    ] = None,
-    output: Annotated[
-        Path, Option("--output", "-o", metavar="FILE", help="The Parquet file to write.")
-    ] = Path("capture.parquet"),
-    seconds: Seconds = None,
-    events: Annotated[
-        str | None,
-        Option(
-            metavar="LIST",
-            help="Record these kinds, separated by commas. Default: all but cpu_idle, load, tick and transitions.",
-        ),
-    ] = None,
-    flight: Annotated[
-        float | None,
-        Option(
-            metavar="SECONDS",
-            callback=above_zero,
-            help="Be a flight recorder: keep only the last seconds.",
-        ),
-    ] = None,
-    buffer: Annotated[
-        float,
-        Option(metavar="MIB", callback=above_zero, help="The size of each CPU's buffer, in MiB."),
-    ] = 8.0,
-    transitions: Annotated[
-        bool,
-        Option(
-            "--transitions",
-            help="Also record system calls, interrupts and page faults (figure --kind transitions).",
-        ),
-    ] = False,
-    frequency: Annotated[
-        bool,
-        Option(
-            "--frequency",
-            help="Also record every tick of a busy CPU with the CPU's frequency (figure --kind frequency).",
-        ),
-    ] = False,
-    backend: Backend = "auto",
-    pseudonyms: Pseudonyms = None,
-    as_json: AsJson = False,
+    run: list[str] | None = None,
+    output: Path = Path("capture.parquet"),
+    seconds: float | None = None,
+    events: str | None = None,
+    flight: float | None = None,
+    buffer: float = 8.0,
+    transitions: bool = False,
+    frequency: bool = False,
+    backend: str = "auto",
+    pseudonyms: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Record the scheduling events of this machine."""
     from wastedcores.capture import capture as run_capture

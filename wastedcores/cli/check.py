@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
-from typer import Argument, Option
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import (
-    AsJson,
-    Between,
-    Chronic,
-    Cpus,
-    IgnoreAffinity,
-    Persist,
-    RecordedMachine,
-    Silent,
-    SnapshotSource,
-    TraceFormat,
-    Whole,
-)
 from wastedcores.cli._output import EXIT_CODES, EXIT_OF, fitted, print_json
+from wastedcores.cli._verb import verb
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns, share
 
@@ -30,52 +15,37 @@ _NOTES = """A recording may name the window and the CPUs of its workload; only t
 or --cpus is given. `wastedcores watch` checks the running machine, and `wastedcores fleet` many traces."""
 
 
-@app.command(
-    epilog=epilog(
-        "check trace.txt.xz",
-        "check perf.txt --json --persist 50ms",
-        "check group-construction-buggy --whole",
-        'check guest.parquet --cpus 8-23 --between "rec: make start" "rec: make end"',
-        "check trace.txt --snapshot tasks.json",
-        "check trace.parquet --cgroups",
-        notes=_NOTES,
-        exit_codes=EXIT_CODES,
-    )
+@verb(
+    "check trace.txt.xz",
+    "check perf.txt --json --persist 50ms",
+    "check group-construction-buggy --whole",
+    'check guest.parquet --cpus 8-23 --between "rec: make start" "rec: make end"',
+    "check trace.txt --snapshot tasks.json",
+    "check trace.parquet --cgroups",
+    notes=_NOTES,
+    exit_codes=EXIT_CODES,
+    options="""
+    trace    argument TRACE  A trace (a file or a folder of any format), or a data set's name.
+    machine  NAME|FILE|live  The machine on which the trace was recorded. Default: what the trace says.
+    cgroups                  Also divide the time of each control group: ran, waited, wasted, throttled, stolen.
+    limit    N|all           With --json: the longest N episodes, doubts and waits.
+    """,
 )
 def check(
-    trace: Annotated[
-        str | None,
-        Argument(
-            metavar="TRACE",
-            help="A trace (a file or a folder of any format), or a data set's name.",
-        ),
-    ] = None,
-    as_json: AsJson = False,
-    persist: Persist = "100ms",
-    chronic: Chronic = "0.75%",
-    cpus: Cpus = None,
-    between: Between = None,
-    whole: Whole = False,
-    ignore_affinity: IgnoreAffinity = False,
-    silent: Silent = None,
-    format: TraceFormat = None,
-    snapshot: SnapshotSource = None,
-    machine: RecordedMachine = None,
-    cgroups: Annotated[
-        bool,
-        Option(
-            "--cgroups",
-            help="Also divide the time of each control group: ran, waited, wasted, throttled, stolen.",
-        ),
-    ] = False,
-    limit: Annotated[
-        str,
-        Option(
-            "--limit",
-            metavar="N|all",
-            help="With --json: the longest N episodes, doubts and waits.",
-        ),
-    ] = "10",
+    trace: str | None = None,
+    as_json: bool = False,
+    persist: str = "100ms",
+    chronic: str = "0.75%",
+    cpus: str | None = None,
+    between: tuple[str, str] | None = None,
+    whole: bool = False,
+    ignore_affinity: bool = False,
+    silent: str | None = None,
+    format: str | None = None,
+    snapshot: str | None = None,
+    machine: str | None = None,
+    cgroups: bool = False,
+    limit: str = "10",
 ) -> None:
     """Find CPUs that were idle while threads waited.
 

@@ -6,23 +6,11 @@ import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from typer import Argument, Option
-
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import (
-    AsJson,
-    Kernels,
-    MachineName,
-    Persist,
-    Seed,
-    Settings,
-    Until,
-    settings,
-    until_ns,
-)
+from wastedcores.cli._options import settings, until_ns
 from wastedcores.cli._output import check_writable, given_again, print_json, print_next
+from wastedcores.cli._verb import verb
 from wastedcores.units import result_words
 
 if TYPE_CHECKING:
@@ -62,80 +50,52 @@ _ROWS = (
 )
 
 
-@app.command(
-    epilog=epilog(
-        "compare missing-domains --kernel v4.1 --kernel v4.1+missing_domains",
-        "compare group-imbalance --set jobs=500 --json",
-        "compare spmd --kernel v4.1 --kernel v4.1+all_fixes -o cost.html",
-        "compare overload-on-wakeup --kernel v4.1 --kernel core+wakeup_v4_1",
-        "compare before.parquet after.parquet -o pair.html",
-        "compare a.txt b.txt --align 'rec: make start'",
-        "compare before.parquet after.parquet -o pair.pftrace",
-        "compare before/ after/ --gate rules.toml --junit gate.xml",
-        notes=_NOTES,
-    )
+@verb(
+    "compare missing-domains --kernel v4.1 --kernel v4.1+missing_domains",
+    "compare group-imbalance --set jobs=500 --json",
+    "compare spmd --kernel v4.1 --kernel v4.1+all_fixes -o cost.html",
+    "compare overload-on-wakeup --kernel v4.1 --kernel core+wakeup_v4_1",
+    "compare before.parquet after.parquet -o pair.html",
+    "compare a.txt b.txt --align 'rec: make start'",
+    "compare before.parquet after.parquet -o pair.pftrace",
+    "compare before/ after/ --gate rules.toml --junit gate.xml",
+    notes=_NOTES,
+    options="""
+    scenario  argument SCENARIO|TRACE  A name that `wastedcores scenarios` lists, an rt-app .json file, or the first of two
+        traces.
+    against   argument [TRACE]         The second of two recorded traces.
+    whole                              Count the whole replay, not only the window that the workload measures.
+    output    --output -o FILE         Draw the comparison: .html, .json or .png; of two traces also .pftrace, for Perfetto's
+        UI.
+    kind                               Draw the costs, or the calls of load_balance().
+    align     HOW                      Two traces: the moment that is 0 in both. The beginning of a mark's text, `first
+        activity` or `start of the traces`. Default: the first mark that both have, else the first activity.
+    shift     MS                       Two traces: move the second one later by this.
+    gate      RULES.toml               Two traces, or folders of traces: judge these rules.
+    tap                                With --gate: print TAP, as kselftest does.
+    junit     FILE.xml                 With --gate: write JUnit's XML.
+    markdown  FILE                     With --gate: append a table to this file.
+    """,
 )
 def compare(
-    scenario: Annotated[
-        str,
-        Argument(
-            metavar="SCENARIO|TRACE",
-            help="A name that `wastedcores scenarios` lists, an rt-app .json file, or the first of two traces.",
-        ),
-    ],
-    against: Annotated[
-        Path | None, Argument(metavar="[TRACE]", help="The second of two recorded traces.")
-    ] = None,
-    kernel: Kernels = None,
-    machine: MachineName = None,
-    seed: Seed = 1,
-    set_: Settings = None,
-    persist: Persist = "100ms",
-    as_json: AsJson = False,
-    until: Until = None,
-    whole: Annotated[
-        bool,
-        Option(
-            "--whole",
-            help="Count the whole replay, not only the window that the workload measures.",
-        ),
-    ] = False,
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Draw the comparison: .html, .json or .png; of two traces also .pftrace, for Perfetto's UI.",
-        ),
-    ] = None,
-    kind: Annotated[
-        Kind, Option(help="Draw the costs, or the calls of load_balance().")
-    ] = Kind.costs,
-    align: Annotated[
-        str,
-        Option(
-            metavar="HOW",
-            help="Two traces: the moment that is 0 in both. The beginning of a mark's text, `first activity` or `start of the "
-            "traces`. Default: the first mark that both have, else the first activity.",
-        ),
-    ] = "",
-    shift: Annotated[
-        float, Option(metavar="MS", help="Two traces: move the second one later by this.")
-    ] = 0.0,
-    gate: Annotated[
-        Path | None,
-        Option(metavar="RULES.toml", help="Two traces, or folders of traces: judge these rules."),
-    ] = None,
-    tap: Annotated[
-        bool, Option("--tap", help="With --gate: print TAP, as kselftest does.")
-    ] = False,
-    junit: Annotated[
-        Path | None, Option(metavar="FILE.xml", help="With --gate: write JUnit's XML.")
-    ] = None,
-    markdown: Annotated[
-        Path | None, Option(metavar="FILE", help="With --gate: append a table to this file.")
-    ] = None,
+    scenario: str,
+    against: Path | None = None,
+    kernel: list[str] | None = None,
+    machine: str | None = None,
+    seed: int = 1,
+    set_: list[str] | None = None,
+    persist: str = "100ms",
+    as_json: bool = False,
+    until: float | None = None,
+    whole: bool = False,
+    output: Path | None = None,
+    kind: Kind = Kind.costs,
+    align: str = "",
+    shift: float = 0.0,
+    gate: Path | None = None,
+    tap: bool = False,
+    junit: Path | None = None,
+    markdown: Path | None = None,
 ) -> None:
     """Show what a bug costs and a fix gains, or compare two traces."""
     if against is not None:

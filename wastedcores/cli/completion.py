@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
 
-from typer import Argument
-
-from wastedcores.cli._app import COMPLETE, app, epilog
+from wastedcores.cli._app import COMPLETE, app
+from wastedcores.cli._verb import verb
 
 _NOTES = """bash: put `eval "$(wastedcores completion bash)"` into ~/.bashrc. zsh: put `eval "$(wastedcores completion zsh)"` into
 ~/.zshrc, after compinit. fish: write the output to ~/.config/fish/completions/wastedcores.fish."""
@@ -21,10 +19,15 @@ class Shell(StrEnum):
     fish = "fish"
 
 
-@app.command(epilog=epilog("completion bash", "completion fish", notes=_NOTES))
-def completion(
-    shell: Annotated[Shell, Argument(metavar="bash|zsh|fish", help="The shell.")],
-) -> None:
+@verb(
+    "completion bash",
+    "completion fish",
+    notes=_NOTES,
+    options="""
+    shell  argument bash|zsh|fish  The shell.
+    """,
+)
+def completion(shell: Shell) -> None:
     """Print the completion of a shell."""
     from typer.completion import get_completion_script
 

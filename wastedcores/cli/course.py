@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import typer
-from typer import Argument, Option
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import Quiet
+from wastedcores.cli._app import app
+from wastedcores.cli._verb import epilog, verb
 from wastedcores.errors import UsageError
 
 _NOTES = (
@@ -32,30 +31,22 @@ app.add_typer(
 )
 
 
+COPIES = """
+    labs      argument LAB...  Numbers of labs, such as 4.
+    folder    -o --output DIR  The folder to write to.
+    students  --student ID     Write a copy with the numbers of this student into a folder DIR/ID. Repeat the option for
+        several.
+    file      --students FILE  As --student, for each line of a file.
+    seed      min=0 N          As --student, for somebody without an id: seed-N.
+"""
+course_verb = partial(verb, on=course_app, common=COPIES)
+
+
 class Tool(StrEnum):
     """The graders."""
 
     NBGRADER = "nbgrader"
     OTTER = "otter"
-
-
-Labs = Annotated[list[int], Argument(metavar="LAB...", help="Numbers of labs, such as 4.")]
-Folder = Annotated[Path, Option("-o", "--output", metavar="DIR", help="The folder to write to.")]
-Students = Annotated[
-    list[str] | None,
-    Option(
-        "--student",
-        metavar="ID",
-        help="Write a copy with the numbers of this student into a folder DIR/ID. Repeat the option for several.",
-    ),
-]
-Class = Annotated[
-    Path | None, Option("--students", metavar="FILE", help="As --student, for each line of a file.")
-]
-Seed = Annotated[
-    int | None,
-    Option("--seed", metavar="N", min=0, help="As --student, for somebody without an id: seed-N."),
-]
 
 
 def _ids(students: list[str] | None, file: Path | None, seed: int | None) -> list[str]:
@@ -75,15 +66,16 @@ def _say_written(paths: list[Path]) -> None:
         print(f"and {len(paths) - 10} more")
 
 
-@course_app.command(
-    epilog=epilog("course student 4 -o lab4", "course student 3 4 -o class --students ids.txt")
+@course_verb(
+    "course student 4 -o lab4",
+    "course student 3 4 -o class --students ids.txt",
 )
 def student(
-    labs: Labs,
-    folder: Folder,
-    students: Students = None,
-    file: Class = None,
-    seed: Seed = None,
+    labs: list[int],
+    folder: Path,
+    students: list[str] | None = None,
+    file: Path | None = None,
+    seed: int | None = None,
 ) -> None:
     """Write notebooks for students: stubs instead of solutions, no hidden checks."""
     from wastedcores.course.copies import write_copies
@@ -91,11 +83,16 @@ def student(
     _say_written(write_copies(labs, folder, _ids(students, file, seed)))
 
 
-@course_app.command(
-    epilog=epilog("course instructor 4 -o solutions", "course instructor 4 -o anna --student anna")
+@course_verb(
+    "course instructor 4 -o solutions",
+    "course instructor 4 -o anna --student anna",
 )
 def instructor(
-    labs: Labs, folder: Folder, students: Students = None, file: Class = None, seed: Seed = None
+    labs: list[int],
+    folder: Path,
+    students: list[str] | None = None,
+    file: Path | None = None,
+    seed: int | None = None,
 ) -> None:
     """Write notebooks with solutions, hidden checks and notes for the teacher."""
     from wastedcores.course.copies import write_copies
@@ -103,27 +100,23 @@ def instructor(
     _say_written(write_copies(labs, folder, _ids(students, file, seed), instructor=True))
 
 
-@course_app.command(epilog=epilog("course nbgrader 3 4 -o os-course"))
-def nbgrader(labs: Labs, folder: Folder) -> None:
+@course_verb(
+    "course nbgrader 3 4 -o os-course",
+)
+def nbgrader(labs: list[int], folder: Path) -> None:
     """Write a course of nbgrader: its source, and the release that nbgrader makes of it."""
     from wastedcores.course.nbgrader_tree import write_nbgrader
 
     _say_written(write_nbgrader(labs, folder))
 
 
-@course_app.command(epilog=epilog("course otter 4 -o otter"))
-def otter(
-    labs: Labs,
-    folder: Folder,
-    requirement: Annotated[
-        str | None,
-        Option(
-            "--requirement",
-            metavar="TEXT",
-            help="What pip installs in Gradescope's container. Default: this version of wastedcores.",
-        ),
-    ] = None,
-) -> None:
+@course_verb(
+    "course otter 4 -o otter",
+    options="""
+    requirement  TEXT  What pip installs in Gradescope's container. Default: this version of wastedcores.
+    """,
+)
+def otter(labs: list[int], folder: Path, requirement: str | None = None) -> None:
     """Write assignments of otter-grader with the autograder's zip for Gradescope."""
     from wastedcores.course.otter_assignment import REQUIREMENT, write_otter
 
@@ -141,53 +134,35 @@ Beside grades.csv are grades.html (distribution, the hardest task, common mistak
 feedback for each student."""
 
 
-@course_app.command(
-    epilog=epilog(
-        "course grade submitted --lab 4 -o grades.csv",
-        "course grade submitted --lab 4 -o grades.csv --grader otter --secret secret.txt",
-        notes=_GRADE,
-    )
+@course_verb(
+    "course grade submitted --lab 4 -o grades.csv",
+    "course grade submitted --lab 4 -o grades.csv --grader otter --secret secret.txt",
+    notes=_GRADE,
+    options="""
+    folder      argument DIR       The folder of submissions.
+    lab         N                  Number of the lab.
+    output      -o --output FILE   The table of grades.
+    grader                         The grader; it must be the one whose release students got.
+    secret      FILE               The lecturer's secret, from which hidden checks draw their numbers. Default: random bytes,
+        kept beside the grades.
+    seconds     min=10 S           The longest time of one submission.
+    memory      min=500 MB         Memory limit of each submission.
+    jobs        --jobs -j min=0 N  Submissions at a time. Default: one per CPU.
+    no_sandbox                     Run the students' code without a sandbox, with your own rights. Then only its time is
+        limited.
+    """,
 )
 def grade(
-    folder: Annotated[Path, Argument(metavar="DIR", help="The folder of submissions.")],
-    lab: Annotated[int, Option("--lab", metavar="N", help="Number of the lab.")],
-    output: Annotated[Path, Option("-o", "--output", metavar="FILE", help="The table of grades.")],
-    grader: Annotated[
-        Tool, Option("--grader", help="The grader; it must be the one whose release students got.")
-    ] = Tool.NBGRADER,
-    secret: Annotated[
-        Path | None,
-        Option(
-            "--secret",
-            metavar="FILE",
-            help="The lecturer's secret, from which hidden checks draw their numbers. Default: random bytes, kept beside the "
-            "grades.",
-        ),
-    ] = None,
-    seconds: Annotated[
-        float, Option("--seconds", metavar="S", min=10, help="The longest time of one submission.")
-    ] = 120,
-    memory: Annotated[
-        int, Option("--memory", metavar="MB", min=500, help="Memory limit of each submission.")
-    ] = 2048,
-    jobs: Annotated[
-        int,
-        Option(
-            "--jobs",
-            "-j",
-            metavar="N",
-            min=0,
-            help="Submissions at a time. Default: one per CPU.",
-        ),
-    ] = 0,
-    no_sandbox: Annotated[
-        bool,
-        Option(
-            "--no-sandbox",
-            help="Run the students' code without a sandbox, with your own rights. Then only its time is limited.",
-        ),
-    ] = False,
-    quiet: Quiet = False,
+    folder: Path,
+    lab: int,
+    output: Path,
+    grader: Tool = Tool.NBGRADER,
+    secret: Path | None = None,
+    seconds: float = 120,
+    memory: int = 2048,
+    jobs: int = 0,
+    no_sandbox: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Grade a folder of submissions in a sandbox, in parallel; an interrupted run goes on where it was."""
     from wastedcores.course.grading import grade as grade_all

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from typer import Argument
-
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson
 from wastedcores.cli._output import print_json
+from wastedcores.cli._verb import verb
 
 if TYPE_CHECKING:
     from wastedcores.trace.datasets import Entry
@@ -17,17 +14,16 @@ _NOTES = """Every verb that takes a trace also takes the name of a data set. The
 WASTEDCORES_DATA_DIR chooses where downloaded data sets are kept."""
 
 
-@app.command(epilog=epilog("data", "data group-imbalance-buggy", "data --json", notes=_NOTES))
-def data(
-    name: Annotated[
-        str | None,
-        Argument(
-            metavar="NAME",
-            help="Fetch this data set and print its path. Default: list all of them.",
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+@verb(
+    "data",
+    "data group-imbalance-buggy",
+    "data --json",
+    notes=_NOTES,
+    options="""
+    name  argument NAME  Fetch this data set and print its path. Default: list all of them.
+    """,
+)
+def data(name: str | None = None, as_json: bool = False) -> None:
     """List the data sets, or fetch one and print its path."""
     from wastedcores.trace.datasets import fetch, registry
 

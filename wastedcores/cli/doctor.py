@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson
 from wastedcores.cli._output import print_json, wrapped
+from wastedcores.cli._verb import verb
 
 _NOTES = "Reading traces and making reports needs only Python; the other parts are for recording."
 _EXIT = "0, whatever is missing."
 
 
-@app.command(epilog=epilog("doctor", "doctor --json", notes=_NOTES, exit_codes=_EXIT))
-def doctor(as_json: AsJson = False) -> None:
+@verb("doctor", "doctor --json", notes=_NOTES, exit_codes=_EXIT)
+def doctor(as_json: bool = False) -> None:
     """Show what works on this machine, and how to add the rest."""
     from dataclasses import asdict
 

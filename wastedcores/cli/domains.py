@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from typer import Option
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, HotplugCommand, Offline, Online, hotplug_steps
+from wastedcores.cli._options import HotplugCommand, hotplug_steps
 from wastedcores.cli._output import print_json, wrapped
+from wastedcores.cli._verb import verb
 
 if TYPE_CHECKING:
     from wastedcores.topology.domains import Domains
@@ -20,51 +19,35 @@ _NOTES = """--offline and --online happen in the order in which they are typed, 
 _EXIT_CODES = "0 fine, 1 the linter found pairs of CPUs, 2 bad use or input."
 
 
-@app.command(
+@verb(
+    "domains --machine bulldozer8x8 --kernel v4.1 --cpu 16",
+    "domains --machine bulldozer8x8 --kernel v4.1 --lint --pin 8-23",
+    "domains --machine bulldozer8x8 --offline 20 --online 20 --lint",
+    "domains --machine live --json",
     cls=HotplugCommand,
-    epilog=epilog(
-        "domains --machine bulldozer8x8 --kernel v4.1 --cpu 16",
-        "domains --machine bulldozer8x8 --kernel v4.1 --lint --pin 8-23",
-        "domains --machine bulldozer8x8 --offline 20 --online 20 --lint",
-        "domains --machine live --json",
-        notes=_NOTES,
-        exit_codes=_EXIT_CODES,
-    ),
+    notes=_NOTES,
+    exit_codes=_EXIT_CODES,
+    options="""
+    machine      NAME|FILE|live  A preset, a file that describes a machine, a trace, or this machine.
+    kernel       NAME            The kernel: v4.1, v4.1+group_construction, v6.1, ... Default: the machine's own, and v4.1 for
+        presets.
+    sched_debug  --sched-debug/--no-sched-debug  The kernel was booted with sched_debug (4.x).
+    cpu          LIST            Show only the domains of these CPUs.
+    pin          LIST            Lint for tasks that may run on these CPUs only.
+    run_lint     --lint          Find CPUs that can never take load from each other.
+    """,
 )
 def domains(
     ctx: typer.Context,
-    machine: Annotated[
-        str,
-        Option(
-            metavar="NAME|FILE|live",
-            help="A preset, a file that describes a machine, a trace, or this machine.",
-        ),
-    ] = "live",
-    kernel: Annotated[
-        str | None,
-        Option(
-            metavar="NAME",
-            help="The kernel: v4.1, v4.1+group_construction, v6.1, ... Default: the machine's own, and v4.1 for presets.",
-        ),
-    ] = None,
-    sched_debug: Annotated[
-        bool | None,
-        Option(
-            "--sched-debug/--no-sched-debug", help="The kernel was booted with sched_debug (4.x)."
-        ),
-    ] = None,
-    offline: Offline = None,
-    online: Online = None,
-    cpu: Annotated[
-        str | None, Option(metavar="LIST", help="Show only the domains of these CPUs.")
-    ] = None,
-    pin: Annotated[
-        str | None, Option(metavar="LIST", help="Lint for tasks that may run on these CPUs only.")
-    ] = None,
-    run_lint: Annotated[
-        bool, Option("--lint", help="Find CPUs that can never take load from each other.")
-    ] = False,
-    as_json: AsJson = False,
+    machine: str = "live",
+    kernel: str | None = None,
+    sched_debug: bool | None = None,
+    offline: list[str] | None = None,
+    online: list[str] | None = None,
+    cpu: str | None = None,
+    pin: str | None = None,
+    run_lint: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Show the domains and groups that a kernel builds."""
     from wastedcores.errors import UsageError

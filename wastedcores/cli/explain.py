@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
-from typer import Option
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._groups import Counted, Told, with_groups
-from wastedcores.cli._options import (
-    AsJson,
-    HotplugCommand,
-    IgnoreAffinity,
-    Offline,
-    Online,
-    Persist,
-    TraceInput,
-    hotplug_steps,
-)
+from wastedcores.cli._options import HotplugCommand, hotplug_steps
 from wastedcores.cli._output import print_json, print_next, wrapped
+from wastedcores.cli._verb import Counted, Told, verb
 from wastedcores.units import duration_ns
 
 if TYPE_CHECKING:
@@ -35,42 +25,32 @@ its workload; only these are explained unless --whole, --between or --cpus is gi
 CPUs were taken offline and brought back before the trace began; the order in which they are typed counts."""
 
 
-@app.command(
+@verb(
+    "explain group-construction-buggy --cpus 8-23",
+    "explain group-construction-buggy --seeds 5",
+    "explain trace.txt.xz --machine bulldozer8x8 --kernel v4.1",
+    "explain missing.parquet --kernel v4.1 --offline 20 --online 20 --json",
     cls=HotplugCommand,
-    epilog=epilog(
-        "explain group-construction-buggy --cpus 8-23",
-        "explain group-construction-buggy --seeds 5",
-        "explain trace.txt.xz --machine bulldozer8x8 --kernel v4.1",
-        "explain missing.parquet --kernel v4.1 --offline 20 --online 20 --json",
-        notes=_NOTES,
-    ),
+    notes=_NOTES,
+    options="""
+    machine  NAME|FILE|live  The machine. Default: the trace's own.
+    kernel   NAME            The kernel, such as v4.1. Default: the trace's own.
+    seeds    min=0 N         Test the cause and propose fixes with N replays of each kernel, such as 5; 0: no replays.
+    """,
 )
-@with_groups
 def explain(
     ctx: typer.Context,
-    trace: TraceInput,
-    machine: Annotated[
-        str | None, Option(metavar="NAME|FILE|live", help="The machine. Default: the trace's own.")
-    ] = None,
-    kernel: Annotated[
-        str | None,
-        Option(metavar="NAME", help="The kernel, such as v4.1. Default: the trace's own."),
-    ] = None,
-    offline: Offline = None,
-    online: Online = None,
+    trace: Path,
+    machine: str | None = None,
+    kernel: str | None = None,
+    offline: list[str] | None = None,
+    online: list[str] | None = None,
     counted: Counted = Counted(),
-    persist: Persist = "100ms",
-    ignore_affinity: IgnoreAffinity = False,
+    persist: str = "100ms",
+    ignore_affinity: bool = False,
     told: Told = Told(),
-    seeds: Annotated[
-        int,
-        Option(
-            metavar="N",
-            min=0,
-            help="Test the cause and propose fixes with N replays of each kernel, such as 5; 0: no replays.",
-        ),
-    ] = 0,
-    as_json: AsJson = False,
+    seeds: int = 0,
+    as_json: bool = False,
 ) -> None:
     """Explain why CPUs stayed idle, and propose fixes on request."""
     from wastedcores.analysis.explain import explain as run_explain

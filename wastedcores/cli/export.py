@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from typer import Option
-
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import ENDINGS, AsJson, Persist, TraceInput, Whole
+from wastedcores.cli._options import ENDINGS
 from wastedcores.cli._output import check_writable, parquet_name, print_json
+from wastedcores.cli._verb import verb
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns
 
@@ -17,35 +14,23 @@ _NOTES = """Open the file at https://ui.perfetto.dev. Your browser reads it; it 
 itself, so that check and all other commands read it back."""
 
 
-@app.command(
-    epilog=epilog(
-        "export trace.txt.xz",
-        "export run7.parquet -o run7.pftrace --persist 50ms",
-        "export run7.parquet -o run7.pftrace --sql",
-        notes=_NOTES,
-    )
+@verb(
+    "export trace.txt.xz",
+    "export run7.parquet -o run7.pftrace --persist 50ms",
+    "export run7.parquet -o run7.pftrace --sql",
+    notes=_NOTES,
+    options="""
+    output  --output -o FILE  The file to write. Default: the name of the trace with the ending .pftrace.
+    sql                       Also write queries for Perfetto's trace processor, in a file of the same name that ends with .sql.
+    """,
 )
 def export(
-    trace: TraceInput,
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="The file to write. Default: the name of the trace with the ending .pftrace.",
-        ),
-    ] = None,
-    persist: Persist = "100ms",
-    whole: Whole = False,
-    sql: Annotated[
-        bool,
-        Option(
-            "--sql",
-            help="Also write queries for Perfetto's trace processor, in a file of the same name that ends with .sql.",
-        ),
-    ] = False,
-    as_json: AsJson = False,
+    trace: Path,
+    output: Path | None = None,
+    persist: str = "100ms",
+    whole: bool = False,
+    sql: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Write a trace, with its episodes, for the Perfetto UI."""
     from wastedcores.cli._input import open_input

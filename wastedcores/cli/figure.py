@@ -6,14 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from typer import Option
-
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._groups import Counted, with_groups
-from wastedcores.cli._options import Persist, TraceInput
 from wastedcores.cli._output import check_writable, parquet_name
+from wastedcores.cli._verb import Counted, verb
 from wastedcores.errors import UsageError
 from wastedcores.figures.kinds import KINDS, Look, described, that_take
 from wastedcores.units import duration_ns
@@ -37,20 +33,9 @@ class Reduce(StrEnum):
 class EventLayers:
     """The layers of a figure of events."""
 
-    query: Annotated[
-        list[str] | None,
-        Option(
-            metavar="QUERY", help="events: draw the events that it chooses; repeat it for layers."
-        ),
-    ] = None
-    style: Annotated[
-        list[str] | None,
-        Option(metavar="STYLE", help="events: how they are drawn, one per --query."),
-    ] = None
-    layers: Annotated[
-        Path | None,
-        Option(metavar="FILE.toml", help="events: a file with queries, styles and spans."),
-    ] = None
+    query: list[str] | None = None
+    style: list[str] | None = None
+    layers: Path | None = None
 
 
 _NOTES = f"""\b
@@ -65,69 +50,46 @@ The ending of the file decides what is written: .html works offline, .json is Pl
 may name the window and the CPUs of its workload; only these are counted unless --cpus is given."""
 
 
-@app.command(
-    epilog=epilog(
-        "figure group-imbalance-buggy -o gi.html",
-        "figure trace.txt --kind tasks --from 340ms --to 540ms -o who.html",
-        "figure a.parquet --against b.parquet --palette paper -o pair.png",
-        "figure trace.txt --kind events --query 'run_ns > 4 * ms' --style 'draw=spans:run_ns colour=by:comm'",
-        notes=_NOTES,
-    )
+@verb(
+    "figure group-imbalance-buggy -o gi.html",
+    "figure trace.txt --kind tasks --from 340ms --to 540ms -o who.html",
+    "figure a.parquet --against b.parquet --palette paper -o pair.png",
+    "figure trace.txt --kind events --query 'run_ns > 4 * ms' --style 'draw=spans:run_ns colour=by:comm'",
+    notes=_NOTES,
+    options=f"""
+    query    QUERY                events: draw the events that it chooses; repeat it for layers.
+    style    STYLE                events: how they are drawn, one per --query.
+    layers   FILE.toml            events: a file with queries, styles and spans.
+    output   --output -o FILE     The file to write: .html, .json or .png. Default: the name of the trace and the kind, as
+        .html.
+    kind     NAME                 What to draw, see below.
+    against  TRACE                A second trace to draw next to the first ({" and ".join(that_take("against"))}).
+    start    --from TIME          Draw from this time on, as the axis shows it: since the beginning of the trace, such as 4.2s
+        or 651ms.
+    end      --to TIME            Draw up to this time, also on the axis.
+    palette  safe|paper           The colours; `paper` has those of the paper.
+    reduce                        heatmap: which of the runqueue lengths in a pixel it shows; `share` paints each for its share
+        of the time.
+    cpu      N                    considered: only what was done on behalf of this CPU.
+    op       NAME                 considered: only what this kernel function looked at.
+    width    min=200 max=10000 N  png: the width in pixels.
+    """,
 )
-@with_groups
 def figure(
-    trace: TraceInput,
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="The file to write: .html, .json or .png. Default: the name of the trace and the kind, as .html.",
-        ),
-    ] = None,
-    kind: Annotated[str, Option(metavar="NAME", help="What to draw, see below.")] = "heatmap",
-    against: Annotated[
-        Path | None,
-        Option(
-            metavar="TRACE",
-            help=f"A second trace to draw next to the first ({' and '.join(that_take('against'))}).",
-        ),
-    ] = None,
-    start: Annotated[
-        str | None,
-        Option(
-            "--from",
-            metavar="TIME",
-            help="Draw from this time on, as the axis shows it: since the beginning of the trace, such as 4.2s or 651ms.",
-        ),
-    ] = None,
-    end: Annotated[
-        str | None, Option("--to", metavar="TIME", help="Draw up to this time, also on the axis.")
-    ] = None,
+    trace: Path,
+    output: Path | None = None,
+    kind: str = "heatmap",
+    against: Path | None = None,
+    start: str | None = None,
+    end: str | None = None,
     counted: Counted = Counted(),
-    persist: Persist = "100ms",
-    palette: Annotated[
-        str, Option(metavar="safe|paper", help="The colours; `paper` has those of the paper.")
-    ] = "safe",
-    reduce: Annotated[
-        Reduce,
-        Option(
-            help="heatmap: which of the runqueue lengths in a pixel it shows; `share` paints each for its share of the time."
-        ),
-    ] = Reduce.share,
-    cpu: Annotated[
-        int | None,
-        Option(metavar="N", help="considered: only what was done on behalf of this CPU."),
-    ] = None,
-    op: Annotated[
-        str | None,
-        Option(metavar="NAME", help="considered: only what this kernel function looked at."),
-    ] = None,
+    persist: str = "100ms",
+    palette: str = "safe",
+    reduce: Reduce = Reduce.share,
+    cpu: int | None = None,
+    op: str | None = None,
     events: EventLayers = EventLayers(),
-    width: Annotated[
-        int, Option(metavar="N", min=200, max=10_000, help="png: the width in pixels.")
-    ] = 1280,
+    width: int = 1280,
 ) -> None:
     """Draw a trace."""
     from wastedcores.analysis.examined import examine

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from typer import Argument, Option
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import (
-    AsJson,
-    Chronic,
-    IgnoreAffinity,
-    Persist,
-    Quiet,
-    Scheduler,
-    Silent,
-    Whole,
-    Workers,
-)
 from wastedcores.cli._output import check_writable, print_json
+from wastedcores.cli._verb import verb
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns, share
 
@@ -37,44 +25,34 @@ _EXIT_CODES = (
 )
 
 
-@app.command(
-    epilog=epilog(
-        "fleet traces/ -o fleet.parquet --page fleet.html",
-        "fleet list-of-traces.list -o fleet.parquet",
-        "fleet s3://bucket/traces -o fleet.parquet --scheduler tcp://head:8786",
-        "fleet prometheus+http://localhost:9090 --hours 24 --page fleet.html",
-        notes=_NOTES,
-        exit_codes=_EXIT_CODES,
-    )
+@verb(
+    "fleet traces/ -o fleet.parquet --page fleet.html",
+    "fleet list-of-traces.list -o fleet.parquet",
+    "fleet s3://bucket/traces -o fleet.parquet --scheduler tcp://head:8786",
+    "fleet prometheus+http://localhost:9090 --hours 24 --page fleet.html",
+    notes=_NOTES,
+    exit_codes=_EXIT_CODES,
+    options="""
+    where   argument DIR      A folder of traces, its URL, a text file *.list with a path or URL in each line, or a Prometheus.
+    output  --output -o FILE  The Parquet file with a row per trace.
+    page    FILE              Also write a page that ranks machines and hours.
+    hours   min=1 max=1000 N  Ask a Prometheus for so many hours.
+    """,
 )
 def fleet(
-    where: Annotated[
-        str,
-        Argument(
-            metavar="DIR",
-            help="A folder of traces, its URL, a text file *.list with a path or URL in each line, or a Prometheus.",
-        ),
-    ],
-    output: Annotated[
-        Path,
-        Option("--output", "-o", metavar="FILE", help="The Parquet file with a row per trace."),
-    ] = Path("fleet.parquet"),
-    page: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Also write a page that ranks machines and hours."),
-    ] = None,
-    hours: Annotated[
-        int, Option(metavar="N", min=1, max=1000, help="Ask a Prometheus for so many hours.")
-    ] = 24,
-    persist: Persist = "100ms",
-    chronic: Chronic = "0.75%",
-    whole: Whole = False,
-    ignore_affinity: IgnoreAffinity = False,
-    silent: Silent = None,
-    scheduler: Scheduler = None,
-    workers: Workers = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    where: str,
+    output: Path = Path("fleet.parquet"),
+    page: Path | None = None,
+    hours: int = 24,
+    persist: str = "100ms",
+    chronic: str = "0.75%",
+    whole: bool = False,
+    ignore_affinity: bool = False,
+    silent: str | None = None,
+    scheduler: str | None = None,
+    workers: int | None = None,
+    as_json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Check many traces, and rank machines by cores wasted."""
     options: dict[str, Any] = {

@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer import Argument, Option
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._groups import with_groups
+from wastedcores.cli._app import app
 from wastedcores.cli._guest_options import (
-    Append,
-    Buffer,
-    Console,
-    Features,
+    GUEST,
+    BootingOptions,
     KernelOptions,
-    MachineGiven,
     ScenarioOptions,
-    Sysctls,
-    Timeout,
     boot_options,
     find_asked,
     machine_of,
 )
-from wastedcores.cli._options import AsJson, Settings, Until, settings, until_ns
+from wastedcores.cli._options import settings, until_ns
 from wastedcores.cli._output import check_writable, print_json, print_next
-
-if TYPE_CHECKING:
-    pass
+from wastedcores.cli._verb import epilog, verb
 
 _NOTES = """No root, no KVM, and no network once the kernel is there. docs/guest.md says what lockstep means, what is
 exact and what is not modelled, and how long things take."""
 
 guest_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+guest_verb = partial(verb, on=guest_app, common=GUEST)
 app.add_typer(
     guest_app,
     name="guest",
@@ -49,12 +41,12 @@ app.add_typer(
 )
 
 
-@guest_app.command(
-    epilog=epilog(
-        "guest doctor", "guest doctor --json", exit_codes="0 the guest can be used, 2 it cannot."
-    )
+@guest_verb(
+    "guest doctor",
+    "guest doctor --json",
+    exit_codes="0 the guest can be used, 2 it cannot.",
 )
-def doctor(as_json: AsJson = False) -> None:
+def doctor(as_json: bool = False) -> None:
     """Say what works here: the emulator, what its build needs, the kernels that are there, and the space."""
     from wastedcores.guest import source
     from wastedcores.guest.debian import mirrors
@@ -97,28 +89,16 @@ def doctor(as_json: AsJson = False) -> None:
     raise typer.Exit(0 if ready else 2)
 
 
-@guest_app.command(
-    epilog=epilog("guest build", "guest build --jobs 1", "guest build --source qemu-7.2")
+@guest_verb(
+    "guest build",
+    "guest build --jobs 1",
+    "guest build --source qemu-7.2",
+    options="""
+    source  DIR      An unpacked source of QEMU 7.2. Default: Debian 12's package, which is fetched.
+    jobs    min=1 N  Number of compilers at a time. Default: one per CPU.
+    """,
 )
-def build(
-    source: Annotated[
-        Path | None,
-        Option(
-            "--source",
-            metavar="DIR",
-            help="An unpacked source of QEMU 7.2. Default: Debian 12's package, which is fetched.",
-        ),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        Option(
-            "--jobs",
-            metavar="N",
-            min=1,
-            help="Number of compilers at a time. Default: one per CPU.",
-        ),
-    ] = None,
-) -> None:
+def build(source: Path | None = None, jobs: int | None = None) -> None:
     """Build the emulator, once: about 10 CPU minutes, without root."""
     from wastedcores.guest import build_emulator
 
@@ -129,25 +109,16 @@ def build(
     )
 
 
-@guest_app.command(
-    epilog=epilog("guest kernels", "guest kernels --fetch debian:7.2", "guest kernels --json")
+@guest_verb(
+    "guest kernels",
+    "guest kernels --fetch debian:7.2",
+    "guest kernels --json",
+    options="""
+    fetch       NAME   Fetch this kernel, such as debian:6.12, and keep it.
+    everything  --all  List every release. Default: the newest of each series, and those that the replay has.
+    """,
 )
-def kernels(
-    fetch: Annotated[
-        str | None,
-        Option(
-            "--fetch", metavar="NAME", help="Fetch this kernel, such as debian:6.12, and keep it."
-        ),
-    ] = None,
-    everything: Annotated[
-        bool,
-        Option(
-            "--all",
-            help="List every release. Default: the newest of each series, and those that the replay has.",
-        ),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+def kernels(fetch: str | None = None, everything: bool = False, as_json: bool = False) -> None:
     """List the kernels that Debian's packages have now, or fetch one."""
     from wastedcores.guest.kernels import available_kernels, fetch_kernel, fetched_kernels
     from wastedcores.kernels import recorded_balancer
@@ -182,20 +153,14 @@ def kernels(
         print(f"{row['name']:<28}{row['version']:<24}{', '.join(said)}".rstrip())
 
 
-@guest_app.command(
-    epilog=epilog(
-        "guest boot", "guest boot --machine bd-paper-64 --kernel debian:7.2 --console console.txt"
-    )
+@guest_verb(
+    "guest boot",
+    "guest boot --machine bd-paper-64 --kernel debian:7.2 --console console.txt",
 )
-@with_groups
 def boot(
     kernel: KernelOptions = KernelOptions(),
-    machine: MachineGiven = None,
-    feature: Features = None,
-    sysctl: Sysctls = None,
-    append: Append = "",
-    timeout: Timeout = 1800,
-    console: Console = None,
+    machine: str | None = None,
+    booting: BootingOptions = BootingOptions(buffer=1024, timeout=1800),
 ) -> None:
     """Boot a kernel on a machine, and say which scheduling domains it has."""
     from wastedcores.guest.boot import Options
@@ -205,7 +170,7 @@ def boot(
 
     chosen = find_asked(kernel)
     on = guest_machine(machine_of(machine, None))
-    options: Options = boot_options(feature, sysctl, append, 1024, timeout, console)
+    options: Options = boot_options(booting)
     work = Work("true", {"JOB.sh": b"sleep 0.1\n"}, is_program=False)
     header = record_all([work], chosen, on, options)[0].header
     print(
@@ -215,41 +180,27 @@ def boot(
         print(f"  level {domain.level} {domain.name or '?':<8} CPUs {domain.cpus}: {domain.span}")
 
 
-@guest_app.command(
-    epilog=epilog(
-        "guest record group-imbalance --kernel debian:6.12.107 --set jobs=500 -o gi.parquet",
-        "guest record recorded-db --machine bd-paper-16 --set iterations=50 --feature NO_NI_RANDOM",
-        "guest record job.sh --machine two-dies.json --bzimage arch/x86/boot/bzImage",
-        "guest record recorded-db --source linux-6.12.107 --patch mine.patch",
-        "guest record ./a.out --machine uma8 -- --threads 8",
-    )
+@guest_verb(
+    "guest record group-imbalance --kernel debian:6.12.107 --set jobs=500 -o gi.parquet",
+    "guest record recorded-db --machine bd-paper-16 --set iterations=50 --feature NO_NI_RANDOM",
+    "guest record job.sh --machine two-dies.json --bzimage arch/x86/boot/bzImage",
+    "guest record recorded-db --source linux-6.12.107 --patch mine.patch",
+    "guest record ./a.out --machine uma8 -- --threads 8",
+    options="""
+    what       argument SCENARIO|FILE  A scenario, a file that `replay` takes, a shell script, or a static program.
+    arguments  argument -- ARGUMENTS   Arguments of the script or program.
+    output     --output -o FILE        The Parquet file to write.
+    """,
 )
-@with_groups
 def record(
-    what: Annotated[
-        str,
-        Argument(
-            metavar="SCENARIO|FILE",
-            help="A scenario, a file that `replay` takes, a shell script, or a static program.",
-        ),
-    ],
-    arguments: Annotated[
-        list[str] | None,
-        Argument(metavar="-- ARGUMENTS", help="Arguments of the script or program."),
-    ] = None,
+    what: str,
+    arguments: list[str] | None = None,
     kernel: KernelOptions = KernelOptions(),
-    machine: MachineGiven = None,
-    output: Annotated[
-        Path, Option("--output", "-o", metavar="FILE", help="The Parquet file to write.")
-    ] = Path("guest.parquet"),
+    machine: str | None = None,
+    output: Path = Path("guest.parquet"),
     scenario: ScenarioOptions = ScenarioOptions(),
-    feature: Features = None,
-    sysctl: Sysctls = None,
-    append: Append = "",
-    buffer: Buffer = 2048,
-    timeout: Timeout = 3600,
-    console: Console = None,
-    as_json: AsJson = False,
+    booting: BootingOptions = BootingOptions(),
+    as_json: bool = False,
 ) -> None:
     """Run a workload in a guest and record its schedule."""
     from wastedcores.guest.jobs import file_work, is_file_work, scenario_work
@@ -259,7 +210,7 @@ def record(
     from wastedcores.units import human_ns
 
     check_writable(output)
-    options = boot_options(feature, sysctl, append, buffer, timeout, console)
+    options = boot_options(booting)
     is_file = is_file_work(what)
     on = guest_machine(machine_of(machine, None if is_file else what))
     if is_file:
@@ -277,48 +228,38 @@ def record(
     print(f"{output}: {header.events:,} events in {human_ns(length)}, {header.lost_total:,} lost")
     if header.lost_total:
         print(
-            f"wastedcores: note: --buffer {2 * buffer} keeps more events of each CPU",
+            f"wastedcores: note: --buffer {2 * booting.buffer} keeps more events of each CPU",
             file=sys.stderr,
         )
     print_next(f"wastedcores check {output}", "were cores idle while threads waited?")
 
 
-@guest_app.command(
-    epilog=epilog(
-        "guest compare recorded-db --kernel debian:6.12.107 --machine bd-paper-16 --set iterations=50",
-        "guest compare group-imbalance --set jobs=300 --seeds 5 --keep recordings --json",
-    )
+@guest_verb(
+    "guest compare recorded-db --kernel debian:6.12.107 --machine bd-paper-16 --set iterations=50",
+    "guest compare group-imbalance --set jobs=300 --seeds 5 --keep recordings --json",
+    options="""
+    scenario  argument SCENARIO  A scenario, or a file that `replay` takes.
+    seeds     min=2 N            Number of seeds, from 1 on.
+    keep      DIR                Also write the recordings into this folder.
+    """,
 )
-@with_groups
 def compare(
-    scenario: Annotated[
-        str, Argument(metavar="SCENARIO", help="A scenario, or a file that `replay` takes.")
-    ],
+    scenario: str,
     kernel: KernelOptions = KernelOptions(),
-    machine: MachineGiven = None,
-    seeds: Annotated[
-        int, Option("--seeds", metavar="N", min=2, help="Number of seeds, from 1 on.")
-    ] = 3,
-    set_: Settings = None,
-    until: Until = None,
-    feature: Features = None,
-    sysctl: Sysctls = None,
-    append: Append = "",
-    buffer: Buffer = 2048,
-    timeout: Timeout = 7200,
-    console: Console = None,
-    keep: Annotated[
-        Path | None,
-        Option("--keep", metavar="DIR", help="Also write the recordings into this folder."),
-    ] = None,
-    as_json: AsJson = False,
+    machine: str | None = None,
+    seeds: int = 3,
+    set_: list[str] | None = None,
+    until: float | None = None,
+    booting: BootingOptions = BootingOptions(timeout=7200),
+    keep: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Record a scenario, replay it, and lay both side by side with the noise floor."""
     from wastedcores.guest import compare as run_compare
     from wastedcores.trace.parquet import write_parquet
     from wastedcores.trace.trace import Trace
 
-    options = boot_options(feature, sysctl, append, buffer, timeout, console)
+    options = boot_options(booting)
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from typer import Argument, Option
-
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Pseudonyms, SnapshotSource, TraceFormat
 from wastedcores.cli._output import check_writable, parquet_name, print_json, print_next
+from wastedcores.cli._verb import verb
 from wastedcores.trace.formats import listed
 from wastedcores.units import human_ns
 
@@ -28,46 +25,29 @@ Most formats do not tell which CPUs a task may use. `wastedcores snapshot`, run 
 --snapshot. A snapshot of another machine or boot is refused."""
 
 
-@app.command(
-    "import",
-    epilog=epilog(
-        "import trace.txt.xz",
-        "import perf.data -o run7.parquet",
-        "import trace.txt --topology bulldozer8x8",
-        "import perf.data --snapshot tasks.json",
-        "import perf.data --pseudonyms secret.key -o to-share.parquet",
-        notes=_NOTES,
-    ),
+@verb(
+    "import trace.txt.xz",
+    "import perf.data -o run7.parquet",
+    "import trace.txt --topology bulldozer8x8",
+    "import perf.data --snapshot tasks.json",
+    "import perf.data --pseudonyms secret.key -o to-share.parquet",
+    name="import",
+    notes=_NOTES,
+    options="""
+    source    argument SOURCE   A trace file of any format, or a folder of SchedLog or systing.
+    output    --output -o FILE  The Parquet file to write. Default: the name of the source with the ending .parquet.
+    topology  --topology --machine NAME|FILE|live  The machine on which the trace was recorded: a preset, or a file that
+        describes it.
+    """,
 )
 def import_(
-    source: Annotated[
-        Path,
-        Argument(
-            metavar="SOURCE", help="A trace file of any format, or a folder of SchedLog or systing."
-        ),
-    ],
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="The Parquet file to write. Default: the name of the source with the ending .parquet.",
-        ),
-    ] = None,
-    format: TraceFormat = None,
-    topology: Annotated[
-        str | None,
-        Option(
-            "--topology",
-            "--machine",
-            metavar="NAME|FILE|live",
-            help="The machine on which the trace was recorded: a preset, or a file that describes it.",
-        ),
-    ] = None,
-    snapshot: SnapshotSource = None,
-    pseudonyms: Pseudonyms = None,
-    as_json: AsJson = False,
+    source: Path,
+    output: Path | None = None,
+    format: str | None = None,
+    topology: str | None = None,
+    snapshot: str | None = None,
+    pseudonyms: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Convert a trace to Parquet, which is small and opens fast."""
     from wastedcores.topology.source import find_machine

@@ -6,27 +6,24 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Between, TraceFormat, TraceInput
 from wastedcores.cli._output import print_json, print_next
+from wastedcores.cli._verb import verb
 from wastedcores.units import human_ns
 
 if TYPE_CHECKING:
     from wastedcores.trace.schedstat import Counters
 
 
-@app.command(
-    epilog=epilog(
-        "info trace.txt.xz",
-        "info group-imbalance-buggy --json",
-        "info long.parquet --between 4.34 4.54",
-    )
+@verb(
+    "info trace.txt.xz",
+    "info group-imbalance-buggy --json",
+    "info long.parquet --between 4.34 4.54",
 )
 def info(
-    trace: TraceInput,
-    as_json: AsJson = False,
-    format: TraceFormat = None,
-    between: Between = None,
+    trace: Path,
+    as_json: bool = False,
+    format: str | None = None,
+    between: tuple[str, str] | None = None,
 ) -> None:
     """Show the facts about a trace.
 

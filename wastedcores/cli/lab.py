@@ -7,29 +7,29 @@ import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
-from typer import Argument, Option
-
-from wastedcores.cli._app import app, epilog
+from wastedcores.cli._verb import verb
 
 _NOTES = """Notebooks that are in the folder already are left as they are, with your changes; delete one to get it back."""
 
 
-@app.command(
-    epilog=epilog("lab", "lab work --port 8899 --no-browser", "lab work --copy", notes=_NOTES)
+@verb(
+    "lab",
+    "lab work --port 8899 --no-browser",
+    "lab work --copy",
+    notes=_NOTES,
+    options="""
+    folder      argument DIR  The folder for your copies of the notebooks.
+    port        N             The port of JupyterLab. Default: a free one.
+    no_browser                Print the address and open no browser.
+    copy                      Only copy the notebooks.
+    """,
 )
 def lab(
-    folder: Annotated[
-        Path, Argument(metavar="DIR", help="The folder for your copies of the notebooks.")
-    ] = Path("wastedcores-lab"),
-    port: Annotated[
-        int | None, Option(metavar="N", help="The port of JupyterLab. Default: a free one.")
-    ] = None,
-    no_browser: Annotated[
-        bool, Option("--no-browser", help="Print the address and open no browser.")
-    ] = False,
-    copy: Annotated[bool, Option("--copy", help="Only copy the notebooks.")] = False,
+    folder: Path = Path("wastedcores-lab"),
+    port: int | None = None,
+    no_browser: bool = False,
+    copy: bool = False,
 ) -> None:
     """Copy the notebooks into a folder and open JupyterLab there."""
     copied = copy_notebooks(folder)

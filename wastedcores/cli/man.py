@@ -6,12 +6,13 @@ from typing import Any
 
 import typer
 
-from wastedcores.cli._app import app, epilog
+from wastedcores.cli._app import app
+from wastedcores.cli._verb import verb
 
 _NOTES = "Read it with `man -l`, or put it where man looks, such as ~/.local/share/man/man1/wastedcores.1."
 
 
-@app.command(epilog=epilog("man > wastedcores.1", notes=_NOTES))
+@verb("man > wastedcores.1", notes=_NOTES)
 def man() -> None:
     """Print the manual page, in the format of man(1)."""
     from wastedcores import __version__

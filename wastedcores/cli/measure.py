@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-from typer import Argument, Exit, Option
+from typer import Exit
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson
 from wastedcores.cli._output import print_json
+from wastedcores.cli._verb import verb
 
 _NOTES = """A file of settings has a table per setting, whose words come before the command and whose variables it sees:
 
@@ -27,32 +25,27 @@ intervals of medians. The description of the machine answers what Walcher's repr
 _EXIT = "0 every run ended with code 0, 2 bad use, 3 a run failed."
 
 
-@app.command(
-    epilog=epilog(
-        "measure -n 10 -- make -j8",
-        "measure -n 20 --settings settings.toml -o runs.json -- ./benchmark",
-        notes=_NOTES,
-        exit_codes=_EXIT,
-    ),
+@verb(
+    "measure -n 10 -- make -j8",
+    "measure -n 20 --settings settings.toml -o runs.json -- ./benchmark",
+    notes=_NOTES,
+    exit_codes=_EXIT,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": False},
+    options="""
+    command   argument -- COMMAND  The command to measure.
+    runs      -n --runs N          Runs per setting.
+    settings  FILE.toml            The settings that take turns.
+    output    --output -o FILE     Also write all runs and the environment as JSON.
+    seed                           Seed of the order of the runs.
+    """,
 )
 def measure(
-    command: Annotated[list[str], Argument(metavar="-- COMMAND", help="The command to measure.")],
-    runs: Annotated[int, Option("-n", "--runs", metavar="N", help="Runs per setting.")] = 10,
-    settings: Annotated[
-        Path | None, Option(metavar="FILE.toml", help="The settings that take turns.")
-    ] = None,
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Also write all runs and the environment as JSON.",
-        ),
-    ] = None,
-    seed: Annotated[int, Option(help="Seed of the order of the runs.")] = 0,
-    as_json: AsJson = False,
+    command: list[str],
+    runs: int = 10,
+    settings: Path | None = None,
+    output: Path | None = None,
+    seed: int = 0,
+    as_json: bool = False,
 ) -> None:
     """Measure a command under one or several settings."""
     import json

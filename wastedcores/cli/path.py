@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from typer import Option
-
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Between, TraceFormat, TraceInput, Whole
 from wastedcores.cli._output import print_json, print_next
+from wastedcores.cli._verb import verb
 from wastedcores.units import human_ns
 
 if TYPE_CHECKING:
@@ -19,29 +17,23 @@ splits the time into running, waiting for a CPU while one that the thread may us
 sleeping (timers, devices, and the way of a wakeup from one CPU to another)."""
 
 
-@app.command(
-    epilog=epilog(
-        "path overload-on-wakeup-buggy",
-        'path trace.txt.xz --from "rec: db end" --json',
-        "path perf.data --from 4711",
-        notes=_NOTES,
-    )
+@verb(
+    "path overload-on-wakeup-buggy",
+    'path trace.txt.xz --from "rec: db end" --json',
+    "path perf.data --from 4711",
+    notes=_NOTES,
+    options="""
+    from_  MARK|PID  What the path leads to: the beginning of a mark's text, or a thread. Default: the mark that ends the
+        recording's window, else the last task that exits.
+    """,
 )
 def path(
-    trace: TraceInput,
-    from_: Annotated[
-        str | None,
-        Option(
-            "--from",
-            metavar="MARK|PID",
-            help="What the path leads to: the beginning of a mark's text, or a thread. Default: the mark that ends the "
-            "recording's window, else the last task that exits.",
-        ),
-    ] = None,
-    between: Between = None,
-    whole: Whole = False,
-    as_json: AsJson = False,
-    format: TraceFormat = None,
+    trace: Path,
+    from_: str | None = None,
+    between: tuple[str, str] | None = None,
+    whole: bool = False,
+    as_json: bool = False,
+    format: str | None = None,
 ) -> None:
     """Show the critical path of some work and what it waited for."""
     from wastedcores.analysis.critical_path import critical_path

@@ -4,43 +4,33 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
 
-from typer import Option
-
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Between, Sessions, SnapshotSource, TraceInput
 from wastedcores.cli._output import check_writable, print_json, print_next, wrapped
+from wastedcores.cli._verb import verb
 
 _NOTES = """The workload has the CPU time of every task between waking and sleeping, and how tasks wait for each other: for
 children, at barriers, for locks and messages, for timers and devices. It can be edited and replayed. No event of the scheduler
 tells sessions and control groups: they come from the recording itself, from --snapshot, or from --session."""
 
 
-@app.command(
-    epilog=epilog(
-        "recover overload-on-wakeup-buggy -o workload.json",
-        "recover trace.txt.xz --session R- --session make -o workload.json",
-        "recover kernel-build --family make -o build.json",
-        notes=_NOTES,
-    )
+@verb(
+    "recover overload-on-wakeup-buggy -o workload.json",
+    "recover trace.txt.xz --session R- --session make -o workload.json",
+    "recover kernel-build --family make -o build.json",
+    notes=_NOTES,
+    options="""
+    output  --output -o FILE  The JSON file to write.
+    family  NAME              Recover only the first task of this name and all that it forked, directly or not.
+    """,
 )
 def recover(
-    trace: TraceInput,
-    output: Annotated[
-        Path, Option("--output", "-o", metavar="FILE", help="The JSON file to write.")
-    ] = Path("workload.json"),
-    between: Between = None,
-    session: Sessions = None,
-    snapshot: SnapshotSource = None,
-    family: Annotated[
-        str | None,
-        Option(
-            metavar="NAME",
-            help="Recover only the first task of this name and all that it forked, directly or not.",
-        ),
-    ] = None,
-    as_json: AsJson = False,
+    trace: Path,
+    output: Path = Path("workload.json"),
+    between: tuple[str, str] | None = None,
+    session: list[str] | None = None,
+    snapshot: str | None = None,
+    family: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Recover the work of a trace as a workload to replay."""
     from wastedcores.capture.snapshot import read_snapshot

@@ -6,23 +6,13 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
-from typer import Option
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import (
-    AsJson,
-    MachineName,
-    ScenarioName,
-    Seed,
-    Settings,
-    Until,
-    settings,
-    until_ns,
-)
+from wastedcores.cli._options import settings, until_ns
 from wastedcores.cli._output import check_writable, given_again, print_next
+from wastedcores.cli._verb import verb
 from wastedcores.units import result_words
 
 if TYPE_CHECKING:
@@ -34,50 +24,33 @@ _EXIT_CODES = (
 )
 
 
-@app.command(
-    epilog=epilog(
-        "replay group-imbalance --set jobs=500",
-        "replay recorded-gc --kernel v4.1+group_construction:patch",
-        "replay overload-on-wakeup --kernel core+cache_affinity+power",
-        "replay rt-app.json --machine live --until 5",
-        "replay missing-domains --seed 7 -o trace.parquet --json",
-        "replay group-imbalance --decisions -o trace.parquet",
-        exit_codes=_EXIT_CODES,
-    )
+@verb(
+    "replay group-imbalance --set jobs=500",
+    "replay recorded-gc --kernel v4.1+group_construction:patch",
+    "replay overload-on-wakeup --kernel core+cache_affinity+power",
+    "replay rt-app.json --machine live --until 5",
+    "replay missing-domains --seed 7 -o trace.parquet --json",
+    "replay group-imbalance --decisions -o trace.parquet",
+    exit_codes=_EXIT_CODES,
+    options="""
+    kernel     NAME              Linux with fixes (v4.1+all_fixes), or a scheduler design (core+power). Default: the scenario's,
+        mostly v4.1.
+    output     --output -o FILE  Write the trace here, as Parquet.
+    decisions                    Trace every call of the load balancer: what it saw and why it gave up.
+    refill_us  min=0 US          What a thread pays when it moves behind another last-level cache, in us. Default: nothing.
+    """,
 )
 def replay(
-    scenario: ScenarioName,
-    kernel: Annotated[
-        str | None,
-        Option(
-            metavar="NAME",
-            help="Linux with fixes (v4.1+all_fixes), or a scheduler design (core+power). Default: the scenario's, mostly v4.1.",
-        ),
-    ] = None,
-    machine: MachineName = None,
-    seed: Seed = 1,
-    set_: Settings = None,
-    until: Until = None,
-    output: Annotated[
-        Path | None,
-        Option("--output", "-o", metavar="FILE", help="Write the trace here, as Parquet."),
-    ] = None,
-    decisions: Annotated[
-        bool,
-        Option(
-            "--decisions",
-            help="Trace every call of the load balancer: what it saw and why it gave up.",
-        ),
-    ] = False,
-    refill_us: Annotated[
-        int,
-        Option(
-            metavar="US",
-            min=0,
-            help="What a thread pays when it moves behind another last-level cache, in us. Default: nothing.",
-        ),
-    ] = 0,
-    as_json: AsJson = False,
+    scenario: str,
+    kernel: str | None = None,
+    machine: str | None = None,
+    seed: int = 1,
+    set_: list[str] | None = None,
+    until: float | None = None,
+    output: Path | None = None,
+    decisions: bool = False,
+    refill_us: int = 0,
+    as_json: bool = False,
 ) -> None:
     """Replay a scenario under a kernel's scheduler."""
     from wastedcores.cli._input import resolve_replay

@@ -5,72 +5,46 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated
 
-from typer import Argument, Option
-
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import (
-    Between,
-    Pseudonyms,
-    Quiet,
-    Settings,
-    SnapshotSource,
-    Whole,
-    settings,
-)
+from wastedcores.cli._options import settings
 from wastedcores.cli._output import parquet_name, tell_leftovers
+from wastedcores.cli._verb import verb
 
 _NOTES = """The folder gets report.html (which opens offline), report.ipynb and manifest.json. The last line of the output is
 the path of the page. A recording may name the window and the CPUs of its workload; the report is about these unless
 --whole, --between or other parameters are given."""
 
 
-@app.command(
-    epilog=epilog(
-        "report trace.txt.xz -o reports/mine",
-        "report group-imbalance-buggy --against group-imbalance-fixed -o reports/gi",
-        "report perf.data --machine live -o reports/here",
-        "report perf.txt --between 4.34 4.54 --set persist=50ms --set cpus=8-23 -o reports/pinned",
-        notes=_NOTES,
-    )
+@verb(
+    "report trace.txt.xz -o reports/mine",
+    "report group-imbalance-buggy --against group-imbalance-fixed -o reports/gi",
+    "report perf.data --machine live -o reports/here",
+    "report perf.txt --between 4.34 4.54 --set persist=50ms --set cpus=8-23 -o reports/pinned",
+    notes=_NOTES,
+    options="""
+    trace            argument TRACE   A trace (a file or a folder of any format), or a data set's name.
+    output           --output -o DIR  The folder for the report.
+    against          TRACE            A second trace to compare with.
+    machine          NAME|FILE|live   The machine on which the trace was recorded. Default: what the trace says.
+    kernel           NAME             The kernel that was recorded. Default: what the trace says.
+    notebook         NAME             The notebook to run: a path, or the name of a bundled one.
+    list_parameters  --parameters     List the notebook's parameters and exit.
+    """,
 )
 def report(
-    trace: Annotated[
-        str | None,
-        Argument(
-            metavar="TRACE",
-            help="A trace (a file or a folder of any format), or a data set's name.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path, Option("--output", "-o", metavar="DIR", help="The folder for the report.")
-    ] = Path("reports/report"),
-    against: Annotated[str, Option(metavar="TRACE", help="A second trace to compare with.")] = "",
-    machine: Annotated[
-        str | None,
-        Option(
-            metavar="NAME|FILE|live",
-            help="The machine on which the trace was recorded. Default: what the trace says.",
-        ),
-    ] = None,
-    kernel: Annotated[
-        str | None,
-        Option(metavar="NAME", help="The kernel that was recorded. Default: what the trace says."),
-    ] = None,
-    set_: Settings = None,
-    between: Between = None,
-    whole: Whole = False,
-    notebook: Annotated[
-        str,
-        Option(metavar="NAME", help="The notebook to run: a path, or the name of a bundled one."),
-    ] = "01_is_my_machine_wasting",
-    list_parameters: Annotated[
-        bool, Option("--parameters", help="List the notebook's parameters and exit.")
-    ] = False,
-    snapshot: SnapshotSource = None,
-    pseudonyms: Pseudonyms = None,
-    quiet: Quiet = False,
+    trace: str | None = None,
+    output: Path = Path("reports/report"),
+    against: str = "",
+    machine: str | None = None,
+    kernel: str | None = None,
+    set_: list[str] | None = None,
+    between: tuple[str, str] | None = None,
+    whole: bool = False,
+    notebook: str = "01_is_my_machine_wasting",
+    list_parameters: bool = False,
+    snapshot: str | None = None,
+    pseudonyms: Path | None = None,
+    quiet: bool = False,
 ) -> None:
     """Run a notebook on a trace and write a page that opens offline."""
     from wastedcores.reports.notebook import find_notebook, parameters_of

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from typer import Argument, Option
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Quiet, Scheduler, Workers
 from wastedcores.cli._output import tell_leftovers
+from wastedcores.cli._verb import verb
 
 if TYPE_CHECKING:
     from wastedcores.studies.registry import Checks
@@ -22,58 +20,40 @@ version of the code are run again."""
 _EXIT_CODES = "0 fine, 2 bad use or a run failed, 130 after Ctrl-C."
 
 
-@app.command(
-    epilog=epilog(
-        "reproduce all -o reports/scorecard",
-        "reproduce table3 --json",
-        "reproduce claims --seeds 5 --no-page",
-        "reproduce carver --seeds 5",
-        "reproduce sites",
-        "reproduce newidle",
-        "reproduce proofs",
-        "reproduce --calibrate -o fit",
-        "reproduce table3 --calibration fit/calibration.json",
-        notes=_NOTES,
-        exit_codes=_EXIT_CODES,
-    )
+@verb(
+    "reproduce all -o reports/scorecard",
+    "reproduce table3 --json",
+    "reproduce claims --seeds 5 --no-page",
+    "reproduce carver --seeds 5",
+    "reproduce sites",
+    "reproduce newidle",
+    "reproduce proofs",
+    "reproduce --calibrate -o fit",
+    "reproduce table3 --calibration fit/calibration.json",
+    notes=_NOTES,
+    exit_codes=_EXIT_CODES,
+    options="""
+    what         argument PART     The part: table1, table2, table3, claims, walcher, carver, sites, newidle, proofs (of small
+        machines) or all.
+    output       --output -o DIR   The folder for runs, rows and the page.
+    seeds        min=1 N           Replay each case with the seeds 1 to N.
+    page         --page/--no-page  Write the page, if all parts are run.
+    calibrate                      Fit the parameters to the published columns that are reserved for this, and write them to
+        DIR/calibration.json.
+    calibration  FILE              Use the parameters that --calibrate wrote instead of the bundled ones.
+    """,
 )
 def reproduce(
-    what: Annotated[
-        str,
-        Argument(
-            metavar="PART",
-            help="The part: table1, table2, table3, claims, walcher, carver, sites, newidle, proofs (of small machines) or all.",
-        ),
-    ] = "all",
-    output: Annotated[
-        Path,
-        Option("--output", "-o", metavar="DIR", help="The folder for runs, rows and the page."),
-    ] = Path("reports/reproduce"),
-    as_json: AsJson = False,
-    seeds: Annotated[
-        int, Option(min=1, metavar="N", help="Replay each case with the seeds 1 to N.")
-    ] = 20,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    page: Annotated[
-        bool, Option("--page/--no-page", help="Write the page, if all parts are run.")
-    ] = True,
-    calibrate: Annotated[
-        bool,
-        Option(
-            "--calibrate",
-            help="Fit the parameters to the published columns that are reserved for this, and write them to "
-            "DIR/calibration.json.",
-        ),
-    ] = False,
-    calibration: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            help="Use the parameters that --calibrate wrote instead of the bundled ones.",
-        ),
-    ] = None,
-    quiet: Quiet = False,
+    what: str = "all",
+    output: Path = Path("reports/reproduce"),
+    as_json: bool = False,
+    seeds: int = 20,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    page: bool = True,
+    calibrate: bool = False,
+    calibration: Path | None = None,
+    quiet: bool = False,
 ) -> None:
     """Compare the published numbers with those of the replay."""
     from wastedcores.errors import UsageError

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson
+from wastedcores.cli._verb import verb
 
 
-@app.command(epilog=epilog("scenarios", "scenarios --json"))
-def scenarios(as_json: AsJson = False) -> None:
+@verb("scenarios", "scenarios --json")
+def scenarios(as_json: bool = False) -> None:
     """List the scenarios, their machines, fixes and parameters."""
     from wastedcores.workload.scenarios import SCENARIOS, as_text
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from typer import Argument, Option
-
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson
+from wastedcores.cli._verb import verb
 
 if TYPE_CHECKING:
     from wastedcores.trace.schedstat import Counters
@@ -25,31 +22,26 @@ differs from the first. AVG_JIFFIES is the mean time between two such events.
 The first part is the mean of all CPUs. Early versions of perf divided by one CPU less."""
 
 
-@app.command(
-    epilog=epilog(
-        "schedstat perf.data",
-        "schedstat before.txt after.txt",
-        "schedstat perf.data replayed.parquet --cpus",
-        notes=_NOTES,
-    )
+@verb(
+    "schedstat perf.data",
+    "schedstat before.txt after.txt",
+    "schedstat perf.data replayed.parquet --cpus",
+    notes=_NOTES,
+    options="""
+    file     argument FILE      Counters, or a trace in which they are counted.
+    against  argument [FILE]    A second run, to print the difference.
+    cpus                        Also print every CPU.
+    hz       min=1 max=10000 N  Jiffies per second (CONFIG_HZ), for traces.
+    explain                     Say first what each counter counts.
+    """,
 )
 def schedstat(
-    file: Annotated[
-        Path,
-        Argument(metavar="FILE", help="Counters, or a trace in which they are counted."),
-    ],
-    against: Annotated[
-        Path | None, Argument(metavar="[FILE]", help="A second run, to print the difference.")
-    ] = None,
-    cpus: Annotated[bool, Option("--cpus", help="Also print every CPU.")] = False,
-    hz: Annotated[
-        int,
-        Option(metavar="N", min=1, max=10_000, help="Jiffies per second (CONFIG_HZ), for traces."),
-    ] = 250,
-    explain: Annotated[
-        bool, Option("--explain", help="Say first what each counter counts.")
-    ] = False,
-    as_json: AsJson = False,
+    file: Path,
+    against: Path | None = None,
+    cpus: bool = False,
+    hz: int = 250,
+    explain: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Show the scheduler's counters, or how they differ."""
     from wastedcores.cli._output import print_json

@@ -3,45 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
-from typer import Argument
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._groups import Counted, with_groups
-from wastedcores.cli._options import Chronic, IgnoreAffinity, Persist, Silent, SnapshotSource
 from wastedcores.cli._output import EXIT_CODES, EXIT_OF, print_json
+from wastedcores.cli._verb import Counted, verb
 from wastedcores.units import duration_ns, share
 
 _NOTES = """lost_core_s is the CPU time in which a CPU was idle while a thread waited that it could have run; it lies between
 at_least_core_s and at_most_core_s. Give several traces, one for each seed: numbers are sums, the verdict is the worst."""
 
 
-@app.command(
-    epilog=epilog(
-        "score group-imbalance-buggy",
-        "score seed-1.parquet seed-2.parquet seed-3.parquet",
-        "score trace.txt --snapshot tasks.json --between start stop",
-        notes=_NOTES,
-        exit_codes=EXIT_CODES,
-    )
+@verb(
+    "score group-imbalance-buggy",
+    "score seed-1.parquet seed-2.parquet seed-3.parquet",
+    "score trace.txt --snapshot tasks.json --between start stop",
+    notes=_NOTES,
+    exit_codes=EXIT_CODES,
+    options="""
+    traces  argument TRACE...  Traces (files or folders of any format), or names of data sets.
+    """,
 )
-@with_groups
 def score(
-    traces: Annotated[
-        list[str],
-        Argument(
-            metavar="TRACE...",
-            help="Traces (files or folders of any format), or names of data sets.",
-        ),
-    ],
+    traces: list[str],
     counted: Counted = Counted(),
-    persist: Persist = "100ms",
-    chronic: Chronic = "0.75%",
-    ignore_affinity: IgnoreAffinity = False,
-    silent: Silent = None,
-    snapshot: SnapshotSource = None,
+    persist: str = "100ms",
+    chronic: str = "0.75%",
+    ignore_affinity: bool = False,
+    silent: str | None = None,
+    snapshot: str | None = None,
 ) -> None:
     """Print the core-seconds that schedules lost, as JSON.
 

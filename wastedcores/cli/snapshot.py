@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
 
-from typer import Argument, Exit, Option
+from typer import Exit
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import Pseudonyms
+from wastedcores.cli._verb import verb
 
 _NOTES = """A trace made by another tool does not tell which CPUs a task may use. If you give the command
 that records, a snapshot is taken before it and another one after it. Together they show whether anything changed
@@ -17,23 +15,18 @@ meanwhile, and which CPUs did nothing. Without a command, take the snapshot whil
 are needed. The exit code is that of the command."""
 
 
-@app.command(
-    epilog=epilog(
-        "snapshot -o tasks.json -- perf sched record -- make -j8",
-        "snapshot -o tasks.json",
-        notes=_NOTES,
-    ),
+@verb(
+    "snapshot -o tasks.json -- perf sched record -- make -j8",
+    "snapshot -o tasks.json",
+    notes=_NOTES,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": False},
+    options="""
+    run     argument -- COMMAND  Take one before and one after this command.
+    output  --output -o FILE     The JSON file to write.
+    """,
 )
 def snapshot(
-    run: Annotated[
-        list[str] | None,
-        Argument(metavar="-- COMMAND", help="Take one before and one after this command."),
-    ] = None,
-    output: Annotated[
-        Path, Option("--output", "-o", metavar="FILE", help="The JSON file to write.")
-    ] = Path("tasks.json"),
-    pseudonyms: Pseudonyms = None,
+    run: list[str] | None = None, output: Path = Path("tasks.json"), pseudonyms: Path | None = None
 ) -> None:
     """Write down where every task may run, and in which groups."""
     from wastedcores.capture.snapshot import write_snapshot

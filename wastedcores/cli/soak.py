@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-from typer import Exit, Option
+from typer import Exit
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, above_zero
 from wastedcores.cli._output import print_json
+from wastedcores.cli._verb import verb
 
 _NOTES = """Loads take turns, and every few minutes load balancing is turned off for some seconds to provoke a violation. What
 /proc tells about idle time and waiting decides whether each alarm was true, and whether a provoked violation was there to be
@@ -18,27 +16,24 @@ found. Needs root, the BPF backend and, to provoke violations, a cgroup v1 cpuse
 _EXIT = "0 no false alarm and nothing missed, 2 bad use or no collector, 3 a false alarm or a missed violation."
 
 
-@app.command(
-    epilog=epilog(
-        "soak --hours 2 -o soak",
-        "soak --hours 0.05 --every 30 -o soak",
-        notes=_NOTES,
-        exit_codes=_EXIT,
-    )
+@verb(
+    "soak --hours 2 -o soak",
+    "soak --hours 0.05 --every 30 -o soak",
+    notes=_NOTES,
+    exit_codes=_EXIT,
+    options="""
+    output  --output -o DIR  Folder for the results.
+    hours   >0 H             Length of the soak.
+    every   >0 SECONDS       Provoke a violation this often.
+    seed                     Seed of the order of the loads.
+    """,
 )
 def soak(
-    output: Annotated[
-        Path, Option("--output", "-o", metavar="DIR", help="Folder for the results.")
-    ] = Path("soak"),
-    hours: Annotated[
-        float, Option(metavar="H", callback=above_zero, help="Length of the soak.")
-    ] = 2.0,
-    every: Annotated[
-        float,
-        Option(metavar="SECONDS", callback=above_zero, help="Provoke a violation this often."),
-    ] = 240.0,
-    seed: Annotated[int, Option(help="Seed of the order of the loads.")] = 0,
-    as_json: AsJson = False,
+    output: Path = Path("soak"),
+    hours: float = 2.0,
+    every: float = 240.0,
+    seed: int = 0,
+    as_json: bool = False,
 ) -> None:
     """Try the online checker on this machine and judge its alarms."""
     from wastedcores.capture.soak import SoakOptions, markdown

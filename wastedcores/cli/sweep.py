@@ -6,13 +6,11 @@ import json
 import sys
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Argument, Option
-
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Kernels, Quiet, Scheduler, Workers, settings
+from wastedcores.cli._options import settings
 from wastedcores.cli._output import check_writable
+from wastedcores.cli._verb import verb
 
 _NOTES = """The table has one row per run; the row of a run that failed has its error. Ctrl-C keeps the runs that are done,
 and the same command continues from there."""
@@ -21,42 +19,31 @@ _AXES = ("scenario", "kernel", "machine", "seed")
 _EXPECTED = "NAME=VALUE[,VALUE...] with a scenario's parameter"
 
 
-@app.command(
-    epilog=epilog(
-        "sweep recorded-gi --kernel v4.1 --kernel v4.1+all_fixes --seeds 1-20 -o gi.parquet",
-        "sweep recorded-db --machine bd-paper-64 --machine bd-paper-16 --set noise_period_ms=10,40 -o db.parquet",
-        "sweep recorded-lu --set work_us=100,1000 --scheduler tcp://head:8786 -o lu.parquet",
-        notes=_NOTES,
-        exit_codes=_EXIT_CODES,
-    )
+@verb(
+    "sweep recorded-gi --kernel v4.1 --kernel v4.1+all_fixes --seeds 1-20 -o gi.parquet",
+    "sweep recorded-db --machine bd-paper-64 --machine bd-paper-16 --set noise_period_ms=10,40 -o db.parquet",
+    "sweep recorded-lu --set work_us=100,1000 --scheduler tcp://head:8786 -o lu.parquet",
+    notes=_NOTES,
+    exit_codes=_EXIT_CODES,
+    options="""
+    scenarios  argument SCENARIO  Scenarios that `wastedcores scenarios` lists.
+    output     --output -o FILE   The table to write, as Parquet.
+    machine    NAME|FILE|live     A machine; may be repeated. Default: the scenario's own.
+    set_       NAME=V1,V2,...     A parameter and the values to try for it.
+    seeds      LIST               The seeds, for example 1-20 or 1,5,9.
+    """,
 )
 def sweep(
-    scenarios: Annotated[
-        list[str],
-        Argument(metavar="SCENARIO", help="Scenarios that `wastedcores scenarios` lists."),
-    ],
-    output: Annotated[
-        Path, Option("--output", "-o", metavar="FILE", help="The table to write, as Parquet.")
-    ],
-    kernel: Kernels = None,
-    machine: Annotated[
-        list[str] | None,
-        Option(
-            metavar="NAME|FILE|live",
-            help="A machine; may be repeated. Default: the scenario's own.",
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        Option("--set", metavar="NAME=V1,V2,...", help="A parameter and the values to try for it."),
-    ] = None,
-    seeds: Annotated[
-        str, Option(metavar="LIST", help="The seeds, for example 1-20 or 1,5,9.")
-    ] = "1-5",
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    scenarios: list[str],
+    output: Path,
+    kernel: list[str] | None = None,
+    machine: list[str] | None = None,
+    set_: list[str] | None = None,
+    seeds: str = "1-5",
+    workers: int | None = None,
+    scheduler: str | None = None,
+    as_json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Replay combinations of scenario, kernel, machine and seed."""
     from wastedcores.cli._input import resolve_replay

@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from typer import Option
-
-from wastedcores.cli._app import app, epilog
+from wastedcores.cli._verb import verb
 
 _NOTES = """Without --install or --uninstall it prints what --install would write and run. docs/how-to/fleet.md says how to read
 the metrics. The service may load BPF programs and has no other privilege; it gives that up once it looks."""
 
 
-@app.command(
-    epilog=epilog("unit", "unit --install --serve 10.0.0.7:9969", "unit --uninstall", notes=_NOTES)
+@verb(
+    "unit",
+    "unit --install --serve 10.0.0.7:9969",
+    "unit --uninstall",
+    notes=_NOTES,
+    options="""
+    install           Write the unit and its options, and start it.
+    uninstall         Stop it and delete all that belongs to it, evidence too.
+    serve      :PORT  Serve metrics here, if there is no file of options yet.
+    dry_run           Only say what --uninstall would do.
+    root       DIR    Write below this folder, and start nothing.
+    """,
 )
 def unit(
-    install: Annotated[
-        bool, Option("--install", help="Write the unit and its options, and start it.")
-    ] = False,
-    uninstall: Annotated[
-        bool,
-        Option("--uninstall", help="Stop it and delete all that belongs to it, evidence too."),
-    ] = False,
-    serve: Annotated[
-        str, Option(metavar=":PORT", help="Serve metrics here, if there is no file of options yet.")
-    ] = ":9969",
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Only say what --uninstall would do.")
-    ] = False,
-    root: Annotated[
-        Path, Option(metavar="DIR", help="Write below this folder, and start nothing.")
-    ] = Path("/"),
+    install: bool = False,
+    uninstall: bool = False,
+    serve: str = ":9969",
+    dry_run: bool = False,
+    root: Path = Path("/"),
 ) -> None:
     """Make `watch` a service of systemd."""
     from wastedcores.capture import unit as made

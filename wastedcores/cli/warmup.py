@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from wastedcores.cli._app import app, epilog
+from wastedcores.cli._verb import verb
 from wastedcores.errors import WastedCoresError
 from wastedcores.files import find
 
@@ -56,7 +56,7 @@ def write_traces(folder: Path) -> None:
         (folder / name).write_bytes(lzma.decompress(packed))
 
 
-@app.command(epilog=epilog("warmup", notes=_NOTES))
+@verb("warmup", notes=_NOTES)
 def warmup() -> None:
     """Compile everything once, so that later commands start fast."""
     from tqdm import tqdm

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Backend, Chronic, Persist, Pseudonyms, Seconds
 from wastedcores.cli._output import EXIT_CODES, EXIT_OF, fitted, print_json
+from wastedcores.cli._verb import verb
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns, human_ns, share
 
@@ -33,72 +32,44 @@ recorded with the time before it, and -o keeps the recordings and writes a repor
 --textfile it is a service, see docs/how-to/fleet.md: -o then keeps one recording of each kind per hour, within limits."""
 
 
-@app.command(
-    epilog=epilog(
-        "watch --seconds 60",
-        "watch --seconds 60 -S 1s -M 100ms -o evidence",
-        "watch --event-driven --before 0 -o evidence",
-        "watch --serve :9969 -o evidence --keep-mb 500",
-        "watch --textfile /var/lib/prometheus/node-exporter/wastedcores.prom",
-        "watch --config /etc/wastedcores/watch.toml",
-        notes=_NOTES,
-        exit_codes=EXIT_CODES,
-    )
+@verb(
+    "watch --seconds 60",
+    "watch --seconds 60 -S 1s -M 100ms -o evidence",
+    "watch --event-driven --before 0 -o evidence",
+    "watch --serve :9969 -o evidence --keep-mb 500",
+    "watch --textfile /var/lib/prometheus/node-exporter/wastedcores.prom",
+    "watch --config /etc/wastedcores/watch.toml",
+    notes=_NOTES,
+    exit_codes=EXIT_CODES,
+    options="""
+    period        --period -S TIME    Look this often (the paper's S).
+    event_driven                      Look at every change; this notices a violation within M + 10 ms.
+    output        --output -o DIR     Keep each violation's recording here.
+    before        SECONDS             Record this long before a violation. With 0 only the 20 ms after it are recorded, which
+        costs least.
+    serve         :PORT               Serve metrics for Prometheus here (:PORT alone listens on the loopback only).
+    textfile      FILE.prom           Write the metrics for node_exporter's textfile collector.
+    keep_mb       min=1 MB            A service keeps this much in -o.
+    keep_days     min=0 DAYS          A service keeps it for this long.
+    cgroups       min=0 max=100000 N  So many control groups have metrics of their own.
+    deficit                           Also find CPUs whose threads wait more than 200 ms/s.
+    useless                           Also count moves to a queue that is at least as loaded.
+    """,
 )
 def watch(
-    seconds: Seconds = None,
-    persist: Persist = "100ms",
-    chronic: Chronic = "0.75%",
-    period: Annotated[
-        str, Option("--period", "-S", metavar="TIME", help="Look this often (the paper's S).")
-    ] = "1s",
-    event_driven: Annotated[
-        bool,
-        Option(
-            "--event-driven",
-            help="Look at every change; this notices a violation within M + 10 ms.",
-        ),
-    ] = False,
-    output: Annotated[
-        Path | None,
-        Option("--output", "-o", metavar="DIR", help="Keep each violation's recording here."),
-    ] = None,
-    before: Annotated[
-        float,
-        Option(
-            metavar="SECONDS",
-            help="Record this long before a violation. With 0 only the 20 ms after it are recorded, which costs least.",
-        ),
-    ] = 2.0,
-    serve: Annotated[
-        str | None,
-        Option(
-            metavar=":PORT",
-            help="Serve metrics for Prometheus here (:PORT alone listens on the loopback only).",
-        ),
-    ] = None,
-    textfile: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE.prom", help="Write the metrics for node_exporter's textfile collector."
-        ),
-    ] = None,
-    keep_mb: Annotated[
-        float, Option(metavar="MB", min=1, help="A service keeps this much in -o.")
-    ] = 1000.0,
-    keep_days: Annotated[
-        float, Option(metavar="DAYS", min=0, help="A service keeps it for this long.")
-    ] = 7.0,
-    cgroups: Annotated[
-        int,
-        Option(
-            metavar="N",
-            min=0,
-            max=100_000,
-            help="So many control groups have metrics of their own.",
-        ),
-    ] = 100,
-    pseudonyms: Pseudonyms = None,
+    seconds: float | None = None,
+    persist: str = "100ms",
+    chronic: str = "0.75%",
+    period: str = "1s",
+    event_driven: bool = False,
+    output: Path | None = None,
+    before: float = 2.0,
+    serve: str | None = None,
+    textfile: Path | None = None,
+    keep_mb: float = 1000.0,
+    keep_days: float = 7.0,
+    cgroups: int = 100,
+    pseudonyms: Path | None = None,
     config: Annotated[
         Path | None,
         Option(
@@ -108,14 +79,10 @@ def watch(
             help='Take the defaults of these options from a file, such as persist = "50ms".',
         ),
     ] = None,
-    backend: Backend = "auto",
-    deficit: Annotated[
-        bool, Option("--deficit", help="Also find CPUs whose threads wait more than 200 ms/s.")
-    ] = False,
-    useless: Annotated[
-        bool, Option("--useless", help="Also count moves to a queue that is at least as loaded.")
-    ] = False,
-    as_json: AsJson = False,
+    backend: str = "auto",
+    deficit: bool = False,
+    useless: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Watch this machine for CPUs that idle while threads wait."""
     persist_ns, period_ns = duration_ns(persist, "--persist"), duration_ns(period, "--period")

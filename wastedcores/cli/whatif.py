@@ -6,22 +6,13 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
-from typer import Option
 
-from wastedcores.cli._app import app, epilog
-from wastedcores.cli._groups import Counted, Told, with_groups
-from wastedcores.cli._options import (
-    AsJson,
-    HotplugCommand,
-    Offline,
-    Online,
-    TraceInput,
-    hotplug_steps,
-)
+from wastedcores.cli._options import HotplugCommand, hotplug_steps
 from wastedcores.cli._output import print_json, print_next, wrapped
+from wastedcores.cli._verb import Counted, Told, verb
 
 if TYPE_CHECKING:
     from wastedcores.guest.confirm import Confirmation
@@ -38,71 +29,46 @@ _EXIT_CODES = "0 fine, 2 bad use or input, 3 the work cannot be recovered, or th
 class Confirmed:
     """Whether the prediction is compared with booted kernels."""
 
-    confirm: Annotated[
-        bool,
-        Option(
-            "--confirm",
-            help="Also boot the recorded and the predicted kernels with the recovered work, see `wastedcores guest`.",
-        ),
-    ] = False
-    confirm_seeds: Annotated[
-        int,
-        Option(
-            "--confirm-seeds", metavar="N", min=2, help="The number of recordings of each kernel."
-        ),
-    ] = 3
-    confirm_image: Annotated[
-        Path | None,
-        Option("--confirm-image", metavar="FILE", help="The bzImage of the one kernel of --to."),
-    ] = None
+    confirm: bool = False
+    confirm_seeds: int = 3
+    confirm_image: Path | None = None
 
 
-@app.command(
+@verb(
+    "whatif overload-on-wakeup-buggy",
+    "whatif group-imbalance-buggy --session R- --session make --to v4.1+all_fixes:patch",
+    "whatif trace.txt.xz --machine bd-paper-64 --kernel v4.1 --between start stop --json",
+    "whatif trace.parquet --to v6.12.107+NO_NI_RANDOM --confirm",
     cls=HotplugCommand,
-    epilog=epilog(
-        "whatif overload-on-wakeup-buggy",
-        "whatif group-imbalance-buggy --session R- --session make --to v4.1+all_fixes:patch",
-        "whatif trace.txt.xz --machine bd-paper-64 --kernel v4.1 --between start stop --json",
-        "whatif trace.parquet --to v6.12.107+NO_NI_RANDOM --confirm",
-        notes=_NOTES,
-        exit_codes=_EXIT_CODES,
-    ),
+    notes=_NOTES,
+    exit_codes=_EXIT_CODES,
+    options="""
+    confirm                 Also boot the recorded and the predicted kernels with the recovered work, see `wastedcores guest`.
+    confirm_seeds  min=2 N  The number of recordings of each kernel.
+    confirm_image  FILE     The bzImage of the one kernel of --to.
+    kernel      NAME            The recorded kernel. Default: the trace's own.
+    machine     NAME|FILE|live  The recorded machine. Default: the trace's own.
+    to          NAME            A kernel to compare with. May be repeated. Default: each fix, all fixes and core.
+    to_machine  NAME|FILE|live  Another machine for the predictions.
+    pin         LIST            Bind all tasks that were free to move to these CPUs.
+    seeds       min=1 N         The number of replays of each kernel.
+    """,
 )
-@with_groups
 def whatif(
     ctx: typer.Context,
-    trace: TraceInput,
-    kernel: Annotated[
-        str | None,
-        Option(metavar="NAME", help="The recorded kernel. Default: the trace's own."),
-    ] = None,
-    machine: Annotated[
-        str | None,
-        Option(metavar="NAME|FILE|live", help="The recorded machine. Default: the trace's own."),
-    ] = None,
-    offline: Offline = None,
-    online: Online = None,
+    trace: Path,
+    kernel: str | None = None,
+    machine: str | None = None,
+    offline: list[str] | None = None,
+    online: list[str] | None = None,
     counted: Counted = Counted(),
-    to: Annotated[
-        list[str] | None,
-        Option(
-            metavar="NAME",
-            help="A kernel to compare with. May be repeated. Default: each fix, all fixes and core.",
-        ),
-    ] = None,
-    to_machine: Annotated[
-        str | None, Option(metavar="NAME|FILE|live", help="Another machine for the predictions.")
-    ] = None,
+    to: list[str] | None = None,
+    to_machine: str | None = None,
     told: Told = Told(),
-    pin: Annotated[
-        str | None,
-        Option(metavar="LIST", help="Bind all tasks that were free to move to these CPUs."),
-    ] = None,
-    seeds: Annotated[
-        int, Option(metavar="N", min=1, help="The number of replays of each kernel.")
-    ] = 20,
+    pin: str | None = None,
+    seeds: int = 20,
     confirmed: Confirmed = Confirmed(),
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Predict from a trace what a fix would have gained."""
     from wastedcores.capture.snapshot import read_snapshot
