@@ -123,18 +123,16 @@ class EventView:
         starts = np.unique(np.linspace(0, pixels.counts.shape[1], _HOVER_COLS + 1).astype(int)[:-1])
         counts = np.add.reduceat(pixels.counts, starts, axis=1)
         edges = np.r_[starts, pixels.counts.shape[1]] / pixels.counts.shape[1]
-        fig.add_trace(
-            go.Heatmap(
-                x=first + edges * (last - first),
-                y=np.arange(rows),
-                z=counts,
-                # numbers, because plotly checks and copies texts one by one
-                customdata=np.array(self.scene.cpus)[:, None].repeat(starts.size, axis=1),
-                colorscale=[(0, CLEAR), (1, CLEAR)],
-                showscale=False,
-                hovertemplate=f"CPU %{{customdata}}, %{{x:{axis.digits}}} {axis.unit}<br>%{{z}} segments<extra></extra>",
-                name="segments",
-            )
+        fig.add_heatmap(
+            x=first + edges * (last - first),
+            y=np.arange(rows),
+            z=counts,
+            # numbers, because plotly checks and copies texts one by one
+            customdata=np.array(self.scene.cpus)[:, None].repeat(starts.size, axis=1),
+            colorscale=[(0, CLEAR), (1, CLEAR)],
+            showscale=False,
+            hovertemplate=f"CPU %{{customdata}}, %{{x:{axis.digits}}} {axis.unit}<br>%{{z}} segments<extra></extra>",
+            name="segments",
         )
 
     def _add_legend(self, fig: go.Figure) -> None:

@@ -55,17 +55,15 @@ def mark_found(
         x += [round(float(at[a]), 6), round(float(at[b]), 6), None]
         y += [names[r], names[r], None]
     for colour, width in ((INK, 5), (FOUND, 3)):
-        fig.add_trace(
-            go.Scatter(
-                x=x,
-                y=y,
-                mode="lines",
-                line={"color": colour, "width": width},
-                xaxis="x",
-                yaxis="y",
-                hoverinfo="skip",
-                showlegend=False,
-                name="found tasks",
-            )
+        fig.add_scatter(
+            x=x,
+            y=y,
+            mode="lines",
+            line={"color": colour, "width": width},
+            xaxis="x",
+            yaxis="y",
+            hoverinfo="skip",
+            showlegend=False,
+            name="found tasks",
         )
     return part.height
