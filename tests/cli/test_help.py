@@ -81,7 +81,7 @@ def test_a_machine_can_be_this_one_wherever_one_is_named(words):
             assert parameter.metavar == "NAME|FILE|live"
 
 
-#: verbs whose options are not in groups yet (wastedcores/cli/_groups.py)
+#: verbs whose options are not in groups yet (wastedcores/cli/_verb.py)
 UNGROUPED = ("watch", "compare")
 
 

@@ -176,7 +176,7 @@ def judge(
     from wastedcores.analysis.decisions import refused
     from wastedcores.invariant import check
     from wastedcores.trace.io import import_trace
-    from wastedcores.trace.renamed import written_again
+    from wastedcores.trace.pseudonyms import written_again
     from wastedcores.words.checked import describe
 
     os.umask(0o077)

@@ -26,7 +26,7 @@ def open(
         Name of the format; default: detected from the content.
     between
         Only this window: its start and its end, each a time in ns, the beginning of a mark's text, or a time in seconds as
-        text. Of a long Parquet file only the part around the window is read (:func:`~wastedcores.trace.cut.cut`).
+        text. Of a long Parquet file only the part around the window is read (:func:`~wastedcores.trace.window.cut`).
 
     Returns
     -------
@@ -43,7 +43,7 @@ def open(
         The window is unknown or lies outside of the trace.
     """
     if between is not None:
-        from wastedcores.trace.cut import cut
+        from wastedcores.trace.window import cut
 
         return cut(open(trace, format=format), between)
     if isinstance(trace, Trace):
