@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from support import RECORDINGS
 from support.builders import nr, switch, trace_of, wakeup
 
-from wastedcores.analysis.configured import BALANCING_OFF, REASONS, kept_apart
 from wastedcores.analysis.explain import explain
 from wastedcores.analysis.pairs import (
     COULD_PULL,
@@ -21,6 +20,7 @@ from wastedcores.analysis.pairs import (
     related,
     relation,
 )
+from wastedcores.analysis.pattern import BALANCING_OFF, REASONS, kept_apart
 from wastedcores.errors import TopologyError
 from wastedcores.invariant import check
 from wastedcores.kernels import KernelModel

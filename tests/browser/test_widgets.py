@@ -15,7 +15,7 @@ from support.lab import Received, evaluate, jupyterlab, run_all, write_notebook
 
 from wastedcores.figures.theme import NARROW
 from wastedcores.files import notebooks
-from wastedcores.reports.screenshot import browser
+from wastedcores.reports.html import browser
 
 pytestmark = [
     pytest.mark.browser,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import sys
+from io import StringIO
 
 import polars as pl
 import pytest
@@ -13,7 +13,7 @@ from wastedcores.trace import io
 FRAMES = [pl.DataFrame({"ts_ns": [1, 2]}), pl.DataFrame({"ts_ns": [3]})]
 
 
-class Terminal(io.StringIO):
+class Terminal(StringIO):
     def isatty(self):
         return True
 
@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
     [
         (Terminal, 0.0, ["reading t.txt: 2 events", "reading t.txt: 3 events"]),
         (Terminal, 60.0, []),
-        (io.StringIO, 0.0, []),
+        (StringIO, 0.0, []),
     ],
 )
 def test_only_a_terminal_is_told_and_only_after_a_while(monkeypatch, stream, silent_s, expected):

@@ -12,8 +12,7 @@ from wastedcores.analysis.examined import examine
 from wastedcores.analysis.scene import TimeAxis
 from wastedcores.analysis.selection import span
 from wastedcores.errors import UsageError
-from wastedcores.figures.found_tasks import mark_found, matching
-from wastedcores.figures.timelines import runs
+from wastedcores.figures.timelines import mark_found, matching, runs
 from wastedcores.figures.views import who_ran
 from wastedcores.trace.datasets import fetch
 from wastedcores.trace.header import Header

@@ -18,9 +18,8 @@ from wastedcores.errors import UsageError
 from wastedcores.invariant.checking import PERSIST_NS, check_runqueues, require_sensible
 from wastedcores.invariant.result import CheckResult
 from wastedcores.limits import CHRONIC_SHARE
-from wastedcores.runqueues.run_time import run_times
 from wastedcores.runqueues.runqueues import Runqueues, comms, runqueues
-from wastedcores.runqueues.waits import waits
+from wastedcores.runqueues.waits import run_times, waits
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import Window
 from wastedcores.trace.named import TraceLike

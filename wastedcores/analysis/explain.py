@@ -15,8 +15,6 @@ from typing import Any
 
 import polars as pl
 
-from wastedcores.analysis.assumed import place
-from wastedcores.analysis.configured import BALANCING_OFF, ISOLATED, REASONS, kept_apart
 from wastedcores.analysis.decisions import asked, decisions
 from wastedcores.analysis.pairs import (
     COULD_PULL,
@@ -26,7 +24,8 @@ from wastedcores.analysis.pairs import (
     meetings,
     related,
 )
-from wastedcores.analysis.pattern import pattern
+from wastedcores.analysis.pattern import BALANCING_OFF, ISOLATED, REASONS, kept_apart, pattern
+from wastedcores.analysis.stated_machine import place
 from wastedcores.invariant import CheckResult, check
 from wastedcores.kernels import (
     FIXES,

@@ -24,9 +24,9 @@ from wastedcores.capture.backends import (
     event_kinds,
     headers,
     probe,
+    sources,
 )
-from wastedcores.capture.frequency import sources
-from wastedcores.capture.privilege import collectors_for_root, install_command
+from wastedcores.capture.collector import collectors_for_root, install_command
 from wastedcores.errors import CollectorError
 from wastedcores.files import leftovers
 from wastedcores.trace.readers.schedtrace.decisions import FUNCTIONS, probes_sentence
@@ -86,7 +86,7 @@ def check_libraries() -> Finding:
 
 def check_browser() -> Finding:
     """Look for Chromium, which draws pictures of figures and runs the browser tests."""
-    from wastedcores.reports.screenshot import browser
+    from wastedcores.reports.html import browser
 
     path = browser()
     if path:

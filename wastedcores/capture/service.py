@@ -18,8 +18,7 @@ from wastedcores.capture.evidence import Evidence, Limits
 from wastedcores.capture.group_rows import GroupRows
 from wastedcores.capture.live import live_check
 from wastedcores.capture.live_result import LiveCheck, LiveOptions
-from wastedcores.capture.metrics import Metrics
-from wastedcores.capture.served import TextFile, serve
+from wastedcores.capture.metrics import Metrics, TextFile, serve
 from wastedcores.errors import UsageError
 from wastedcores.trace.pseudonyms import Pseudonyms
 

@@ -16,8 +16,13 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from wastedcores.capture.system import cpu_counts, system_facts, this_machine
-from wastedcores.capture.tasks import core_scheduling, tasks
+from wastedcores.capture.system import (
+    core_scheduling,
+    cpu_counts,
+    system_facts,
+    tasks,
+    this_machine,
+)
 from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import CollectorError, TraceFormatError, UsageError, WastedCoresError
 from wastedcores.files import written_whole

@@ -5,8 +5,67 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from wastedcores.cli._options import ENDINGS
+from typer import Exit
+
 from wastedcores.cli._output import check_writable, print_json, print_next, wrapped
+from wastedcores.cli._verb import ENDINGS
+
+#: exit codes, the worst first
+_CODES = (("fail", 1), ("unknown", 3))
+
+
+def gate(
+    names: tuple[Path, Path],
+    rules: Path,
+    *,
+    persist_ns: int,
+    whole: bool,
+    as_json: bool,
+    tap: bool,
+    junit: Path | None,
+    markdown: Path | None,
+) -> None:
+    """Judge the rules, print and write what came of them, and exit with the worst of it."""
+    from wastedcores.analysis.gate import judge, read_rules
+    from wastedcores.cli._input import open_input
+    from wastedcores.invariant import check
+    from wastedcores.words import gate as words
+
+    asked = read_rules(rules)
+    for file in (junit, markdown):
+        if file is not None:
+            check_writable(file)
+    before, after = (
+        [check(open_input(f), persist_ns=persist_ns, whole=whole) for f in _recordings(name)]
+        for name in names
+    )
+    outcomes = judge(asked, before, after)
+    if junit is not None:
+        junit.write_text(words.junit(outcomes))
+    if markdown is not None:
+        with markdown.open("a") as summary:  # GitHub's summary is a file to which all steps append
+            summary.write(words.markdown(outcomes, names[0].name, names[1].name))
+    if as_json:
+        print_json({"schema": "wastedcores.gate/1", "rules": words.rows(outcomes)})
+    else:
+        print((words.tap if tap else words.text)(outcomes))
+    states = {o.state for o in outcomes}
+    code = next((code for state, code in _CODES if state in states), 0)
+    if code == 3:
+        print("unknown is no pass: see the reasons above", file=sys.stderr)
+    raise Exit(code)
+
+
+def _recordings(name: Path) -> list[Path]:
+    """Return the recordings of one side: a file or a data set, or all files of a folder."""
+    from wastedcores.errors import UsageError
+
+    if not name.is_dir():
+        return [name]
+    files = sorted(p for p in name.iterdir() if p.is_file() and not p.name.startswith("."))
+    if not files:
+        raise UsageError(f"{name}: this folder has no recording. Expected one or more traces.")
+    return files
 
 
 def compare_traces(
@@ -20,8 +79,7 @@ def compare_traces(
     output: Path | None,
 ) -> None:
     """Compare two recorded traces, and draw them if a file is asked for."""
-    from wastedcores.analysis.alignment import align
-    from wastedcores.analysis.comparable import differences, not_known_same
+    from wastedcores.analysis.alignment import align, differences, not_known_same
     from wastedcores.analysis.examined import examine
     from wastedcores.cli._input import open_input
     from wastedcores.words.aligned import compared, rows

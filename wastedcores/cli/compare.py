@@ -8,9 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wastedcores.cli._options import settings, until_ns
 from wastedcores.cli._output import check_writable, given_again, print_json, print_next
-from wastedcores.cli._verb import verb
+from wastedcores.cli._verb import settings, until_ns, verb
 from wastedcores.units import result_words
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def compare(
             )
         persist_ns = duration_ns(persist, "--persist")
         if gate is not None:
-            from wastedcores.cli._gate import gate as run_gate
+            from wastedcores.cli._compare_traces import gate as run_gate
 
             run_gate(
                 (Path(scenario), against), gate, persist_ns=persist_ns, whole=whole,

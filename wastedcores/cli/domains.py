@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from wastedcores.cli._options import HotplugCommand, hotplug_steps
 from wastedcores.cli._output import print_json, wrapped
-from wastedcores.cli._verb import verb
+from wastedcores.cli._verb import HotplugCommand, hotplug_steps, verb
 
 if TYPE_CHECKING:
     from wastedcores.topology.domains import Domains

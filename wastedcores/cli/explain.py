@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from wastedcores.cli._options import HotplugCommand, hotplug_steps
 from wastedcores.cli._output import print_json, print_next, wrapped
-from wastedcores.cli._verb import Counted, Told, verb
+from wastedcores.cli._verb import Counted, HotplugCommand, Told, hotplug_steps, verb
 from wastedcores.units import duration_ns
 
 if TYPE_CHECKING:

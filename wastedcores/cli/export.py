@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wastedcores.cli._options import ENDINGS
 from wastedcores.cli._output import check_writable, parquet_name, print_json
-from wastedcores.cli._verb import verb
+from wastedcores.cli._verb import ENDINGS, verb
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns
 
@@ -52,7 +51,7 @@ def export(
     )
     path = export_perfetto(found, output or parquet_name(trace).with_suffix(".pftrace"), result)
     if sql:
-        from wastedcores.reports.perfetto_sql import recipes
+        from wastedcores.reports.perfetto import recipes
 
         path.with_suffix(".sql").write_text(recipes())
     if as_json:

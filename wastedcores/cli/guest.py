@@ -19,9 +19,8 @@ from wastedcores.cli._guest_options import (
     find_asked,
     machine_of,
 )
-from wastedcores.cli._options import settings, until_ns
 from wastedcores.cli._output import check_writable, print_json, print_next
-from wastedcores.cli._verb import epilog, verb
+from wastedcores.cli._verb import epilog, settings, until_ns, verb
 
 _NOTES = """No root, no KVM, and no network once the kernel is there. docs/guest.md says what lockstep means, what is
 exact and what is not modelled, and how long things take."""
@@ -48,9 +47,9 @@ app.add_typer(
 )
 def doctor(as_json: bool = False) -> None:
     """Say what works here: the emulator, what its build needs, the kernels that are there, and the space."""
-    from wastedcores.guest import source
     from wastedcores.guest.debian import mirrors
     from wastedcores.guest.emulator import NEEDED, find_emulator, missing_of, runner
+    from wastedcores.guest.kernels import NEEDED as FOR_SOURCE
     from wastedcores.guest.kernels import fetched_kernels
     from wastedcores.guest.places import GuestError, guest_cache
 
@@ -65,7 +64,7 @@ def doctor(as_json: bool = False) -> None:
             rows[name] = of()
         except GuestError as e:
             rows[name], ready = str(e), False
-    for name, needed in (("build", NEEDED), ("kernel source", source.NEEDED)):
+    for name, needed in (("build", NEEDED), ("kernel source", FOR_SOURCE)):
         missing = missing_of(needed)
         rows[name] = (
             f"needs {', '.join(missing)}: apt install {' '.join(missing.values())}"

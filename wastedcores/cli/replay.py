@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from wastedcores.cli._options import settings, until_ns
 from wastedcores.cli._output import check_writable, given_again, print_next
-from wastedcores.cli._verb import verb
+from wastedcores.cli._verb import settings, until_ns, verb
 from wastedcores.units import result_words
 
 if TYPE_CHECKING:

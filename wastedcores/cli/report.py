@@ -6,9 +6,8 @@ import json
 import re
 from pathlib import Path
 
-from wastedcores.cli._options import settings
 from wastedcores.cli._output import parquet_name, tell_leftovers
-from wastedcores.cli._verb import verb
+from wastedcores.cli._verb import settings, verb
 
 _NOTES = """The folder gets report.html (which opens offline), report.ipynb and manifest.json. The last line of the output is
 the path of the page. A recording may name the window and the CPUs of its workload; the report is about these unless

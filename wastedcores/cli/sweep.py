@@ -8,9 +8,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from wastedcores.cli._options import settings
 from wastedcores.cli._output import check_writable
-from wastedcores.cli._verb import verb
+from wastedcores.cli._verb import settings, verb
 
 _NOTES = """The table has one row per run; the row of a run that failed has its error. Ctrl-C keeps the runs that are done,
 and the same command continues from there."""

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from wastedcores.cli._options import HotplugCommand, hotplug_steps
 from wastedcores.cli._output import print_json, print_next, wrapped
-from wastedcores.cli._verb import Counted, Told, verb
+from wastedcores.cli._verb import Counted, HotplugCommand, Told, hotplug_steps, verb
 
 if TYPE_CHECKING:
     from wastedcores.guest.confirm import Confirmation

@@ -18,8 +18,7 @@ from wastedcores.analysis.states import States
 from wastedcores.errors import MissingEventsError
 from wastedcores.figures import panels
 from wastedcores.figures.event_layers import EventLayer, default_layers, with_own_colours
-from wastedcores.figures.event_segments import SCALE, Drawn, segments_of
-from wastedcores.figures.event_shapes import add_shapes
+from wastedcores.figures.event_segments import SCALE, Drawn, add_shapes, segments_of
 from wastedcores.figures.theme import CLASS_COLOURS, CLEAR, fit_legend, style
 from wastedcores.queries.decorate import Decoration, EventTable
 from wastedcores.queries.spans import Span

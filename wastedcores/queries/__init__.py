@@ -11,12 +11,11 @@ from wastedcores.lazy import lazy
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "language": "Query parse",
-        "faults": "QueryError",
+        "language": "Query parse QueryError",
         "columns": "Column added_columns columns_of",
+        "completion": "complete",
         "spans": "Span with_span",
         "decorate": "EventTable",
         "choose": "events_where filtered condition",
-        "completion": "complete",
     },
 )

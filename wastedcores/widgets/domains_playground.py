@@ -12,8 +12,7 @@ from typing import Any
 import ipywidgets as w
 
 from wastedcores.errors import WastedCoresError
-from wastedcores.figures.domain_groups import groups_compared, pull_matrix
-from wastedcores.figures.domains import domain_areas
+from wastedcores.figures.domains import domain_areas, groups_compared, pull_matrix
 from wastedcores.kernels import PRESETS as KERNELS
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.domains import build_domains

@@ -10,8 +10,7 @@ from wastedcores.lazy import lazy
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "findings": "verdict claim claim_pair facts waiting_sentence cost",
-        "answer": "headline",
+        "findings": "verdict claim claim_pair facts waiting_sentence cost headline",
         "steps": "next_steps next_command next_after_explaining next_after_path",
         "episode_tables": "episodes worst waited_most avoidable",
         "cause": "why",
@@ -20,12 +19,9 @@ __getattr__, __dir__, __all__ = lazy(
         "domains": "help_sentence",
         "balancing": "decision decision_place group_table",
         "decisions": "refusals call_steps call_name",
-        "replays": "claims refused",
-        "recorded": "recorded_verdict recorded_table",
-        "kernels": "kernels_verdict kernels_table kernels_markdown",
-        "bugs": "bugs_table bugs_markdown",
+        "replays": "claims refused bugs_table bugs_markdown",
+        "kernels": "recorded_verdict recorded_table kernels_verdict kernels_table kernels_markdown",
         "scorecard": "score_verdict score_table score_reasons score_not_tried tick_table",
-        "chosen": "written_for",
-        "rich_text": "RichText sentence figure_or_reason",
+        "rich_text": "written_for RichText sentence figure_or_reason",
     },
 )

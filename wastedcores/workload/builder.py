@@ -18,8 +18,7 @@ from typing import Any
 
 from wastedcores.errors import WorkloadError
 from wastedcores.workload import ops
-from wastedcores.workload.checks import whole, whole_ns
-from wastedcores.workload.program import Program, Row, TaskSpec
+from wastedcores.workload.program import Program, Row, TaskSpec, whole, whole_ns
 from wastedcores.workload.script import Script
 
 _OF_SEMAPHORES = (

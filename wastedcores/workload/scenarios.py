@@ -17,11 +17,11 @@ from wastedcores.workload.builder import Workload
 from wastedcores.workload.clones import clones
 from wastedcores.workload.database import tpch
 from wastedcores.workload.file import is_workload, read_workload
-from wastedcores.workload.hackbench import hackbench
+from wastedcores.workload.idle_causes import recorded_nice
 from wastedcores.workload.kbuild import kbuild
-from wastedcores.workload.nice import recorded_nice
 from wastedcores.workload.recorded import workloads as recorded
 from wastedcores.workload.rtapp.reader import read_rtapp
+from wastedcores.workload.services import hackbench
 from wastedcores.workload.spmd import spmd
 from wastedcores.workload.thread_groups import groups, recorded_groups
 

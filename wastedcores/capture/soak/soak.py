@@ -17,11 +17,9 @@ from typing import Any
 from wastedcores.capture.live import live_check
 from wastedcores.capture.live_result import LiveOptions
 from wastedcores.capture.own_tasks import threads_of
-from wastedcores.capture.soak.judging import explain
-from wastedcores.capture.soak.loads import running, turns
-from wastedcores.capture.soak.provoking import provoke
+from wastedcores.capture.soak.loads import provoke, running, turns
 from wastedcores.capture.soak.summary import markdown
-from wastedcores.capture.soak.witness import Witness
+from wastedcores.capture.soak.witness import Witness, explain
 from wastedcores.errors import CollectorError, UsageError
 from wastedcores.files import written_whole
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from wastedcores.trace.readers.support import tracepoints as tp
-from wastedcores.trace.readers.support.names import CategoryCodes, NameTable
+from wastedcores.trace.readers.support.event_columns import CategoryCodes, NameTable
 from wastedcores.trace.readers.support.reading import FactsBuilder
 from wastedcores.trace.readers.support.text_reading import Block, split_lines
 from wastedcores.trace.readers.text import scan_jit as tj
