@@ -75,9 +75,8 @@ class Explanation:
     machine: Machine
     #: Table with columns relation, level, share: shares of the time in which idle and overloaded CPUs could have met.
     relations: pl.DataFrame
-    causes: (
-        pl.DataFrame
-    )  #: Table with columns cause, share: the events by which CPUs had become overloaded.
+    #: Table with columns cause, share: the events by which CPUs had become overloaded.
+    causes: pl.DataFrame
     #: Table with columns idle_cpu, overloaded_cpu, met_ns, relation, level; the pair with the most time is first.
     pairs: pl.DataFrame
     #: Share of that time in which the fix for ``looks_like`` lets the idle CPU pull; None if the fix does not change domains or

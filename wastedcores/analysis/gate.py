@@ -70,9 +70,8 @@ class Outcome:
     #: Probability of a difference at least as large if both sides are alike (one-sided permutation test of the difference of
     #: means).
     p: float
-    effect: (
-        float | None
-    )  #: The change of the median as a share of the first one; None if that is 0.
+    #: The change of the median as a share of the first one; None if that is 0.
+    effect: float | None
 
 
 def read_rules(path: Path) -> list[Rule]:

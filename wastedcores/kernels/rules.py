@@ -36,9 +36,8 @@ class Rules(NamedTuple):
     siblings_counted: bool
     #: The flag PREFER_SIBLING is that of the domain below; otherwise that of the busiest group.
     prefer_sibling_of_child: bool
-    last_fully_busy: (
-        bool  #: Of several fully busy groups the last one is the busiest; otherwise the first one.
-    )
+    #: Of several fully busy groups the last one is the busiest; otherwise the first one.
+    last_fully_busy: bool
     placement_masked: bool  #: The statistics of groups for fork and exec cover only the CPUs that the thread may use.
     clusters_scanned: bool  #: select_idle_cpu() scans the cluster of the target first.
     #: The feature SIS_UTIL: select_idle_cpu() examines fewer CPUs the more the last-level cache's CPUs are used.
