@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,31 +91,18 @@ def name_of(op: str, number: int) -> str | None:
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 
+#: the names of kinds, which records number from 1 on
 KINDS = {
-    "nr_running": 1,
-    "switch": 2,
-    "wakeup": 3,
-    "wakeup_new": 4,
-    "migrate": 5,
-    "fork": 6,
-    "exec": 7,
-    "exit": 8,
-    "cpu_idle": 9,
-    "frequency": 10,
-    "load": 11,
-    "affinity": 12,
-    "rename": 13,
-    "name": 14,
-    "mask": 15,
-    "lost": 16,
-    "considered": 17,
-    "cpu_online": 18,
-    "throttle": 19,
-    "unthrottle": 20,
-    "kernel_entry": 21,
-    "kernel_exit": 22,
-    "tick": 23,
-}
+    name: number
+    for number, name in enumerate(
+        (
+            "nr_running", "switch", "wakeup", "wakeup_new", "migrate", "fork", "exec", "exit", "cpu_idle", "frequency", "load",
+            "affinity", "rename", "name", "mask", "lost", "considered", "cpu_online", "throttle", "unthrottle", "kernel_entry",
+            "kernel_exit", "tick",
+        ),
+        1,
+    )
+}  # fmt: skip
 #: collectors/wastedcores.h: WC_IN_*
 INTO = ("syscall", "irq", "softirq", "vector", "fault")
 OPS = ("", "wakeup", "fork", "balance")
@@ -153,135 +141,81 @@ def _signed(v: I64, length: int) -> I64:
     return v - ((v >> (length - 1)) << length)
 
 
-def _nr_running(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
-    return {
-        "cpu": bits(w, 0, 16).astype(np.int32),
-        "nr_running": bits(w, 16, 24).astype(np.int32),
-    }
-
-
-def _switch(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
-    letter = np.where(x & 1024, len(STATES) - 1, np.minimum(x & 1023, len(STATES) - 1))
-    return {
-        "cpu": cpu,
-        "pid": bits(w, 22, 22).astype(np.int32),
-        "prev_pid": bits(w, 0, 22).astype(np.int32),
-        "prio": bits(w, 44, 8).astype(np.int16),
-        "prev_prio": bits(w, 52, 8).astype(np.int16),
-        "prev_state": pl.Series(STATES, dtype=pl.Categorical()).gather(letter),
-    }
-
-
-def _wakeup(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
-    return {
-        "pid": bits(w, 0, 22).astype(np.int32),
-        "by_pid": bits(w, 22, 22).astype(np.int32),
-        "cpu": bits(w, 44, 13).astype(np.int32),
-        "src_cpu": (bits(w, 57, 7) | (x & 63) << 7).astype(np.int32),
-    }
-
-
-def _migrate(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
-    ops = pl.Series([None, *OPS[1:]], dtype=pl.Categorical())
-    return {
-        "pid": bits(w, 0, 22).astype(np.int32),
-        "src_cpu": bits(w, 22, 13).astype(np.int32),
-        "cpu": bits(w, 35, 13).astype(np.int32),
-        "by_pid": (bits(w, 48, 16) | (x & 63) << 16).astype(np.int32),
-        "op": ops.gather(np.minimum(x >> 6 & 7, 3)),
-    }
-
-
-def _fork(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
-    return {
-        "pid": bits(w, 0, 22).astype(np.int32),
-        "by_pid": bits(w, 22, 22).astype(np.int32),
-        "cpu": cpu,
-    }
-
-
-def _exit(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
-    return {
-        "pid": bits(w, 0, 22).astype(np.int32),
-        "prio": bits(w, 22, 8).astype(np.int16),
-        "cpu": cpu,
-    }
-
-
-def _cpu_idle(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
-    return {"cpu": bits(w, 0, 16).astype(np.int32), "value": _signed(bits(w, 16, 32), 32)}
-
-
-def _value(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
-    return {"cpu": bits(w, 0, 16).astype(np.int32), "value": bits(w, 16, 47)}
-
-
-def _affinity(w: U64, x: I64, cpu: Any, around: Around) -> dict[str, Any]:
-    masks = around.masks(bits(w, 22, 10))
-    return {
-        "pid": bits(w, 0, 22).astype(np.int32),
-        "cpu": cpu,
-        "cpu_mask": pl.Series(masks, dtype=pl.Binary),
-    }
-
-
-def _lost(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
-    return {"cpu": cpu, "value": w.astype(np.int64)}
-
-
-def _throttle(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
-    return {
-        "pid": bits(w, 0, 22).astype(np.int32),
-        "cpu": cpu,
-        "value": bits(w, 22, 42) | x << 42,
-    }
-
-
-def _unthrottle(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
-    return {"pid": bits(w, 0, 22).astype(np.int32), "cpu": bits(w, 22, 13).astype(np.int32)}
-
-
+_PID, _BY = (0, 22), (22, 22)
+_WAKEUP = {"pid": _PID, "by_pid": _BY, "cpu": (44, 13), "src_cpu": (57, 7)}
+_FORK = {"pid": _PID, "by_pid": _BY}
+_VALUE = {"cpu": (0, 16), "value": (16, 47)}
+_TRANSITION = {"pid": _PID, "op": (22, 5), "value": (27, 32)}
+#: kind -> columns, each with the first bit and the number of bits of the word that has it
+PLACES: dict[str, dict[str, tuple[int, int]]] = {
+    "nr_running": {"cpu": (0, 16), "nr_running": (16, 24)},
+    "switch": {"pid": (22, 22), "prev_pid": (0, 22), "prio": (44, 8), "prev_prio": (52, 8)},
+    "wakeup": _WAKEUP,
+    "wakeup_new": _WAKEUP,
+    "migrate": {"pid": _PID, "src_cpu": (22, 13), "cpu": (35, 13), "by_pid": (48, 16)},
+    "fork": _FORK,
+    "exec": _FORK,
+    "exit": {"pid": _PID, "prio": (22, 8)},
+    "cpu_idle": {"cpu": (0, 16), "value": (16, 32)},
+    "frequency": _VALUE,
+    "load": _VALUE,
+    "affinity": {"pid": _PID},
+    "lost": {"value": (0, 64)},
+    "considered": {"cpu": (0, 13), "src_cpu": (13, 13), "pid": (26, 22), "op": (48, 8), "value": (56, 8)},
+    "cpu_online": _VALUE,
+    "throttle": {"pid": _PID, "value": (22, 42)},
+    "unthrottle": {"pid": _PID, "cpu": (22, 13)},
+    "kernel_entry": _TRANSITION,
+    "kernel_exit": _TRANSITION,
+    "tick": {"pid": _PID, "value": (22, 32)},
+}  # fmt: skip
+_TYPES = {"prio": np.int16, "prev_prio": np.int16, "value": np.int64, "op": np.int64}
 #: collectors/considered.c: enum function
 FUNCTIONS = (
-    "select_idle_sibling",
-    "find_busiest_group",
-    "find_busiest_queue",
-    "find_idlest_group",
-    "find_idlest_cpu",
-    "select_task_rq_fair",
-    "load_balance",
-)
+    "select_idle_sibling", "find_busiest_group", "find_busiest_queue", "find_idlest_group", "find_idlest_cpu",
+    "select_task_rq_fair", "load_balance",
+)  # fmt: skip
 
 
-def _considered(w: U64, x: I64, cpu: Any, around: Around) -> dict[str, Any]:
-    ops = pl.Series(FUNCTIONS, dtype=pl.Categorical())
-    return {
-        "cpu": bits(w, 0, 13).astype(np.int32),
-        "src_cpu": bits(w, 13, 13).astype(np.int32),
-        "pid": bits(w, 26, 22).astype(np.int32),
-        "op": ops.gather(np.minimum(bits(w, 48, 8), len(FUNCTIONS) - 1)),
-        "value": bits(w, 56, 8),
-        "cpu_mask": pl.Series(around.masks(x), dtype=pl.Binary),
-    }
+def columns_of(name: str, w: U64, x: I64, cpu: Any, around: Around) -> dict[str, Any]:
+    """Return the columns of records of one kind: those at their places, and those that are put together otherwise.
+
+    ``x`` has the bits of the other word that belong to no time and no kind.
+    """
+    out: dict[str, Any] = {"cpu": cpu}
+    for column, place in PLACES[name].items():
+        out[column] = bits(w, *place).astype(_TYPES.get(column, np.int32))
+    match name:
+        case "switch":
+            last = len(STATES) - 1
+            letter = np.where(x & 1024, last, np.minimum(x & 1023, last))
+            out["prev_state"] = pl.Series(STATES, dtype=pl.Categorical()).gather(letter)
+        case "wakeup" | "wakeup_new":
+            out["src_cpu"] = (out["src_cpu"] | (x & 63) << 7).astype(np.int32)
+        case "migrate":
+            out["by_pid"] = (out["by_pid"] | (x & 63) << 16).astype(np.int32)
+            out["op"] = _words((None, *OPS[1:]), x >> 6 & 7)
+        case "cpu_idle":
+            out["value"] = _signed(out["value"], 32)
+        case "affinity":
+            out["cpu_mask"] = pl.Series(around.masks(bits(w, 22, 10)), dtype=pl.Binary)
+        case "considered":
+            out["op"] = _words(FUNCTIONS, out["op"])
+            out["cpu_mask"] = pl.Series(around.masks(x), dtype=pl.Binary)
+        case "throttle":
+            out["value"] |= x << 42
+        case "kernel_entry" | "kernel_exit":
+            out["op"] = _words(INTO, out["op"])
+            out["value"] = _signed(out["value"], 32)
+        case "tick":
+            khz = pl.Series(out["value"])
+            out["value"] = khz.set(khz == 0, None)
+    return out
 
 
-def _transition(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
-    what = pl.Series(INTO, dtype=pl.Categorical())
-    return {
-        "cpu": cpu,
-        "pid": bits(w, 0, 22).astype(np.int32),
-        "op": what.gather(np.minimum(bits(w, 22, 5), len(INTO) - 1)),
-        "value": _signed(bits(w, 27, 32), 32),
-    }
-
-
-def _tick(w: U64, x: I64, cpu: Any, _: Around) -> dict[str, Any]:
-    khz = pl.Series(bits(w, 22, 32))
-    return {
-        "cpu": cpu,
-        "pid": bits(w, 0, 22).astype(np.int32),
-        "value": khz.set(khz == 0, None),
-    }
+def _words(names: Sequence[str | None], numbers: I64) -> pl.Series:
+    """Return names by their numbers; the last one stands for all higher numbers."""
+    return pl.Series(names, dtype=pl.Categorical()).gather(np.minimum(numbers, len(names) - 1))
 
 
 def entry_names(op: pl.Series, number: I64) -> pl.Series:
@@ -291,27 +225,3 @@ def entry_names(op: pl.Series, number: I64) -> pl.Series:
     names = [name_of(str(o), n) for o, n in known.iter_rows()]
     known = known.with_columns(pl.Series("text", names, dtype=pl.String))
     return both.join(known, on=["op", "number"], how="left", maintain_order="left")["text"]
-
-
-BUILD = {
-    "nr_running": _nr_running,
-    "switch": _switch,
-    "wakeup": _wakeup,
-    "wakeup_new": _wakeup,
-    "migrate": _migrate,
-    "fork": _fork,
-    "exec": _fork,
-    "exit": _exit,
-    "cpu_idle": _cpu_idle,
-    "frequency": _value,
-    "load": _value,
-    "affinity": _affinity,
-    "lost": _lost,
-    "considered": _considered,
-    "cpu_online": _value,
-    "throttle": _throttle,
-    "unthrottle": _unthrottle,
-    "kernel_entry": _transition,
-    "kernel_exit": _transition,
-    "tick": _tick,
-}
