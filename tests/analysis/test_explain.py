@@ -26,9 +26,9 @@ from wastedcores.invariant import check
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
-from wastedcores.trace.datasets import fetch
 from wastedcores.trace.header import Header, TaskFacts
 from wastedcores.trace.io import open_trace
+from wastedcores.trace.named import fetch
 
 
 def cpuset(path, cpus, **facts):

@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 EXPLORER = """from wastedcores.analysis.examined import examine
-from wastedcores.trace.datasets import fetch
+from wastedcores.trace.named import fetch
 from wastedcores.widgets import explorer
 box = explorer(examine(fetch("live-balancing-off")))
 box"""

@@ -27,9 +27,8 @@ from wastedcores.guest.record import unpack, with_affinity
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.schema import conform
 from wastedcores.workload import ops
-from wastedcores.workload.builder import Workload
+from wastedcores.workload.builder import Creation, Workload
 from wastedcores.workload.script import Script
-from wastedcores.workload.thread_creation import Creation
 
 US = 1_000
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wastedcores.capture.attach import with_snapshot
-from wastedcores.capture.snapshot import read_snapshot
+from wastedcores.capture.snapshot import read_snapshot, with_snapshot
 from wastedcores.errors import WastedCoresError
 from wastedcores.invariant import check
 from wastedcores.trace.named import open as open_named

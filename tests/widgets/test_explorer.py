@@ -9,14 +9,14 @@ import polars as pl
 import pytest
 
 from wastedcores.analysis.examined import examine
-from wastedcores.analysis.scene import TimeAxis
 from wastedcores.analysis.selection import span
+from wastedcores.analysis.states import TimeAxis
 from wastedcores.errors import UsageError
 from wastedcores.figures.timelines import mark_found, matching, runs
 from wastedcores.figures.views import who_ran
-from wastedcores.trace.datasets import fetch
 from wastedcores.trace.header import Header
 from wastedcores.trace.io import open_trace
+from wastedcores.trace.named import fetch
 from wastedcores.trace.parquet import write_parquet
 from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace

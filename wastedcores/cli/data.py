@@ -8,7 +8,7 @@ from wastedcores.cli._output import print_json
 from wastedcores.cli._verb import verb
 
 if TYPE_CHECKING:
-    from wastedcores.trace.datasets import Entry
+    from wastedcores.trace.named import Entry
 
 _NOTES = """Every verb that takes a trace also takes the name of a data set. The environment variable
 WASTEDCORES_DATA_DIR chooses where downloaded data sets are kept."""
@@ -25,7 +25,7 @@ WASTEDCORES_DATA_DIR chooses where downloaded data sets are kept."""
 )
 def data(name: str | None = None, as_json: bool = False) -> None:
     """List the data sets, or fetch one and print its path."""
-    from wastedcores.trace.datasets import fetch, registry
+    from wastedcores.trace.named import fetch, registry
 
     if name is not None:
         path = fetch(name).absolute()
@@ -45,7 +45,7 @@ def data(name: str | None = None, as_json: bool = False) -> None:
 
 def _row(entry: Entry) -> dict[str, Any]:
     """Return the facts about a data set that are known without downloading it."""
-    from wastedcores.trace.datasets import fetch
+    from wastedcores.trace.named import fetch
     from wastedcores.trace.parquet import read_parquet
 
     row: dict[str, Any] = {"name": entry.name, "sha256": entry.sha256, "url": entry.url}

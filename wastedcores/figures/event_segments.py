@@ -13,16 +13,15 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.colors import sample_colorscale, unlabel_rgb
 
-from wastedcores.analysis.scene import TimeAxis
 from wastedcores.analysis.segments import Segments
+from wastedcores.analysis.states import TimeAxis
 from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import UsageError
 from wastedcores.figures.event_layers import EventLayer
 from wastedcores.figures.masks import unpack_masks
 from wastedcores.figures.theme import CLASS_COLOURS, OTHER_CLASS
 from wastedcores.figures.timelines import task_class
-from wastedcores.queries.choose import condition
-from wastedcores.queries.decorate import EventTable
+from wastedcores.queries.decorate import EventTable, condition
 from wastedcores.units import human_ns
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from wastedcores.analysis.scene import Scene, TimeAxis
-from wastedcores.analysis.states import pixel_edges
+from wastedcores.analysis.states import Scene, TimeAxis, pixel_edges
 from wastedcores.errors import MissingEventsError
 from wastedcores.figures import panels
 from wastedcores.figures.theme import (

@@ -192,7 +192,7 @@ def without_kernel(rows: tuple[Row, ...], shared_locks: set[int]) -> list[Row]:
     """Mark the rows that stand for the kernel's own work with d = 1: the runner draws their lengths and does nothing else.
 
     They are the stretch right before a fork, and everything about a lock that tasks share, which is the semaphore of a process's
-    memory map (``workload/thread_creation.py``): taking it, the stretches under it, the one after it.
+    memory map (``workload/builder.py``): taking it, the stretches under it, the one after it.
     """
     out = [list(row) for row in rows]
     under = after = False

@@ -7,8 +7,7 @@ from typing import Any
 
 from wastedcores.errors import UnknownKernelError
 from wastedcores.kernels import _parsing, generations
-from wastedcores.kernels.rules import CACHE_AWARE, RULES, Rules, without
-from wastedcores.kernels.tables import (
+from wastedcores.kernels.generations import (
     CORE,
     FIXES,
     FORK_WAIT,
@@ -17,6 +16,7 @@ from wastedcores.kernels.tables import (
     MAINLINE,
     NO_AUTOGROUP,
 )
+from wastedcores.kernels.rules import CACHE_AWARE, RULES, Rules, without
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import polars as pl
 from wastedcores.analysis.examined import examine
 from wastedcores.files import read_table
 from wastedcores.kernels import KernelModel
-from wastedcores.kernels.tables import NO_AUTOGROUP
+from wastedcores.kernels.generations import NO_AUTOGROUP
 from wastedcores.recordings.kernels import WORKLOADS, all_recordings
 from wastedcores.recordings.recording import Recording
 from wastedcores.simulator import replay_scenario

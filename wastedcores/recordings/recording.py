@@ -33,7 +33,7 @@ from wastedcores.analysis.examined import Examined, examine
 from wastedcores.errors import TraceFormatError, UsageError
 from wastedcores.files import datasets
 from wastedcores.kernels import KernelModel
-from wastedcores.kernels.tables import NO_AUTOGROUP
+from wastedcores.kernels.generations import NO_AUTOGROUP
 from wastedcores.recordings.quantities import Observed, Quantity, quantities, unhelped
 from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.simulator import (
@@ -48,9 +48,9 @@ from wastedcores.simulator import (
 from wastedcores.simulator.booted import as_booted
 from wastedcores.topology.domains import Domains, domain_events
 from wastedcores.topology.machine import Machine
-from wastedcores.trace.datasets import fetch
 from wastedcores.trace.header import Window
 from wastedcores.trace.io import open_trace
+from wastedcores.trace.named import fetch
 from wastedcores.trace.trace import Trace
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.program import Program

@@ -34,7 +34,7 @@ from wastedcores import __version__
 from wastedcores.errors import ReportError, UsageError
 from wastedcores.files import digest_of_files, file_digest, notebooks, part_prefix
 from wastedcores.reports.html import MIME, figure_div, scripts
-from wastedcores.trace.datasets import fetch
+from wastedcores.trace.named import fetch
 from wastedcores.units import duration_ns
 from wastedcores.words.rich_text import RESULTS_MIME
 

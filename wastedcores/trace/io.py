@@ -21,8 +21,7 @@ from wastedcores.trace.header import Header
 from wastedcores.trace.inspector import Inspector
 from wastedcores.trace.parquet import MAGIC, check_name, read_parquet, stream_parquet, write_parquet
 from wastedcores.trace.readers.support.perf_command import some_tasks_only
-from wastedcores.trace.readers.support.reading import Facts, Reading
-from wastedcores.trace.readers.support.time_order import in_order
+from wastedcores.trace.readers.support.reading import Facts, Reading, in_order
 from wastedcores.trace.recognisers import Candidate, is_systing, refuse_summary
 from wastedcores.trace.schema import conform
 from wastedcores.trace.spool import kept_until_exit, seekable

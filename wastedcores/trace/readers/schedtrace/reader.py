@@ -25,11 +25,11 @@ from wastedcores.trace.readers.schedtrace.records import (
     TASK_STATES,
     U64,
     Around,
+    TaskNames,
     bits,
     columns_of,
     entry_names,
 )
-from wastedcores.trace.readers.schedtrace.task_names import TaskNames
 from wastedcores.trace.readers.support.reading import FactsBuilder, Reading
 from wastedcores.trace.schema import KIND_DTYPE
 

@@ -12,8 +12,7 @@ import polars as pl
 
 from wastedcores.errors import TraceFormatError
 from wastedcores.limits import MAX_CPUS, MAX_SECONDS
-from wastedcores.trace.readers.support.ordered_map import ordered_map
-from wastedcores.trace.readers.support.reading import FactsBuilder
+from wastedcores.trace.readers.support.reading import FactsBuilder, ordered_map
 from wastedcores.trace.readers.support.sched_waking import WakingEvents
 from wastedcores.trace.readers.support.text_reading import TextReading
 from wastedcores.trace.readers.text.payload import KIND_OF, clean_comm, parse_payloads
