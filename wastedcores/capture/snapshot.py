@@ -37,15 +37,8 @@ from wastedcores.trace.trace import Trace
 
 #: clocks that count from boot, suspended time left out or not; perf.data names none if it used perf's own
 _SINCE_BOOT = (
-    "monotonic",
-    "monotonic_raw",
-    "boottime",
-    "mono",
-    "mono_raw",
-    "boot",
-    "local",
-    "perf",
-)
+    "monotonic", "monotonic_raw", "boottime", "mono", "mono_raw", "boot", "local", "perf",
+)  # fmt: skip
 #: how far clocks of one boot may be apart
 _SLACK_NS = 60_000_000_000
 
@@ -185,15 +178,8 @@ def _kept(
 SCHEMA: Final = "wastedcores.tasks/1"
 #: facts of a task that can change while it lives
 _CHANGING = (
-    "allowed",
-    "policy",
-    "nice",
-    "rt_prio",
-    "cgroup",
-    "cpuset",
-    "autogroup",
-    "core_cookie",
-)
+    "allowed", "policy", "nice", "rt_prio", "cgroup", "cpuset", "autogroup", "core_cookie",
+)  # fmt: skip
 
 
 class Snapshot(BaseModel):
@@ -233,16 +219,9 @@ class Snapshot(BaseModel):
 
 #: the fields of a snapshot that are fields of a trace's header, too
 SYSTEM = (
-    "quotas",
-    "boot_id",
-    "boot_parameters",
-    "isolated_cpus",
-    "nohz_full_cpus",
-    "cpusets",
-    "sched_domains",
-    "sched_features",
+    "quotas", "boot_id", "boot_parameters", "isolated_cpus", "nohz_full_cpus", "cpusets", "sched_domains", "sched_features",
     "core_scheduling",
-)
+)  # fmt: skip
 
 
 def take() -> Snapshot:

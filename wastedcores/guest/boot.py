@@ -69,15 +69,9 @@ PARAMETERS = (
     "console=ttyS0 earlyprintk=ttyS0 loglevel=4 panic=-1 tsc=reliable nokaslr mitigations=off"
 )
 EVENTS = (
-    "sched_switch",
-    "sched_waking",
-    "sched_wakeup",
-    "sched_wakeup_new",
-    "sched_migrate_task",
-    "sched_process_fork",
-    "sched_process_exit",
-    "sched_process_exec",
-)
+    "sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task", "sched_process_fork",
+    "sched_process_exit", "sched_process_exec",
+)  # fmt: skip
 #: bytes that the emulator gathers before it writes them
 _BUFFER = 1 << 16
 #: lines of the console that an error shows

@@ -117,16 +117,6 @@ def recorded_kernel(release: str) -> tuple[KernelModel, str | None]:
 def recorded_balancer(release: str) -> Balancer:
     """Find out whether the replay may stand for a kernel that ran.
 
-    Parameters
-    ----------
-    release
-        As for :func:`recorded_kernel`.
-
-    Returns
-    -------
-    Balancer
-        The answer, and the reason if it is no.
-
     Raises
     ------
     UnknownKernelError

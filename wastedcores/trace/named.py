@@ -59,16 +59,6 @@ def registry(path: Path | None = None) -> dict[str, Entry]:
 def fetch(name: str | Path) -> Path:
     """Find a trace: a file that exists, else the data set of that name, checked and fetched if necessary.
 
-    Parameters
-    ----------
-    name
-        Path of a file, or name of a data set.
-
-    Returns
-    -------
-    Path
-        The file.
-
     Raises
     ------
     DatasetError

@@ -42,11 +42,6 @@ def rows(pair: Pair) -> list[dict[str, float | str | None]]:
 def compared(pair: Pair) -> RichText:
     """Compare two recorded traces: a sentence, and a table that says better or worse only where that means something.
 
-    Parameters
-    ----------
-    pair
-        The traces.
-
     Returns
     -------
     RichText

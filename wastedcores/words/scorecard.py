@@ -342,11 +342,6 @@ def score_not_tried(result: dict[str, Any]) -> RichText:
 def tick_table(study: dict[str, Any]) -> RichText:
     """Tabulate the predicted times of Table 3 with other lengths of the tick.
 
-    Parameters
-    ----------
-    study
-        The content of ``sensitivity.json``.
-
     Returns
     -------
     RichText

@@ -27,11 +27,6 @@ from wastedcores.files import written_whole
 def markdown(found: dict[str, Any]) -> str:
     """Return the summary of a soak.
 
-    Parameters
-    ----------
-    found
-        The object of ``soak.json``.
-
     Returns
     -------
     str

@@ -36,43 +36,13 @@ NO_NAME = -1
 #: so many arrays from function to function took longer than the parsing. Names are numbers of names_jit; LINE counts
 #: from 0 within the block.
 FIELDS = (
-    "line",
-    "ts_ns",
-    "code",
-    "ctx_cpu",
-    "cpu",
-    "pid",
-    "comm",
-    "prio",
-    "prev_pid",
-    "prev_comm",
-    "prev_prio",
-    "prev_state",
-    "src_cpu",
-    "by_pid",
-    "by_comm",
-    "value",
-    "in_irq",
-)
+    "line", "ts_ns", "code", "ctx_cpu", "cpu", "pid", "comm", "prio", "prev_pid", "prev_comm", "prev_prio", "prev_state",
+    "src_cpu", "by_pid", "by_comm", "value", "in_irq",
+)  # fmt: skip
 (
-    LINE,
-    TS_NS,
-    CODE,
-    CTX_CPU,
-    CPU,
-    PID,
-    COMM,
-    PRIO,
-    PREV_PID,
-    PREV_COMM,
-    PREV_PRIO,
-    PREV_STATE,
-    SRC_CPU,
-    BY_PID,
-    BY_COMM,
-    VALUE,
-    IN_IRQ,
-) = range(len(FIELDS))
+    LINE, TS_NS, CODE, CTX_CPU, CPU, PID, COMM, PRIO, PREV_PID, PREV_COMM, PREV_PRIO, PREV_STATE, SRC_CPU, BY_PID, BY_COMM,
+    VALUE, IN_IRQ,
+) = range(len(FIELDS))  # fmt: skip
 
 
 class Slow(NamedTuple):
