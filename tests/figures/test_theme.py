@@ -11,15 +11,8 @@ import pytest
 from support import ROOT
 
 from wastedcores.errors import UsageError
-from wastedcores.figures.theme import (
-    PALETTES,
-    PAPER,
-    SAFE,
-    dark_colours,
-    palette,
-    style,
-    task_scale,
-)
+from wastedcores.figures.dark import PAPER, SAFE, dark_colours
+from wastedcores.figures.theme import PALETTES, palette, style, task_scale
 
 #: Machado, Oliveira, Fernandes 2009, table 1, severity 1.0 (linear RGB)
 MACHADO = {

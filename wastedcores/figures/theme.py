@@ -4,12 +4,6 @@ The default palette, ``safe``, can be read without colour vision: idle is blue, 
 go from orange to nearly black. Blue and orange differ for all common kinds of colour blindness, and every step differs
 in lightness; ``tests/figures/test_theme.py`` measures both. The palette ``paper`` is that of the paper's authors
 (plots/string_to_color.php and parse_rows_sched_profiler.php of their visualisation tools).
-
-The colours of figures on a dark page.
-
-A figure is made in the colours of :mod:`wastedcores.figures.theme`. A page that is read in the dark replaces each of
-them by its counterpart here (``reports/figure.js``), so a figure need not know where it is shown. Hues keep their
-meaning. The order of lightness is reversed: many tasks are bright, and one task is close to the dark background.
 """
 
 from __future__ import annotations
@@ -238,61 +232,3 @@ def fit_legend(fig: go.Figure) -> go.Figure:
     bottom = BELOW + 29 * (lines - 1)
     height = fig.layout.height + bottom - fig.layout.margin.b
     return fig.update_layout(height=height, margin_b=bottom, legend_y=LEGEND_Y / height)
-
-
-PAPER = "#15191d"
-#: the counterpart of the palette "safe"
-SAFE = Palette(
-    "safe, dark",
-    ("#3d94dd", "#262b30", "#8f3b16", "#de6420", "#ffb52e", "#fff6d0"),
-    idle="#3d94dd",
-    waiting="#de6420",
-    violation="#dc6bbb",
-    short="#7a4a6d",
-    considered="#2cc49b",
-)
-
-
-def dark_colours() -> dict[str, str]:
-    """Return each colour of the figures, as a figure's JSON contains it, with its counterpart on a dark page."""
-    light = palette("safe")
-    pairs = {
-        '"white"': f'"{PAPER}"',
-        "#ffffff": PAPER,
-        INK: "#e4e7ea",
-        MUTED: "#a3adb7",
-        GRID: "#3a4148",
-        # the levels of a machine: near is dark, far is bright
-        "#eef6ec": "#12291c",
-        "#d3e8cf": "#1a3d2a",
-        "#acd3ab": "#245a3e",
-        "#7cb88a": "#2f7a55",
-        "#4c9670": "#66b88f",
-        "#2a7156": "#8fd3ae",
-        "#12493a": "#c4ecd3",
-        # backgrounds of rows and of ranges, and a line that is marked
-        "#f5f6f7": "#1c2126",
-        "#dfeee4": "#1d3a2a",
-        "#f7d9a6": "#5a4317",
-        "#c4bfb6": "#6d7278",
-        "#c9cdd1": "#565d65",
-        "#c9ced4": "#565d65",
-        # too dark on a dark page
-        "#000000": "#f2f4f6",
-        "#0000ff": "#7f97ff",
-        "#4d6b2f": "#8fb562",
-        "#7b5ea7": "#a98bd6",
-        "#d7191c": "#f4605f",
-        "#d62728": "#f26a69",
-        "#8c564b": "#c08a7e",
-        # the hatching of what is unknown
-        "#f4f4f4": "#20252b",
-        "#9aa0a6": "#59616a",
-    }
-    pairs |= dict(zip(light.tasks, SAFE.tasks, strict=True))
-    pairs |= {
-        getattr(light, name): getattr(SAFE, name)
-        for name in ("idle", "waiting", "violation", "short", "considered")
-    }
-    # the hatching is an image in an address, where a colour is quoted
-    return pairs | {quote(c): quote(pairs[c]) for c in ("#f4f4f4", "#9aa0a6")}

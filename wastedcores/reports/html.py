@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from wastedcores.errors import WastedCoresError
-from wastedcores.figures.theme import PAPER, dark_colours
+from wastedcores.figures.dark import PAPER, dark_colours
 from wastedcores.files import written_whole
 
 #: the names of the program in different distributions

@@ -18,7 +18,7 @@ import ipywidgets as w
 import numpy as np
 import traitlets
 
-from wastedcores.figures.theme import dark_colours
+from wastedcores.figures.dark import dark_colours
 from wastedcores.reports.html import CONFIG, plotly_js
 
 if TYPE_CHECKING:
