@@ -11,7 +11,8 @@ from support import scorecards
 from support.chromium import chromium
 from support.figure_audit import WIDTHS, audit
 
-from wastedcores.analysis.states import Scene, States
+from wastedcores.analysis.scene import Scene
+from wastedcores.analysis.states import States
 from wastedcores.figures.heatmaps import heatmap
 from wastedcores.reports.html import browser, figure_page
 from wastedcores.reports.notebook import report

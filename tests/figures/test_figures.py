@@ -12,7 +12,8 @@ import pytest
 
 from wastedcores import figures, words
 from wastedcores.analysis.examined import examine
-from wastedcores.analysis.states import Scene, States, TimeAxis, by_node
+from wastedcores.analysis.scene import Scene, TimeAxis, by_node
+from wastedcores.analysis.states import States
 from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures import theme, views
 from wastedcores.figures.heatmaps import heatmap, load_heatmap, side_by_side

@@ -10,7 +10,8 @@ import pytest
 
 import wastedcores as wc
 from wastedcores import figures as fg
-from wastedcores.analysis.states import Scene, States, by_node
+from wastedcores.analysis.scene import Scene, by_node
+from wastedcores.analysis.states import States
 from wastedcores.errors import MissingEventsError
 
 MS = 1_000_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.topology import levels as lv
-from wastedcores.topology.domains import build_domains, group_flags
+from wastedcores.topology.domains import build_domains
+from wastedcores.topology.group_flags import group_flags
 from wastedcores.topology.machine import Machine
 
 LLC, SIBLING, CLUSTER = lv.SD_SHARE_PKG_RESOURCES, lv.SD_PREFER_SIBLING, lv.SD_CLUSTER

@@ -9,10 +9,11 @@ import polars as pl
 import pytest
 
 from wastedcores.analysis.examined import examine
+from wastedcores.analysis.scene import TimeAxis
 from wastedcores.analysis.selection import span
-from wastedcores.analysis.states import TimeAxis
 from wastedcores.errors import UsageError
-from wastedcores.figures.timelines import mark_found, matching, runs
+from wastedcores.figures.found_tasks import mark_found, matching
+from wastedcores.figures.timelines import runs
 from wastedcores.figures.views import who_ran
 from wastedcores.trace.header import Header
 from wastedcores.trace.io import open_trace

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from wastedcores.analysis.states import Scene, States, by_node
+from wastedcores.analysis.scene import Scene, by_node
+from wastedcores.analysis.states import States
 from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import UsageError
 from wastedcores.invariant.checking import PERSIST_NS, check_runqueues, require_sensible

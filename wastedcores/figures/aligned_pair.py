@@ -7,7 +7,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from wastedcores.analysis.alignment import Pair
-from wastedcores.analysis.states import Bins, TimeAxis
+from wastedcores.analysis.scene import TimeAxis
+from wastedcores.analysis.states import Bins
 from wastedcores.figures import panels
 from wastedcores.figures.heatmaps import heat_height
 from wastedcores.figures.theme import GRID, fit_legend, palette, style

@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from wastedcores.analysis.decisions import decisions
 from wastedcores.analysis.examined import Examined
-from wastedcores.analysis.states import TimeAxis
+from wastedcores.analysis.scene import TimeAxis
 from wastedcores.errors import UsageError
 from wastedcores.figures import panels
 from wastedcores.figures.balancing import ABOVE, algorithm, marked_line, with_slider

@@ -13,8 +13,8 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.colors import sample_colorscale, unlabel_rgb
 
+from wastedcores.analysis.scene import TimeAxis
 from wastedcores.analysis.segments import Segments
-from wastedcores.analysis.states import TimeAxis
 from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import UsageError
 from wastedcores.figures.event_layers import EventLayer

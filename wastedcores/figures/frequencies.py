@@ -7,8 +7,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from wastedcores.analysis.examined import Examined
+from wastedcores.analysis.scene import TimeAxis
 from wastedcores.analysis.slow import slow_while_busy
-from wastedcores.analysis.states import TimeAxis, pixel_edges
+from wastedcores.analysis.states import pixel_edges
 from wastedcores.figures import panels
 from wastedcores.figures.theme import GRID, add_hatch, palette, style
 from wastedcores.words.rich_text import count

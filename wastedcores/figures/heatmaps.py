@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from wastedcores.analysis.states import Scene, TimeAxis
+from wastedcores.analysis.scene import Scene, TimeAxis
 from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures import panels
 from wastedcores.figures.theme import fit_legend, hatch, palette, style

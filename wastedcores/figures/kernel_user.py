@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from wastedcores.analysis.examined import Examined
-from wastedcores.analysis.states import TimeAxis
+from wastedcores.analysis.scene import TimeAxis
 from wastedcores.analysis.transitions import modes, waits
 from wastedcores.figures import theme as te
 from wastedcores.figures.theme import fit_legend, style

@@ -6,7 +6,8 @@ import numpy as np
 import plotly.graph_objects as go
 import polars as pl
 
-from wastedcores.analysis.states import Scene, TimeAxis, pixel_edges
+from wastedcores.analysis.scene import Scene, TimeAxis
+from wastedcores.analysis.states import pixel_edges
 from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures.heatmaps import heatmap
 from wastedcores.figures.theme import CLEAR, fit_legend, palette

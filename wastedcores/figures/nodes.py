@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from wastedcores.analysis.examined import Examined
-from wastedcores.analysis.states import TimeAxis
+from wastedcores.analysis.scene import TimeAxis
 from wastedcores.errors import MissingEventsError
 from wastedcores.figures.theme import GRID, INK, palette, style
 from wastedcores.words.rich_text import count

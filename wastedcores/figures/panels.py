@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from wastedcores.analysis.states import Bins, Scene, TimeAxis
+from wastedcores.analysis.scene import Scene, TimeAxis
+from wastedcores.analysis.states import Bins
 from wastedcores.figures.theme import (
     GRID,
     INK,

@@ -18,7 +18,8 @@ from wastedcores.simulator.engine.world.structs import (
     SchedDomainShared,
     SchedGroup,
 )
-from wastedcores.topology.domains import Domain, Domains, group_flags
+from wastedcores.topology.domains import Domain, Domains
+from wastedcores.topology.group_flags import group_flags
 from wastedcores.topology.levels import SD_SHARE_PKG_RESOURCES
 
 #: sd_init(): how newidle balancing of a new domain begins, as half of the attempts had succeeded

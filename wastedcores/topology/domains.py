@@ -42,34 +42,6 @@ if TYPE_CHECKING:
     from wastedcores.topology.arrays import DomainArrays
 
 
-def group_flags(domains: Domains, cpu: int, domain: Domain) -> list[int]:
-    """Return the flags of each group of a domain, in the order of the ring.
-
-    A group has the flags of the child domain from which it was built, also if that child was removed as degenerate. Only the
-    CPU's own group follows a removal. Groups that do not overlap are shared, so each of them follows the removals of its CPUs.
-    """
-    others = domain.groups[1:]
-    if domains.levels[domain.index].overlap:
-        return [domain.local_flags, *(_flags_when_built(domains, g) for g in others)]
-    return [domain.local_flags, *(_flags_of_member(domains, domain, g) for g in others)]
-
-
-def _flags_when_built(domains: Domains, group: Group) -> int:
-    """Return the flags of the domain one level below the one whose CPUs the group took over."""
-    level = group.sgc[0] - 1
-    if level < 0:
-        return 0
-    reclaim = reclaim_distance(domains.machine, domains.kernel)
-    return sd_init(domains.levels[level], 0, domains.kernel, reclaim)[0]
-
-
-def _flags_of_member(domains: Domains, domain: Domain, group: Group) -> int:
-    """Return the flags that the group has in the domain of one of its own CPUs."""
-    last = group.cpus[-1]
-    mine = next((d for d in domains.of(last) if d.index == domain.index), None)
-    return _flags_when_built(domains, group) if mine is None else mine.local_flags
-
-
 @dataclass(eq=False, frozen=True)
 class Domain:
     """A ``sched_domain`` that remains after degenerate ones are removed; CPUs with equal domains share it.
@@ -86,7 +58,7 @@ class Domain:
     weight: int
     #: how many tasks a node may have before an imbalance of two tasks between nodes counts (from v5.18)
     imb_numa_nr: int = 0
-    #: the flags of ``sd->groups``; :func:`wastedcores.topology.domains.group_flags` has those of all groups
+    #: the flags of ``sd->groups``; :func:`wastedcores.topology.group_flags.group_flags` has those of all groups
     local_flags: int = 0
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 import ipywidgets as w
 
 from wastedcores.analysis.examined import Examined, examine
-from wastedcores.analysis.states import TimeAxis
+from wastedcores.analysis.scene import TimeAxis
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.figures.heatmaps import heatmap
 from wastedcores.figures.theme import INK, palette

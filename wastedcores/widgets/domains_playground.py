@@ -12,7 +12,8 @@ from typing import Any
 import ipywidgets as w
 
 from wastedcores.errors import WastedCoresError
-from wastedcores.figures.domains import domain_areas, groups_compared, pull_matrix
+from wastedcores.figures.domain_groups import groups_compared, pull_matrix
+from wastedcores.figures.domains import domain_areas
 from wastedcores.kernels import PRESETS as KERNELS
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.domains import build_domains
@@ -20,7 +21,7 @@ from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import PRESETS as MACHINES
 from wastedcores.topology.source import find_machine
 from wastedcores.widgets.live_figure import LiveFigure
-from wastedcores.words.cause import help_sentence
+from wastedcores.words.domains import help_sentence
 from wastedcores.words.rich_text import RichText
 
 #: stands for "no CPU" in the menus, where ipywidgets reads None as "nothing selected"

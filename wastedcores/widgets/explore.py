@@ -14,8 +14,8 @@ import ipywidgets as w
 import numpy as np
 
 from wastedcores.analysis.examined import Examined, examine
+from wastedcores.analysis.scene import TimeAxis
 from wastedcores.analysis.selection import span
-from wastedcores.analysis.states import TimeAxis
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.figures.heatmaps import REDUCTIONS
 from wastedcores.figures.kinds import Look
@@ -26,8 +26,8 @@ from wastedcores.widgets.event_queries import EventQueries
 from wastedcores.widgets.finding import TaskFinder, cell_of
 from wastedcores.widgets.layers import Subject, drawn, layers_of
 from wastedcores.widgets.live_figure import LiveFigure
-from wastedcores.words.episode_tables import who_waited
 from wastedcores.words.rich_text import sentence
+from wastedcores.words.selection import who_waited
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -9,8 +9,8 @@ import polars as pl
 
 from wastedcores.analysis.examined import Examined, examine
 from wastedcores.errors import WastedCoresError
+from wastedcores.figures.found_tasks import mark_found, matching
 from wastedcores.figures.kinds import Look
-from wastedcores.figures.timelines import mark_found, matching
 from wastedcores.units import human_ns
 from wastedcores.words.rich_text import count
 

@@ -8,7 +8,7 @@ import ipywidgets as w
 
 from wastedcores.analysis.alignment import ACTIVITY, START, Pair, align, common_marks
 from wastedcores.analysis.examined import Examined, examine
-from wastedcores.analysis.states import TimeAxis
+from wastedcores.analysis.scene import TimeAxis
 from wastedcores.errors import WastedCoresError
 from wastedcores.figures.aligned_pair import aligned
 from wastedcores.figures.theme import INK, PALETTES, palette

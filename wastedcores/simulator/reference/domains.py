@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from wastedcores.topology import levels as lv
-from wastedcores.topology.domains import Domains, group_flags
+from wastedcores.topology.domains import Domains
+from wastedcores.topology.group_flags import group_flags
 
 _FLAGS = {
     "BALANCE_NEWIDLE": lv.SD_BALANCE_NEWIDLE,
