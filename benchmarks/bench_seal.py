@@ -32,7 +32,7 @@ def _sizes(folder: Path) -> Path:
 
 def _tasks(folder: Path) -> Path:
     """Import the largest bundled recording of task events."""
-    from wastedcores.trace.datasets import fetch
+    from wastedcores.trace.named import fetch
 
     return import_trace(fetch("overload-on-wakeup-buggy"), folder / "tasks.parquet").path
 

@@ -61,8 +61,7 @@ def page(folder: Path) -> list[dict]:
     from prometheus_client import CollectorRegistry
 
     from wastedcores.capture.group_rows import GroupRows
-    from wastedcores.capture.metrics import Metrics
-    from wastedcores.capture.served import serve
+    from wastedcores.capture.metrics import Metrics, serve
 
     (folder / "proc/self").mkdir(parents=True)
     (folder / "proc/self/mountinfo").write_text("36 35 0:30 / /cg rw - cgroup2 cgroup2 rw\n")

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from wastedcores.analysis.explain import explain
 from wastedcores.analysis.price import Price
-from wastedcores.capture.attach import with_snapshot
-from wastedcores.capture.snapshot import read_snapshot
+from wastedcores.capture.snapshot import read_snapshot, with_snapshot
 from wastedcores.errors import TraceFormatError
 from wastedcores.invariant import check
 from wastedcores.recordings.predictions import bounded, recorded_on

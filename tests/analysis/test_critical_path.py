@@ -12,8 +12,8 @@ import wastedcores as wc
 from wastedcores import figures, words
 from wastedcores.analysis.critical_path import critical_path
 from wastedcores.errors import UsageError
-from wastedcores.trace.datasets import fetch
 from wastedcores.trace.io import open_trace
+from wastedcores.trace.named import fetch
 from wastedcores.workload import Script, Workload
 
 MS = 1_000_000

@@ -11,8 +11,8 @@ from wastedcores.errors import UsageError
 from wastedcores.figures import overview, waits, zoom
 from wastedcores.invariant import check
 from wastedcores.runqueues.stream import Runqueues
-from wastedcores.trace.datasets import fetch
 from wastedcores.trace.io import open_trace
+from wastedcores.trace.named import fetch
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from support import RECORDINGS
 from support.builders import nr, switch, trace_of, wakeup
 
-from wastedcores.analysis.configured import BALANCING_OFF, REASONS, kept_apart
 from wastedcores.analysis.explain import explain
 from wastedcores.analysis.pairs import (
     COULD_PULL,
@@ -21,14 +20,15 @@ from wastedcores.analysis.pairs import (
     related,
     relation,
 )
+from wastedcores.analysis.pattern import BALANCING_OFF, REASONS, kept_apart
 from wastedcores.errors import TopologyError
 from wastedcores.invariant import check
 from wastedcores.kernels import KernelModel
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
-from wastedcores.trace.datasets import fetch
 from wastedcores.trace.header import Header, TaskFacts
 from wastedcores.trace.io import open_trace
+from wastedcores.trace.named import fetch
 
 
 def cpuset(path, cpus, **facts):

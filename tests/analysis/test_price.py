@@ -11,8 +11,7 @@ from support.builders import migrate, switch, trace_of, wakeup
 
 from wastedcores.analysis.explain import explain
 from wastedcores.analysis.price import CANNOT_TELL, PAYS, RIGHTLY_IDLE, price, weigh_waits
-from wastedcores.capture.attach import with_snapshot
-from wastedcores.capture.snapshot import read_snapshot
+from wastedcores.capture.snapshot import read_snapshot, with_snapshot
 from wastedcores.errors import UsageError
 from wastedcores.invariant import check
 from wastedcores.kernels import FIXES

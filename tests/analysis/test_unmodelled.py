@@ -11,8 +11,8 @@ import wastedcores as wc
 from wastedcores.errors import NotRecoverableError
 from wastedcores.kernels import FIXES
 from wastedcores.topology.source import find_machine
-from wastedcores.words.answer import headline
 from wastedcores.words.cause import why
+from wastedcores.words.findings import headline
 
 #: recording -> its kernel, and what is said of its cause
 RECORDED = {

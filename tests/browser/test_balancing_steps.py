@@ -6,8 +6,7 @@ import pytest
 from support.chromium import chromium
 
 from wastedcores.lecture import EXAMPLES
-from wastedcores.reports.html import write_figure
-from wastedcores.reports.screenshot import browser
+from wastedcores.reports.html import browser, write_figure
 from wastedcores.widgets import balancing_stepper_static
 
 pytestmark = [

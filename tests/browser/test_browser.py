@@ -14,9 +14,8 @@ from support.figure_audit import WIDTHS, audit
 from wastedcores.analysis.scene import Scene
 from wastedcores.analysis.states import States
 from wastedcores.figures.heatmaps import heatmap
-from wastedcores.reports.html import figure_page
+from wastedcores.reports.html import browser, figure_page
 from wastedcores.reports.notebook import report
-from wastedcores.reports.screenshot import browser
 
 pytestmark = [
     pytest.mark.browser,

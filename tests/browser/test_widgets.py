@@ -15,7 +15,7 @@ from support.lab import Received, evaluate, jupyterlab, run_all, write_notebook
 
 from wastedcores.figures.theme import NARROW
 from wastedcores.files import notebooks
-from wastedcores.reports.screenshot import browser
+from wastedcores.reports.html import browser
 
 pytestmark = [
     pytest.mark.browser,
@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 EXPLORER = """from wastedcores.analysis.examined import examine
-from wastedcores.trace.datasets import fetch
+from wastedcores.trace.named import fetch
 from wastedcores.widgets import explorer
 box = explorer(examine(fetch("live-balancing-off")))
 box"""

@@ -10,9 +10,8 @@ import pytest
 from support import perf_file
 from support.typed import typed
 
-from wastedcores.capture import attach
 from wastedcores.capture import snapshot as snapshot_of
-from wastedcores.capture import tasks as tasks_of_proc
+from wastedcores.capture import system
 from wastedcores.capture.snapshot import SCHEMA
 
 MS = 1_000_000
@@ -166,9 +165,9 @@ def test_a_trace_without_a_host_needs_a_task_in_common(files):
 
 
 def test_a_snapshot_of_now_is_for_traces_of_this_host(files, monkeypatch):
-    monkeypatch.setattr(tasks_of_proc, "in_first_namespace", lambda kind: True)
+    monkeypatch.setattr(system, "in_first_namespace", lambda kind: True)
     # this machine may be up for less time than the recording's
-    monkeypatch.setattr(attach, "another_time", lambda *_: None)
+    monkeypatch.setattr(snapshot_of, "another_time", lambda *_: None)
     monkeypatch.setattr(snapshot_of, "this_machine", lambda: {"cpus": 2})
     perf, _ = files(host=b"")
     done = typed("check", perf, "--snapshot", "live")

@@ -24,10 +24,8 @@ from wastedcores.capture import (
     demonstration,
     doctor,
     live,
-    live_tracefs,
     record,
     system,
-    tasks,
 )
 from wastedcores.capture import live_check as check_live
 from wastedcores.capture.backends import Backend
@@ -96,7 +94,7 @@ def fake(monkeypatch):
 
         for module in (live, record):
             monkeypatch.setattr(module, "choose", lambda _: Backend(backend, True, "pretended"))
-        for module in (live, live_tracefs, record):
+        for module in (live, record):
             monkeypatch.setattr(module, "command", command)
         return asked
 
@@ -365,7 +363,7 @@ def test_a_capture_tells_where_each_task_may_run_and_which_groups_are_limited(
 ):
     fake(TRACE, "tracefs")
     counts = iter([{"/a": (2, 9000), "/b": (1, 500)}, {"/a": (5, 20_000), "/b": (1, 500)}])
-    monkeypatch.setattr(tasks, "in_first_namespace", lambda kind: True)
+    monkeypatch.setattr(system, "in_first_namespace", lambda kind: True)
     monkeypatch.setattr(system, "quotas", lambda _: {"/a": 4000})
     monkeypatch.setattr(record, "throttled", lambda: next(counts))
     header = capture(tmp_path / "t.parquet", seconds=0.1).header
@@ -380,7 +378,7 @@ def test_a_capture_tells_whose_affinity_changed_and_who_began_meanwhile(
     fake, tmp_path, monkeypatch
 ):
     fake(TRACE, "tracefs")
-    monkeypatch.setattr(tasks, "in_first_namespace", lambda kind: True)
+    monkeypatch.setattr(system, "in_first_namespace", lambda kind: True)
     cpu = min(os.sched_getaffinity(0))
     code = f"import os, subprocess, sys; print(subprocess.Popen(['sleep', '60']).pid); os.sched_setaffinity(%d, {{{cpu}}})"
     with subprocess.Popen(["sleep", "60"]) as sleeper, (tmp_path / "said").open("w") as said:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.capture import doctor
-from wastedcores.capture.frequency import APERF, sources
+from wastedcores.capture.backends import APERF, sources
 
 
 def write(path, data):
@@ -43,7 +43,7 @@ def test_sources__each_one_alone(tmp_path):
 
 @pytest.mark.parametrize("works_here", [True, False])
 def test_doctor__a_machine_without_frequencies_is_a_finding_and_no_error(monkeypatch, works_here):
-    from wastedcores.capture.frequency import Source
+    from wastedcores.capture.backends import Source
 
     monkeypatch.setattr(doctor, "sources", lambda: [Source("counters", works_here, "none")])
     found = doctor.check_frequency()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from wastedcores.capture import backends, doctor, privilege
+from wastedcores.capture import backends, collector, doctor
 from wastedcores.capture.backends import Backend
 from wastedcores.errors import CollectorError
 from wastedcores.files import collectors
@@ -30,13 +30,13 @@ def places(tmp_path, monkeypatch):
     own, copy = tmp_path / "own", tmp_path / "libexec"
     shutil.copytree(collectors(), own, ignore=shutil.ignore_patterns("__pycache__"))
     os.chown(own / "tracefs.py", NOBODY, NOBODY)
-    monkeypatch.setattr(privilege, "collectors", lambda: own)
-    monkeypatch.setattr(privilege, "INSTALLED", copy)
+    monkeypatch.setattr(collector, "collectors", lambda: own)
+    monkeypatch.setattr(collector, "INSTALLED", copy)
     return own, copy
 
 
 def install() -> None:
-    command = privilege.install_command().removeprefix("sudo ")
+    command = collector.install_command().removeprefix("sudo ")
     subprocess.run(["sh", "-c", command], check=True)
 
 
@@ -45,9 +45,9 @@ def test_files_of_a_user_are_not_run_as_root(places):
     with pytest.raises(CollectorError, match="belongs to user 65534") as told:
         backends.command("tracefs.py", [], TRACEFS)
     assert f"there is no copy in {copy}" in str(told.value)
-    assert str(told.value).endswith(privilege.install_command())
+    assert str(told.value).endswith(collector.install_command())
     found = doctor.check_collectors()
-    assert (found.state, found.command("debian")) == ("missing", privilege.install_command())
+    assert (found.state, found.command("debian")) == ("missing", collector.install_command())
     install()
     assert backends.command("tracefs.py", ["--x"], TRACEFS)[-2:] == [f"{copy}/tracefs.py", "--x"]
     assert doctor.check_collectors().says == f"only root can change {copy}"
@@ -71,20 +71,20 @@ def test_files_of_a_user_are_not_run_as_root(places):
 def test_a_copy_that_others_can_change_or_of_another_version_is_not_run(places, spoil, says):
     _, copy = places
     install()
-    assert privilege.collectors_for_root() == copy
+    assert collector.collectors_for_root() == copy
     spoil(copy)
     with pytest.raises(CollectorError, match="will not be run as root") as told:
-        privilege.collectors_for_root()
+        collector.collectors_for_root()
     assert says in str(told.value)
 
 
 def test_a_link_of_a_user_is_no_way_to_a_file_of_root(tmp_path):
     (tmp_path / "file").write_text("x")
-    assert privilege.changeable(tmp_path / "file") is None
+    assert collector.changeable(tmp_path / "file") is None
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    assert privilege.changeable(tmp_path / "link") is None
+    assert collector.changeable(tmp_path / "link") is None
     os.lchown(tmp_path / "link", NOBODY, NOBODY)
-    assert "link belongs to user" in privilege.changeable(tmp_path / "link")
+    assert "link belongs to user" in collector.changeable(tmp_path / "link")
 
 
 def test_files_of_root_in_a_sticky_folder_are_roots(tmp_path):
@@ -92,9 +92,9 @@ def test_files_of_root_in_a_sticky_folder_are_roots(tmp_path):
     sticky.mkdir()
     sticky.chmod(0o1777)
     (sticky / "file").write_text("x")
-    assert privilege.changeable(sticky / "file") is None
+    assert collector.changeable(sticky / "file") is None
     sticky.chmod(0o777)
-    assert "sticky can be written by others" in privilege.changeable(sticky / "file")
+    assert "sticky can be written by others" in collector.changeable(sticky / "file")
 
 
 def test_a_python_of_a_user_is_not_run_as_root(tmp_path, monkeypatch):

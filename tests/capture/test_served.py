@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as strict
 from prometheus_client.registry import Collector
 
-from wastedcores.capture.served import Page, TextFile, serve
+from wastedcores.capture.metrics import Page, TextFile, serve
 from wastedcores.errors import UsageError
 
 OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0", "Accept-Encoding": "gzip"}

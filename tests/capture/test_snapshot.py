@@ -14,7 +14,7 @@ import pytest
 from support.typed import typed
 
 from wastedcores.capture import snapshot as module
-from wastedcores.capture import system, tasks
+from wastedcores.capture import system
 from wastedcores.errors import CollectorError, TraceFormatError
 from wastedcores.trace.header import TaskFacts
 
@@ -22,8 +22,7 @@ from wastedcores.trace.header import TaskFacts
 @pytest.fixture
 def here(monkeypatch):
     """Let the test pass in a container too."""
-    for room in (system, tasks):
-        monkeypatch.setattr(room, "in_first_namespace", lambda kind: True)
+    monkeypatch.setattr(system, "in_first_namespace", lambda kind: True)
 
 
 def test_a_pinned_thread_and_a_kernel_thread_named_alike(here, tmp_path):
@@ -111,7 +110,7 @@ def test_without_a_list_of_controllers_limits_are_unknown(here, tmp_path):
 
 
 def test_a_container_does_not_know_the_pids_of_a_trace(monkeypatch):
-    monkeypatch.setattr(tasks, "in_first_namespace", lambda kind: False)
+    monkeypatch.setattr(system, "in_first_namespace", lambda kind: False)
     assert module.take().tasks is None
     for taking in (module.take_with_tasks, lambda: module.read_snapshot("live")):
         with pytest.raises(CollectorError, match="Take the snapshot on the host"):
@@ -126,8 +125,8 @@ def test_other_files_are_refused(tmp_path: Path, text):
 
 
 def test_a_group_of_each_version():
-    assert tasks._cpu_group("4:memory:/m\n2:cpu,cpuacct:/limited\n0::/u\n") == "/limited"
-    assert tasks._cpu_group("0::/user.slice/a:b\n") == "/user.slice/a:b"
+    assert system._cpu_group("4:memory:/m\n2:cpu,cpuacct:/limited\n0::/u\n") == "/limited"
+    assert system._cpu_group("0::/user.slice/a:b\n") == "/user.slice/a:b"
 
 
 @pytest.mark.parametrize(
@@ -242,7 +241,7 @@ def task(pid, start=1, **more):
     ("cookies", "answer"), [((0, 0), False), ((0, 7), True), ((0, None), None), ((), None)]
 )
 def test_core_scheduling_is_known_only_if_every_cookie_is(cookies, answer):
-    assert tasks.core_scheduling([task(1, core_cookie=c) for c in cookies]) is answer
+    assert system.core_scheduling([task(1, core_cookie=c) for c in cookies]) is answer
 
 
 def test_what_changed_between_two_snapshots_is_named():

@@ -13,11 +13,10 @@ import time
 import pytest
 from support.schemas import fits
 
-from wastedcores.capture.soak import SoakOptions, markdown, provoking
-from wastedcores.capture.soak.judging import explain
+from wastedcores.capture.soak import SoakOptions, loads, markdown
 from wastedcores.capture.soak.loads import _HEAD, PROGRAMS, turns
 from wastedcores.capture.soak.soak import _judge, _match, _Result
-from wastedcores.capture.soak.witness import Between, Waited, Witness
+from wastedcores.capture.soak.witness import Between, Waited, Witness, explain
 
 MS = 1_000_000
 ALARM = {"number": 1, "idle_cpu": 1, "busy_cpu": 0, "began_ns": 0, "confirmed_ns": 100 * MS}
@@ -202,7 +201,7 @@ def test_other_work_for_a_tenth_of_the_time_establishes_no_violation(
         def between(self, start_ns, end_ns):
             return Between((end_ns - start_ns) / 1e9, {0: 0.0, 1: idle}, 1.0, 0.0)
 
-    monkeypatch.setattr(provoking, "children_waited_ns", lambda forker: 2 * time.monotonic_ns())
-    monkeypatch.setattr(provoking, "HOLD_S", 1.0)
-    held = provoking.longest_hold(Steady(), 1, 0.5, threading.Event())
+    monkeypatch.setattr(loads, "children_waited_ns", lambda forker: 2 * time.monotonic_ns())
+    monkeypatch.setattr(loads, "HOLD_S", 1.0)
+    held = loads.longest_hold(Steady(), 1, 0.5, threading.Event())
     assert (held >= 0.5) == established

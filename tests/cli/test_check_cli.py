@@ -18,8 +18,8 @@ from wastedcores.runqueues.doubts import HEADER_REASONS, REASONS
 from wastedcores.trace.header import Window
 from wastedcores.trace.parquet import write_parquet
 from wastedcores.units import duration_ns
+from wastedcores.words.cause import MEANING
 from wastedcores.words.checked import _in_doubt
-from wastedcores.words.doubts import MEANING
 
 MS = 1_000_000
 #: the keys that the JSON object has at least

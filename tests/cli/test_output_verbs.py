@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.typed import typed
 
-from wastedcores.reports.screenshot import browser
+from wastedcores.reports.html import browser
 
 
 def test_data__lists_and_finds():

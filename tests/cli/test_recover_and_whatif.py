@@ -9,8 +9,8 @@ from support import MODERN, RECORDINGS
 from support.typed import typed
 
 from wastedcores.topology.machine import Machine
-from wastedcores.trace.datasets import fetch
 from wastedcores.trace.io import open_trace
+from wastedcores.trace.named import fetch
 from wastedcores.trace.parquet import stream_parquet
 
 TRACE = "group-construction-buggy"

@@ -11,8 +11,7 @@ import polars as pl
 import pytest
 
 from wastedcores.errors import UsageError
-from wastedcores.guest.boot import Options, check_options, setup_script
-from wastedcores.guest.initramfs import archive
+from wastedcores.guest.boot import Options, archive, check_options, setup_script
 from wastedcores.guest.jobs import (
     file_work,
     job_text,
@@ -24,14 +23,12 @@ from wastedcores.guest.jobs import (
 from wastedcores.guest.kernels import Kernel
 from wastedcores.guest.machines import guest_machine
 from wastedcores.guest.places import GuestError
-from wastedcores.guest.received import unpack
-from wastedcores.guest.record import with_affinity
+from wastedcores.guest.record import unpack, with_affinity
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.schema import conform
 from wastedcores.workload import ops
-from wastedcores.workload.builder import Workload
+from wastedcores.workload.builder import Creation, Workload
 from wastedcores.workload.script import Script
-from wastedcores.workload.thread_creation import Creation
 
 US = 1_000
 

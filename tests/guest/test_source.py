@@ -6,9 +6,9 @@ import pytest
 from support.typed import typed
 
 from wastedcores.errors import UsageError
-from wastedcores.guest import places, source
+from wastedcores.guest import kernels, places
+from wastedcores.guest.kernels import built_kernel
 from wastedcores.guest.places import GuestError
-from wastedcores.guest.source import built_kernel
 
 MAKEFILE = """# SPDX-License-Identifier: GPL-2.0
 VERSION = 6
@@ -37,7 +37,7 @@ PATCH = """--- a/init.c
 def tree(tmp_path, monkeypatch):
     """A source of "Linux", and an empty cache."""
     monkeypatch.setenv("WASTEDCORES_DATA_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(source, "NEEDED", {"make": "make", "patch": "patch"})
+    monkeypatch.setattr(kernels, "NEEDED", {"make": "make", "patch": "patch"})
     folder = tmp_path / "linux"
     folder.mkdir()
     (folder / "Makefile").write_text(MAKEFILE)
@@ -69,7 +69,7 @@ def test_without_a_patch_the_release_is_known(tree):
     kernel = built_kernel(tree)
     assert kernel.image.read_text() == "int scheduler;\n"
     assert kernel.model() == "v6.12.107"
-    assert (kernel.image.parent / "config").read_bytes() == source.CONFIG.read_bytes()
+    assert (kernel.image.parent / "config").read_bytes() == kernels.CONFIG.read_bytes()
 
 
 def test_a_changed_file_is_another_kernel_and_a_configuration_of_its_own_is_kept(tree):
@@ -97,13 +97,15 @@ def test_a_source_that_does_not_compile_shows_its_last_lines(tree):
 
 
 def test_what_is_missing_is_named_before_anything_is_copied(tree, monkeypatch, tmp_path):
-    monkeypatch.setattr(source, "NEEDED", {"no-such-compiler": "gcc", "/no/header.h": "libelf-dev"})
+    monkeypatch.setattr(
+        kernels, "NEEDED", {"no-such-compiler": "gcc", "/no/header.h": "libelf-dev"}
+    )
     with pytest.raises(
         GuestError,
         match=r"needs no-such-compiler, /no/header.h, which are .*apt install gcc libelf-dev",
     ):
         built_kernel(tree)
-    monkeypatch.setattr(source, "NEEDED", {})
+    monkeypatch.setattr(kernels, "NEEDED", {})
     usage = type("usage", (), {"free": 10 << 20})
     monkeypatch.setattr(places.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(GuestError, match="building a kernel needs 4000 MB, and 10 MB are free"):

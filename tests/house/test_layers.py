@@ -27,7 +27,6 @@ LAYERS = {
     "wastedcores.cpulist": 0,
     "wastedcores.topology.machine": 1,
     "wastedcores.topology._numbers": 0,
-    "wastedcores.topology.oracle": 1,
     "wastedcores.topology.presets": 1,
     "wastedcores.topology.describe": 1,
     "wastedcores.topology.sysfs": 1,

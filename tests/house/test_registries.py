@@ -31,7 +31,7 @@ from wastedcores.trace.formats import FOREIGN, Format, listed, table
 from wastedcores.trace.readers.support.reading import Reading
 from wastedcores.widgets.explore import explorer_static
 from wastedcores.widgets.layers import layers_of
-from wastedcores.words.scorecard_rows import grouped
+from wastedcores.words.scorecard import grouped
 from wastedcores.workload import Script, Workload
 from wastedcores.workload.scenarios import SCENARIOS, Scenario
 

@@ -13,8 +13,8 @@ from wastedcores import figures, words
 from wastedcores.analysis.examined import examine
 from wastedcores.invariant import check
 from wastedcores.invariant.avoidable import AvoidableWaits
-from wastedcores.runqueues.run_time import run_times
 from wastedcores.runqueues.runqueues import runqueues
+from wastedcores.runqueues.waits import run_times
 from wastedcores.trace.io import open_trace
 
 MS = 1_000_000

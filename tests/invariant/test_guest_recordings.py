@@ -10,8 +10,7 @@ import pytest
 
 from wastedcores.analysis.explain import explain
 from wastedcores.analysis.price import RIGHTLY_IDLE
-from wastedcores.capture.attach import with_snapshot
-from wastedcores.capture.snapshot import read_snapshot
+from wastedcores.capture.snapshot import read_snapshot, with_snapshot
 from wastedcores.errors import WastedCoresError
 from wastedcores.invariant import check
 from wastedcores.trace.named import open as open_named

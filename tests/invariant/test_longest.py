@@ -9,7 +9,7 @@ from support.builders import trace_of
 
 from wastedcores.invariant import check, details
 from wastedcores.runqueues import stream
-from wastedcores.runqueues.ahead import ahead
+from wastedcores.runqueues.events import ahead
 from wastedcores.runqueues.stream import Batch, Runqueues
 
 CPUS = 5

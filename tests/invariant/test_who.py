@@ -14,7 +14,7 @@ from support.builders import nr, switch, trace_of, wakeup
 
 from wastedcores.invariant import check, who, who_took
 from wastedcores.invariant.who import PARTS
-from wastedcores.words.control_groups import describe_groups
+from wastedcores.words.checked import describe_groups
 
 GROUPS = ("/a", "/a/b", "/c")
 

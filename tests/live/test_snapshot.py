@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wastedcores.capture.attach import with_snapshot
-from wastedcores.capture.snapshot import read_snapshot, write_snapshot
+from wastedcores.capture.snapshot import read_snapshot, with_snapshot, write_snapshot
 from wastedcores.invariant import check
 from wastedcores.trace.io import open_trace
 

@@ -16,9 +16,9 @@ import pytest
 
 import wastedcores
 from wastedcores.analysis.examined import examine
-from wastedcores.capture import frequency
+from wastedcores.capture import backends
 from wastedcores.capture.backends import bcc_python
-from wastedcores.capture.privilege import collectors_for_root
+from wastedcores.capture.collector import collectors_for_root
 from wastedcores.errors import MissingEventsError
 from wastedcores.figures.frequencies import frequency as frequency_figure
 from wastedcores.trace.trace import Trace
@@ -67,7 +67,7 @@ def test_a_busy_cpu_ticks_and_an_idle_one_does_not(bpf, tmp_path):
     assert trace.only("tick").filter(pl.col("pid") == 0).collect().is_empty()
     without = Trace(trace.without("tick"), trace.header)
     assert wastedcores.check(trace).to_json() == wastedcores.check(without).to_json()
-    counted = any(s.works for s in frequency.sources() if "perf" in s.name or "cur_freq" in s.name)
+    counted = any(s.works for s in backends.sources() if "perf" in s.name or "cur_freq" in s.name)
     assert trace.header.provenance["frequency"].startswith("unknown") == (not counted)
     if not counted:
         assert mine["value"].null_count() == mine.height

@@ -6,7 +6,7 @@ import pytest
 
 import wastedcores as wc
 from wastedcores.errors import DatasetError, UsageError
-from wastedcores.recordings.pair import recorded_and_replayed, windows
+from wastedcores.recordings.recording import recorded_and_replayed, windows
 
 
 def test_bundled_recording_and_its_replay():

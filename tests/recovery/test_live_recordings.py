@@ -8,8 +8,8 @@ from wastedcores.kernels import KernelModel
 from wastedcores.prediction.machines_and_kernels import place_of, task_of
 from wastedcores.prediction.one_replay import run, window_of
 from wastedcores.recovery import recover
-from wastedcores.trace.datasets import fetch
 from wastedcores.trace.io import open_trace
+from wastedcores.trace.named import fetch
 
 KERNELS = ("v4.1", "v4.1+all_fixes:patch", "core")
 

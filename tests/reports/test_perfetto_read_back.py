@@ -21,8 +21,7 @@ from wastedcores.cli._app import app
 from wastedcores.errors import WastedCoresError
 from wastedcores.invariant import check
 from wastedcores.limits import PID_MAX_LIMIT
-from wastedcores.reports.perfetto import export_pair, export_perfetto
-from wastedcores.reports.perfetto_sql import RECIPES
+from wastedcores.reports.perfetto import RECIPES, export_pair, export_perfetto
 from wastedcores.trace.io import import_trace, open_trace, sniff
 
 RECORDINGS = (

@@ -17,8 +17,8 @@ import pytest
 from wastedcores.errors import DatasetError, ReportError, UsageError, WastedCoresError
 from wastedcores.reports.html import MIME
 from wastedcores.reports.notebook import checked, find_notebook, parameters_of, report
-from wastedcores.trace.datasets import fetch
 from wastedcores.trace.header import Header
+from wastedcores.trace.named import fetch
 from wastedcores.trace.parquet import write_parquet
 from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace

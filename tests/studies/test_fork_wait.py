@@ -17,9 +17,9 @@ from wastedcores.studies.fork_wait_replays import (
     energy_j,
     machine,
     most_busy,
+    recorded,
 )
 from wastedcores.studies.published import load
-from wastedcores.studies.recorded_build import recorded
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 from wastedcores.recovery import recover
 from wastedcores.recovery.family import family_of
-from wastedcores.studies.recorded_build import ROOT, TRACE, recorded
+from wastedcores.studies.fork_wait_replays import ROOT, TRACE, recorded
 from wastedcores.trace.named import open as opened
 
 

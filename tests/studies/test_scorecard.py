@@ -13,8 +13,8 @@ import pytest
 from support import scorecards
 
 from wastedcores.errors import UsageError, WastedCoresError
+from wastedcores.figures import scorecard as drawn
 from wastedcores.figures import scorecard as fig
-from wastedcores.figures import sensitivity
 from wastedcores.files import find
 from wastedcores.studies import nas, nas_fit, published, scorecard, slides, tool_costs
 from wastedcores.studies.attempts import (
@@ -27,8 +27,8 @@ from wastedcores.studies.attempts import (
 from wastedcores.studies.calibration import read_calibration
 from wastedcores.studies.registry import parts_of
 from wastedcores.sweep import Run
+from wastedcores.words import scorecard as rows_of
 from wastedcores.words import scorecard as tables
-from wastedcores.words import scorecard_rows as rows_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MADE_BY = r"<!-- made by tools/make_scorecard.py -->\n(.*?)\n<!-- end -->"
@@ -349,13 +349,13 @@ def test_score_dots__has_one_hollow_and_one_filled_dot_per_number():
 
 def test_figures_of_the_sensitivity():
     study = scorecards.study()
-    bars = sensitivity.tornado(study).data
+    bars = drawn.tornado(study).data
     assert [[round(x) for x in b.x] for b in bars] == [[-20, -20], [30, 30]]
     assert sorted(bars[0].y) == ["lu beside R: intervals", "table 3 cg: intervals"]
-    assert list(sensitivity.size_curves(study).data[0].y) == [1, 2, 8]
-    assert list(sensitivity.noise_curves(study).data[0].y) == [-2.5, -10]
-    assert list(sensitivity.quiet_curve(study).data[0].y) == [9, 12]
-    assert list(sensitivity.checker_curves(study).data[0].y) == [50]
+    assert list(drawn.size_curves(study).data[0].y) == [1, 2, 8]
+    assert list(drawn.noise_curves(study).data[0].y) == [-2.5, -10]
+    assert list(drawn.quiet_curve(study).data[0].y) == [9, 12]
+    assert list(drawn.checker_curves(study).data[0].y) == [50]
     assert "100\u00a0s" in repr(tables.tick_table(study))
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Page, sync_playwright
 
-from wastedcores.reports.screenshot import FLAGS, browser
+from wastedcores.reports.html import FLAGS, browser
 
 
 @contextmanager

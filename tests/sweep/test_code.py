@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wastedcores.sweep import code
+from wastedcores.sweep import run
 
 
 @pytest.fixture
@@ -16,8 +16,8 @@ def write(tmp_path, monkeypatch):
     def change(**files):
         for name, text in files.items():
             (tmp_path / "toy" / (name.replace("__", "/") + ".py")).write_text(text)
-        code.digest.cache_clear()
-        return code.digest("toy.task")
+        run.digest.cache_clear()
+        return run.digest("toy.task")
 
     for name in ("toy/__init__.py", "toy/deep/__init__.py"):
         (tmp_path / name).write_text("")
@@ -26,7 +26,7 @@ def write(tmp_path, monkeypatch):
         deep__far="y = 1\n",
     )
     yield change
-    code.digest.cache_clear()
+    run.digest.cache_clear()
 
 
 @pytest.mark.parametrize("file", ["task", "deep__far", "added"])
@@ -38,11 +38,11 @@ def test_digest__covers_every_file_of_the_package_of_the_task(write, file):
 
 
 def test_digest__of_a_module_that_is_not_there_is_empty():
-    assert code.digest("no_such_module_anywhere") == ""
+    assert run.digest("no_such_module_anywhere") == ""
 
 
 def test_digest__covers_the_rooms_of_replays_and_not_those_of_presentation():
-    files = {"/".join(p.parts[-2:]) for p in code._files("wastedcores")}
+    files = {"/".join(p.parts[-2:]) for p in run._files("wastedcores")}
     assert {
         "engine/run_jit.py",
         "fair/cfs_jit.py",

@@ -152,7 +152,7 @@ def test_sweep__a_run_that_always_kills_its_process_is_an_error_row(tmp_path):
 
 
 def test_sweep__refuses_bad_use(tmp_path, monkeypatch):
-    monkeypatch.setattr("wastedcores.sweep.cluster.CONNECT_S", 1)
+    monkeypatch.setattr("wastedcores.sweep.driver.CONNECT_S", 1)
     run = Run.of("support.sweep_tasks:picky", x=2)
     with pytest.raises(UsageError, match="two runs are equal"):
         quiet([run, run], tmp_path / "t.parquet")

@@ -13,8 +13,8 @@ from support.domain_machines import KERNELS, machines, machines_after_hotplug
 
 from wastedcores.kernels import KernelModel
 from wastedcores.topology import levels as lv
-from wastedcores.topology.distances import sched_distance
 from wastedcores.topology.domains import build_domains, domain_events
+from wastedcores.topology.levels import sched_distance
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import PRESETS, grid, preset
 

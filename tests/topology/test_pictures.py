@@ -8,11 +8,7 @@ import numpy as np
 import pytest
 
 from wastedcores.errors import TopologyError
-from wastedcores.figures.domain_groups import (
-    groups_compared,
-    pull_matrix,
-    pull_table,
-)
+from wastedcores.figures.domain_groups import groups_compared, pull_matrix, pull_table
 from wastedcores.figures.domains import domain_areas, node_graph
 from wastedcores.topology.domains import build_domains
 from wastedcores.topology.presets import preset

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-import wastedcores.trace.datasets as ds
+import wastedcores.trace.named as ds
 from wastedcores.analysis.examined import examine
 from wastedcores.errors import DatasetError
 from wastedcores.trace.io import open_trace

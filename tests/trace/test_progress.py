@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import sys
+from io import StringIO
 
 import polars as pl
 import pytest
 
-from wastedcores.trace import progress
+from wastedcores.trace import io
 
 FRAMES = [pl.DataFrame({"ts_ns": [1, 2]}), pl.DataFrame({"ts_ns": [3]})]
 
 
-class Terminal(io.StringIO):
+class Terminal(StringIO):
     def isatty(self):
         return True
 
@@ -23,13 +23,13 @@ class Terminal(io.StringIO):
     [
         (Terminal, 0.0, ["reading t.txt: 2 events", "reading t.txt: 3 events"]),
         (Terminal, 60.0, []),
-        (io.StringIO, 0.0, []),
+        (StringIO, 0.0, []),
     ],
 )
 def test_only_a_terminal_is_told_and_only_after_a_while(monkeypatch, stream, silent_s, expected):
     monkeypatch.setattr(sys, "stderr", stream())
-    monkeypatch.setattr(progress, "SILENT_S", silent_s)
-    assert [f.height for f in progress.told(iter(FRAMES), "t.txt")] == [2, 1]
+    monkeypatch.setattr(io, "SILENT_S", silent_s)
+    assert [f.height for f in io.told(iter(FRAMES), "t.txt")] == [2, 1]
     said = sys.stderr.getvalue()
     assert [line for line in said.split("\r") if line.strip()] == expected
     if expected:
@@ -40,7 +40,7 @@ def test_readers_tell(monkeypatch, tmp_path):
     from wastedcores.trace.io import open_trace
 
     monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setattr(progress, "SILENT_S", 0.0)
+    monkeypatch.setattr(io, "SILENT_S", 0.0)
     path = tmp_path / "t.txt"
     path.write_text(
         "# tracer: nop\n a-7 [000] d... 1.000001: sched_wakeup: comm=a pid=7 prio=120 target_cpu=000\n"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.builders import trace_of
 
-from wastedcores.trace.datasets import fetch, registry
 from wastedcores.trace.header import Window
 from wastedcores.trace.io import import_trace, open_trace
+from wastedcores.trace.named import fetch, registry
 from wastedcores.trace.parquet import read_parquet, write_parquet
 
 MARKS = [

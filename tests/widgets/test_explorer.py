@@ -15,9 +15,9 @@ from wastedcores.errors import UsageError
 from wastedcores.figures.found_tasks import mark_found, matching
 from wastedcores.figures.timelines import runs
 from wastedcores.figures.views import who_ran
-from wastedcores.trace.datasets import fetch
 from wastedcores.trace.header import Header
 from wastedcores.trace.io import open_trace
+from wastedcores.trace.named import fetch
 from wastedcores.trace.parquet import write_parquet
 from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace

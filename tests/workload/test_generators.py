@@ -15,9 +15,9 @@ from wastedcores.topology.machine import Machine
 from wastedcores.workload import Costs, Script, Workload
 from wastedcores.workload.background import add_hogs, add_kworkers, add_transients
 from wastedcores.workload.database import tpch
-from wastedcores.workload.hackbench import hackbench
-from wastedcores.workload.make import COMPILE_NS, EXIT_NS, FORK_NS, add_make
+from wastedcores.workload.kbuild import COMPILE_NS, EXIT_NS, FORK_NS, add_make
 from wastedcores.workload.scenarios import scenario
+from wastedcores.workload.services import hackbench
 from wastedcores.workload.spmd import Spmd, spmd, workload
 
 MS = 1_000_000

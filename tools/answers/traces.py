@@ -10,8 +10,8 @@ from wastedcores.analysis import price
 from wastedcores.analysis.pairs import RELATIONS
 from wastedcores.kernels import FIXES
 from wastedcores.trace import schedstat
-from wastedcores.trace.datasets import Entry
 from wastedcores.trace.header import Header
+from wastedcores.trace.named import Entry
 from wastedcores.words.cause import JUDGEMENTS, NAMES
 
 from .parts import Range, Strict, Trust, Verdict, fields_of

@@ -42,30 +42,19 @@ REFUSALS = ("not_designated", "balanced", "no_queue", "pinned", "failed")
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
-    """The result of :func:`compare`.
+    """The result of :func:`compare`."""
 
-    Attributes
-    ----------
-    table
-        One row per run: run, makespan_s, result, result_name, verdict, persistent_episodes, wasted_s (wall time with an
-        idle and an overloaded CPU), wasted_core_s (integral of min(idle CPUs, waiting threads)), busy_cpus, waits,
-        wait_p50_ms, wait_p90_ms, wait_p99_ms, wait_max_ms, refused_suggestions (of a design's modules), migrations,
-        one column per kind of migration, and moves_per_s, moves_across_caches_per_s and moves_across_nodes_per_s.
-    balance
-        One row per run, level and kind of idleness: calls, refusals, and one column per result; empty without replays.
-    suggestions
-        One row per run, module and moment: asked, silent, taken, refused (docs/design-mode.md); empty without designs.
-    checks
-        The check of the invariant on each run.
-    waits
-        Name of the run -> lengths of all waits in ns.
-    """
-
+    #: One row per run: run, makespan_s, result, result_name, verdict, persistent_episodes, wasted_s (wall time with an idle
+    #: and an overloaded CPU), wasted_core_s (integral of min(idle CPUs, waiting threads)), busy_cpus, waits, wait_p50_ms,
+    #: wait_p90_ms, wait_p99_ms, wait_max_ms, refused_suggestions (of a design's modules), migrations, one column per kind of
+    #: migration, and moves_per_s, moves_across_caches_per_s and moves_across_nodes_per_s.
     table: pl.DataFrame
+    #: One row per run, level and kind of idleness: calls, refusals, and one column per result; empty without replays.
     balance: pl.DataFrame
+    #: One row per run, module and moment: asked, silent, taken, refused (docs/design-mode.md); empty without designs.
     suggestions: pl.DataFrame
-    checks: dict[str, CheckResult]
-    waits: dict[str, np.ndarray]
+    checks: dict[str, CheckResult]  #: The check of the invariant on each run.
+    waits: dict[str, np.ndarray]  #: Name of the run -> lengths of all waits in ns.
 
     def _facts(self) -> dict[str, str]:
         return {

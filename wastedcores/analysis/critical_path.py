@@ -41,23 +41,15 @@ WHAT = ("running", "waiting", "sleeping")
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """The critical path of some work.
+    """The critical path of some work."""
 
-    Attributes
-    ----------
-    segments
-        Table in order of time: start_ns, end_ns, what (``running``, ``waiting`` for a CPU or ``sleeping``), pid, comm, cpu,
-        why (of a sleep: what ended it), avoidable_ns (of a wait: while a CPU that the thread may use was idle).
-    start_ns, end_ns
-        The part of the trace that the path covers.
-    end
-        What the path leads to, in words.
-    """
-
+    #: Table in order of time: start_ns, end_ns, what (``running``, ``waiting`` for a CPU or ``sleeping``), pid, comm, cpu,
+    #: why (of a sleep: what ended it), avoidable_ns (of a wait: while a CPU that the thread may use was idle).
     segments: pl.DataFrame
+    #: The part of the trace that the path covers.
     start_ns: int
     end_ns: int
-    end: str
+    end: str  #: What the path leads to, in words.
 
     @property
     def length_ns(self) -> int:

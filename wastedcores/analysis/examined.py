@@ -18,9 +18,8 @@ from wastedcores.errors import UsageError
 from wastedcores.invariant.checking import PERSIST_NS, check_runqueues, require_sensible
 from wastedcores.invariant.result import CheckResult
 from wastedcores.limits import CHRONIC_SHARE
-from wastedcores.runqueues.run_time import run_times
 from wastedcores.runqueues.runqueues import Runqueues, comms, runqueues
-from wastedcores.runqueues.waits import waits
+from wastedcores.runqueues.waits import run_times, waits
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import Window
 from wastedcores.trace.named import TraceLike
@@ -34,29 +33,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Examined:
-    """One trace and the question asked of it; everything else is computed once, on first use. Made by :func:`examine`.
-
-    Attributes
-    ----------
-    trace
-        The trace.
-    label
-        Its name in figures.
-    persist_ns
-        Episodes of at least this length are persistent.
-    window
-        The part of the trace that counts; None: all.
-    cpus
-        Numbers of the CPUs that count; None: all.
-    ignore_affinity, silent, chronic_share
-        As for :func:`wastedcores.check`.
-    """
+    """One trace and the question asked of it; everything else is computed once, on first use. Made by :func:`examine`."""
 
     trace: Trace
-    label: str = ""
-    persist_ns: int = PERSIST_NS
-    window: Window | None = None
-    cpus: list[int] | None = None
+    label: str = ""  #: Its name in figures.
+    persist_ns: int = PERSIST_NS  #: Episodes of at least this length are persistent.
+    window: Window | None = None  #: The part of the trace that counts; None: all.
+    cpus: list[int] | None = None  #: Numbers of the CPUs that count; None: all.
+    #: As for :func:`wastedcores.check`.
     ignore_affinity: bool = False
     silent: str | None = None
     chronic_share: float | None = CHRONIC_SHARE

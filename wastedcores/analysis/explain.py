@@ -15,8 +15,6 @@ from typing import Any
 
 import polars as pl
 
-from wastedcores.analysis.assumed import place
-from wastedcores.analysis.configured import BALANCING_OFF, ISOLATED, REASONS, kept_apart
 from wastedcores.analysis.decisions import asked, decisions
 from wastedcores.analysis.pairs import (
     COULD_PULL,
@@ -26,8 +24,9 @@ from wastedcores.analysis.pairs import (
     meetings,
     related,
 )
-from wastedcores.analysis.pattern import pattern
+from wastedcores.analysis.pattern import BALANCING_OFF, ISOLATED, REASONS, kept_apart, pattern
 from wastedcores.analysis.price import Price, price
+from wastedcores.analysis.stated_machine import place
 from wastedcores.invariant import CheckResult, check
 from wastedcores.kernels import (
     FIXES,
@@ -65,46 +64,32 @@ _STAND_IN = "The {}. Here {} stands for it, although the two may balance differe
 
 @dataclass(frozen=True)
 class Explanation:
-    """The reasons why CPUs stayed idle, as far as trace and domains tell.
+    """The reasons why CPUs stayed idle, as far as trace and domains tell."""
 
-    Attributes
-    ----------
-    looks_like
-        One of the paper's bugs (``group_imbalance``, ``group_construction``, ``overload_on_wakeup``,
-        ``missing_domains``), ``isolated`` or ``balancing_off`` (the recorded configuration keeps the CPUs apart),
-        ``in_doubt`` (the verdict of the check is unknown, and nothing certain was wasted), ``transient`` (neither persistent
-        nor chronic), ``isolation`` (no domain spans both, and nothing recorded explains
-        it), ``nothing`` (no episode), ``unknown`` (CPUs were wasted, but there is no model of this kernel's balancer) or
-        ``undecided``.
-    kernel, machine
-        The kernel model and the topology from which the domains were built.
-    relations
-        Table with columns relation, level, share: shares of the time in which idle and overloaded CPUs could have met.
-    causes
-        Table with columns cause, share: the events by which CPUs had become overloaded.
-    pairs
-        Table with columns idle_cpu, overloaded_cpu, met_ns, relation, level; the pair with the most time is first.
-    cured_share
-        Share of that time in which the fix for ``looks_like`` lets the idle CPU pull; None if the fix does not change
-        domains or groups.
-    evidence
-        Sentences with the numbers behind ``looks_like``. The first one says so if the trace's kernel is not modelled and the
-        nearest model stands for it.
-    replayed
-        Whether a replay can test the cause: it models this kernel, or the nearest one that it models may stand for it.
-    price
-        Whether moving the threads that waited would have paid; None if no thread is known to have waited beside an idle CPU.
-    """
-
+    #: One of the paper's bugs (``group_imbalance``, ``group_construction``, ``overload_on_wakeup``, ``missing_domains``),
+    #: ``isolated`` or ``balancing_off`` (the recorded configuration keeps the CPUs apart), ``in_doubt`` (the verdict of the check
+    #: is unknown, and nothing certain was wasted), ``transient`` (neither persistent nor chronic), ``isolation`` (no domain spans
+    #: both, and nothing recorded explains it), ``nothing`` (no episode), ``unknown`` (CPUs were wasted, but there is no model of
+    #: this kernel's balancer) or ``undecided``.
     looks_like: str
+    #: The kernel model and the topology from which the domains were built.
     kernel: KernelModel
     machine: Machine
+    #: Table with columns relation, level, share: shares of the time in which idle and overloaded CPUs could have met.
     relations: pl.DataFrame
+    #: Table with columns cause, share: the events by which CPUs had become overloaded.
     causes: pl.DataFrame
+    #: Table with columns idle_cpu, overloaded_cpu, met_ns, relation, level; the pair with the most time is first.
     pairs: pl.DataFrame
+    #: Share of that time in which the fix for ``looks_like`` lets the idle CPU pull; None if the fix does not change domains or
+    #: groups.
     cured_share: float | None
+    #: Sentences with the numbers behind ``looks_like``. The first one says so if the trace's kernel is not modelled and the
+    #: nearest model stands for it.
     evidence: list[str] = field(default_factory=list)
+    #: Whether a replay can test the cause: it models this kernel, or the nearest one that it models may stand for it.
     replayed: bool = True
+    #: Whether moving the threads that waited would have paid; None if no thread is known to have waited beside an idle CPU.
     price: Price | None = None
 
     @property

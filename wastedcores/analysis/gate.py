@@ -30,25 +30,15 @@ _DIVISIONS = 20_000
 
 
 class Rule(BaseModel):
-    """One rule; at least one of its limits must be given.
-
-    Attributes
-    ----------
-    quantity
-        A name of :data:`QUANTITIES`.
-    at_most
-        The median of the second recordings may be this at most.
-    worse_by
-        It may be larger than the first median by this share of it at most, if the difference is no chance.
-    p
-        A difference is taken for no chance if one at least as large has at most this probability when both are alike.
-    """
+    """One rule; at least one of its limits must be given."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    quantity: str
-    at_most: float | None = None
+    quantity: str  #: A name of :data:`QUANTITIES`.
+    at_most: float | None = None  #: The median of the second recordings may be this at most.
+    #: It may be larger than the first median by this share of it at most, if the difference is no chance.
     worse_by: float | None = Field(None, ge=0)
+    #: A difference is taken for no chance if one at least as large has at most this probability when both are alike.
     p: float = Field(0.05, gt=0, lt=1)
 
     @model_validator(mode="after")
@@ -68,34 +58,19 @@ class _Rules(BaseModel):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a rule.
-
-    Attributes
-    ----------
-    rule
-        The rule.
-    state
-        ``pass``, ``fail`` or ``unknown``.
-    why
-        A sentence.
-    before, after
-        Medians of the quantity.
-    n
-        Number of recordings of each side.
-    p
-        Probability of a difference at least as large if both sides are alike (one-sided permutation test of the difference of
-        means).
-    effect
-        The change of the median as a share of the first one; None if that is 0.
-    """
+    """What came of a rule."""
 
     rule: Rule
-    state: str
-    why: str
+    state: str  #: ``pass``, ``fail`` or ``unknown``.
+    why: str  #: A sentence.
+    #: Medians of the quantity.
     before: float
     after: float
-    n: tuple[int, int]
+    n: tuple[int, int]  #: Number of recordings of each side.
+    #: Probability of a difference at least as large if both sides are alike (one-sided permutation test of the difference of
+    #: means).
     p: float
+    #: The change of the median as a share of the first one; None if that is 0.
     effect: float | None
 
 
@@ -119,21 +94,7 @@ def read_rules(path: Path) -> list[Rule]:
 def judge(
     rules: Sequence[Rule], before: Sequence[CheckResult], after: Sequence[CheckResult]
 ) -> list[Outcome]:
-    """Judge the rules.
-
-    Parameters
-    ----------
-    rules
-        The rules.
-    before, after
-        Checks of the recordings of both sides, one or more each.
-
-    Returns
-    -------
-    list of Outcome
-        One per rule. A rule is unknown where the verdict on one of the second recordings is, or where there are too few
-        recordings to tell a difference from chance.
-    """
+    """Judge the rules."""
     return [_judge(rule, before, after) for rule in rules]
 
 

@@ -15,11 +15,6 @@ from wastedcores.trace.trace import Trace
 def idle_intervals(trace: Trace) -> pl.DataFrame:
     """Return every time in which a CPU ran its idle task until a task came.
 
-    Parameters
-    ----------
-    trace
-        A trace with context switches.
-
     Returns
     -------
     polars.DataFrame

@@ -18,23 +18,7 @@ from wastedcores.trace.trace import Trace
 def moves(
     trace: Trace, start_ns: int, end_ns: int, machine: Machine | None = None
 ) -> dict[str, Any]:
-    """Count the moves of threads in a window.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    start_ns, end_ns
-        The window in ns.
-    machine
-        The machine; None for the one that the trace describes, if it describes one.
-
-    Returns
-    -------
-    dict
-        ``per_s``, ``across_caches_per_s`` and ``across_nodes_per_s``: moves per second. All are None if the trace has no event of
-        a move, which it may not have recorded, and the last two where the machine is not known.
-    """
+    """Count the moves of threads per second of a window; None where the trace has no event of a move, or no machine."""
     seen = (
         trace.only("migrate")
         .filter(pl.col("ts_ns").is_between(start_ns, end_ns), pl.col("cpu") != pl.col("src_cpu"))

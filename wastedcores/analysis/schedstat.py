@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from wastedcores.analysis.assumed import place
 from wastedcores.analysis.decisions import decisions
+from wastedcores.analysis.stated_machine import place
 from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import MissingEventsError, UnknownKernelError
 from wastedcores.runqueues.runqueues import runqueues

@@ -2,13 +2,66 @@
 
 from __future__ import annotations
 
-from wastedcores.errors import TopologyError
-from wastedcores.kernels import is_release, recorded_kernel
+from typing import NamedTuple
+
+from wastedcores.errors import TopologyError, UnknownKernelError
+from wastedcores.kernels import KernelModel, is_release, recorded_kernel
+from wastedcores.kernels.generations import replayed
 from wastedcores.topology.machine import Machine
+from wastedcores.topology.presets import grid
 from wastedcores.topology.source import find_machine
 from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened
 from wastedcores.trace.trace import Trace
+
+#: What stands for a kernel that nobody names: the newest release that the replay has.
+KERNEL = replayed()[-1]
+
+
+class Place(NamedTuple):
+    """Where a trace was recorded."""
+
+    #: as the user or the trace names them, or what stands for them
+    machine: Machine
+    kernel: KernelModel | str
+    #: a sentence without a full stop for each of the two that nobody names. What depends on it has low trust.
+    assumed: tuple[str, ...]
+
+
+def place(trace: Trace, machine: Machine | None, kernel: KernelModel | str | None) -> Place:
+    """Find the machine and the kernel of a trace."""
+    header = trace.header
+    assumed = []
+    cpus = header.cpus or 1
+    if machine is None and header.machine is not None:
+        machine = Machine.from_dict(header.machine)
+    elif machine is None:
+        machine = grid("unknown", cores_per_llc=cpus)
+        assumed.append(
+            f"the trace does not say on which machine it was recorded, and one level with the {cpus} CPUs that it names "
+            f"stands for "
+            "it; what depends on levels and nodes has low trust until --machine NAME, FILE or live names it"
+        )
+    elif cpus > machine.cpus:
+        raise TopologyError(
+            f"{trace.name}: has CPUs 0-{cpus - 1}, but machine {machine.name} has {machine.cpus}. Was it recorded on another "
+            "machine?"
+        )
+    named = kernel or header.kernel_model or header.kernel_release
+    said = "the trace does not say which kernel it was recorded on"
+    if named and not kernel:
+        try:
+            recorded_kernel(str(named))
+        except UnknownKernelError:
+            said = f"the trace calls its kernel {named!r}, which is no release"
+            named = None
+    if named is None:
+        named = KERNEL
+        assumed.append(
+            f"{said}, and Linux {KERNEL} stands for it; what depends on the kernel has low trust until --kernel names it, as "
+            "uname -r prints it there"
+        )
+    return Place(machine, named, tuple(assumed))
 
 
 def recorded_on(trace: TraceLike, machine: Machine | str = "", kernel: str = "") -> Trace:

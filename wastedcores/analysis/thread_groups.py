@@ -58,11 +58,6 @@ def stays(trace: Trace) -> pl.DataFrame:
 def evenness(trace: Trace) -> pl.DataFrame:
     """Return for each group when its first and its last thread ended, and how long threads ran without interruption.
 
-    Parameters
-    ----------
-    trace
-        As for :func:`stays`.
-
     Returns
     -------
     polars.DataFrame

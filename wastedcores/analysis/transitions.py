@@ -121,11 +121,6 @@ def waits(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
 def shares(segments: pl.DataFrame) -> pl.DataFrame:
     """Add up the modes of each CPU.
 
-    Parameters
-    ----------
-    segments
-        The result of :func:`modes`.
-
     Returns
     -------
     polars.DataFrame

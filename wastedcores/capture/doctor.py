@@ -24,9 +24,9 @@ from wastedcores.capture.backends import (
     event_kinds,
     headers,
     probe,
+    sources,
 )
-from wastedcores.capture.frequency import sources
-from wastedcores.capture.privilege import collectors_for_root, install_command
+from wastedcores.capture.collector import collectors_for_root, install_command
 from wastedcores.errors import CollectorError
 from wastedcores.files import leftovers
 from wastedcores.trace.readers.schedtrace.decisions import FUNCTIONS, probes_sentence
@@ -73,70 +73,52 @@ def check_libraries() -> Finding:
             have.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             absent.append(name)
-    if absent:
-        return Finding(
-            "libraries",
-            "missing",
-            f"absent: {', '.join(absent)}",
-            "reports, notebooks",
-            {"any": "make setup"},
-        )
-    return Finding("libraries", "ok", ", ".join(have))
+    if not absent:
+        return Finding("libraries", "ok", ", ".join(have))
+    says, fix = f"absent: {', '.join(absent)}", {"any": "make setup"}
+    return Finding("libraries", "missing", says, "reports, notebooks", fix)
 
 
 def check_browser() -> Finding:
     """Look for Chromium, which draws pictures of figures and runs the browser tests."""
-    from wastedcores.reports.screenshot import browser
+    from wastedcores.reports.html import browser
 
-    path = browser()
-    if path:
+    if path := browser():
         return Finding("browser", "ok", path)
+    need = "wastedcores figure -o x.png; reports need no browser"
     fix = _install("chromium", "chromium", "chromium")
-    return Finding(
-        "browser",
-        "missing",
-        "no chromium",
-        "wastedcores figure -o x.png; reports need no browser",
-        fix,
-    )
+    return Finding("browser", "missing", "no chromium", need, fix)
 
 
 def check_perf() -> Finding:
     """Look for the perf tool, one way to record a trace."""
-    path = shutil.which("perf")
+    path, says = shutil.which("perf"), "not installed"
+    if path is not None:
+        done = _run([path, "--version"])
+        if done is not None and not done.returncode:
+            return Finding("perf", "ok", f"{done.stdout.strip()} ({path})")
+        failed = (done.stderr.strip().splitlines() or ["it fails"])[0] if done else ""
+        says = f"{path}: {failed or 'it does not answer'}"
     fix = _install("linux-perf   # Ubuntu: linux-tools-$(uname -r)", "perf", "perf")
-    if path is None:
-        return Finding("perf", "missing", "not installed", "perf sched record", fix)
-    done = _run([path, "--version"])
-    if done is None or done.returncode:
-        says = (
-            (done.stderr.strip().splitlines() or ["it fails"])[0] if done else "it does not answer"
-        )
-        return Finding("perf", "missing", f"{path}: {says}", "perf sched record", fix)
-    return Finding("perf", "ok", f"{done.stdout.strip()} ({path})")
+    return Finding("perf", "missing", says, "perf sched record", fix)
 
 
 def check_tracefs() -> Finding:
     """Look for the kernel's trace files."""
-    mounted = next((p for p in TRACEFS if Path(p, "events").is_dir()), None)
-    if mounted:
-        sched = Path(mounted, "events/sched/sched_switch")
-        if not sched.is_dir():
-            return Finding(
-                "tracefs", "limited", f"{mounted}, but this kernel has no sched events", "recording"
-            )
-        return Finding("tracefs", "ok", f"{mounted}, with sched events")
-    if os.geteuid() != 0 and Path(TRACEFS[0]).exists():
-        return Finding(
-            "tracefs",
-            "limited",
-            "only root may look",
-            "recording",
-            {"any": "sudo ls /sys/kernel/tracing/events/sched"},
-        )
-    mount = "sudo mount -t tracefs tracefs /sys/kernel/tracing"
+    state, says, need, fix = "ok", "", "recording", ""
+    if mounted := next((p for p in TRACEFS if Path(p, "events").is_dir()), None):
+        says = f"{mounted}, with sched events"
+        if not Path(mounted, "events/sched/sched_switch").is_dir():
+            state, says = "limited", f"{mounted}, but this kernel has no sched events"
+    elif os.geteuid() != 0 and Path(TRACEFS[0]).exists():
+        state, says, fix = (
+            "limited", "only root may look", "sudo ls /sys/kernel/tracing/events/sched",
+        )  # fmt: skip
+    else:
+        state, says, need = "missing", "not mounted", "recording with ftrace or perf"
+        fix = "sudo mount -t tracefs tracefs /sys/kernel/tracing"
     return Finding(
-        "tracefs", "missing", "not mounted", "recording with ftrace or perf", {"any": mount}
+        "tracefs", state, says, "" if state == "ok" else need, {"any": fix} if fix else {}
     )
 
 
@@ -144,26 +126,20 @@ def check_rights() -> Finding:
     """Find out whether this user may trace."""
     if os.geteuid() == 0:
         return Finding("rights", "ok", "root")
-    level = _read("/proc/sys/kernel/perf_event_paranoid") or "?"
-    return Finding(
-        "rights",
-        "limited",
-        f"not root; perf_event_paranoid is {level}",
-        "recording (reading traces and making reports need no rights)",
-        {"any": "sudo wastedcores capture …   # or: sudo perf sched record"},
+    says = (
+        f"not root; perf_event_paranoid is {_read('/proc/sys/kernel/perf_event_paranoid') or '?'}"
     )
+    need = "recording (reading traces and making reports need no rights)"
+    fix = {"any": "sudo wastedcores capture …   # or: sudo perf sched record"}
+    return Finding("rights", "limited", says, need, fix)
 
 
 def check_btf() -> Finding:
     """Look for the type information of the running kernel, from which the BPF collectors take every structure."""
     if Path("/sys/kernel/btf/vmlinux").exists():
         return Finding("kernel BTF", "ok", "/sys/kernel/btf/vmlinux")
-    return Finding(
-        "kernel BTF",
-        "limited",
-        "this kernel was built without CONFIG_DEBUG_INFO_BTF",
-        "BPF collectors",
-    )
+    says = "this kernel was built without CONFIG_DEBUG_INFO_BTF"
+    return Finding("kernel BTF", "limited", says, "BPF collectors")
 
 
 def check_headers() -> Finding:
@@ -171,9 +147,8 @@ def check_headers() -> Finding:
     found, where = headers()
     if found:
         return Finding("kernel headers", "ok", where)
-    fix = _install(
-        "linux-headers-amd64   # Ubuntu: linux-headers-generic", "kernel-devel", "linux-headers"
-    )
+    debian = "linux-headers-amd64   # Ubuntu: linux-headers-generic"
+    fix = _install(debian, "kernel-devel", "linux-headers")
     return Finding("kernel headers", "missing", where, "BPF collectors", fix)
 
 
@@ -203,33 +178,33 @@ def check_event_kinds() -> Finding:
 
 def check_decisions() -> Finding:
     """Try whether the functions of the load balancer can be probed, which the online checker does after a violation."""
-    need = "reasons of the load balancer in the evidence of watch"
+    state, fix = "limited", {}
     if os.geteuid() != 0:
-        return Finding(
-            "decisions", "limited", "only root can try", need, {"any": "sudo wastedcores doctor"}
-        )
-    try:
-        done = _run(command("unclaimed.py", ["--probes", "--buffer", "0.0625"], choose("bpf")))
-        found = json.loads(done.stdout) if done is not None and not done.returncode else None
-    except (CollectorError, ValueError) as e:
-        return Finding("decisions", "limited", str(e), need)
-    if found is None:
-        return Finding("decisions", "limited", "the online checker cannot be loaded", need)
-    says = probes_sentence(found)
-    return Finding(
-        "decisions", "ok" if len(found["how"]) == len(FUNCTIONS) else "limited", says, need
-    )
+        says, fix = "only root can try", {"any": "sudo wastedcores doctor"}
+    else:
+        try:
+            done = _run(command("unclaimed.py", ["--probes", "--buffer", "0.0625"], choose("bpf")))
+            says = "the online checker cannot be loaded"
+            if done is not None and not done.returncode:
+                found = json.loads(done.stdout)
+                says = probes_sentence(found)
+                state = "ok" if len(found["how"]) == len(FUNCTIONS) else "limited"
+        except (CollectorError, ValueError) as e:
+            says = str(e)
+    need = "reasons of the load balancer in the evidence of watch"
+    return Finding("decisions", state, says, need, fix)
 
 
 def check_bcc() -> Finding:
     """Look for bcc in the distribution's own Python; the project of that name on the package index is another one."""
+    says = f"there is no {SYSTEM_PYTHON}"
+    if Path(SYSTEM_PYTHON).exists():
+        done = _run([SYSTEM_PYTHON, "-c", "import bcc; bcc.BPF; print(bcc.__version__)"])
+        if done is not None and not done.returncode:
+            return Finding("bcc", "ok", f"{done.stdout.strip()} for {SYSTEM_PYTHON}")
+        says = f"{SYSTEM_PYTHON} has no bcc"
     fix = _install("python3-bpfcc bpfcc-tools", "bcc python3-bcc", "bcc bcc-tools python-bcc")
-    if not Path(SYSTEM_PYTHON).exists():
-        return Finding("bcc", "missing", f"there is no {SYSTEM_PYTHON}", "BPF collectors", fix)
-    done = _run([SYSTEM_PYTHON, "-c", "import bcc; bcc.BPF; print(bcc.__version__)"])
-    if done is None or done.returncode:
-        return Finding("bcc", "missing", f"{SYSTEM_PYTHON} has no bcc", "BPF collectors", fix)
-    return Finding("bcc", "ok", f"{done.stdout.strip()} for {SYSTEM_PYTHON}")
+    return Finding("bcc", "missing", says, "BPF collectors", fix)
 
 
 def check_collectors() -> Finding:
@@ -245,12 +220,8 @@ def check_cpus() -> Finding:
     """Count CPUs and nodes; with one CPU there is nothing to waste."""
     cpus = os.cpu_count() or 1
     nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
-    state = "ok" if cpus > 1 else "limited"
-    return Finding(
-        "CPUs",
-        state,
-        f"{cpus} CPUs, {nodes} NUMA node{'s' if nodes != 1 else ''}, Linux {platform.release()}",
-    )
+    says = f"{cpus} CPUs, {nodes} NUMA node{'s' if nodes != 1 else ''}, Linux {platform.release()}"
+    return Finding("CPUs", "ok" if cpus > 1 else "limited", says)
 
 
 def check_frequency() -> Finding:
@@ -267,12 +238,8 @@ def check_cpuset() -> Finding:
     knob = Path("/sys/fs/cgroup/cpuset/cpuset.sched_load_balance")
     if knob.exists():
         return Finding("cpuset v1", "ok", f"{knob} = {knob.read_text().strip()}")
-    return Finding(
-        "cpuset v1",
-        "limited",
-        "no cgroup-v1 cpuset hierarchy",
-        "tools/record_live_pair.py (a real violation on demand)",
-    )
+    need = "tools/record_live_pair.py (a real violation on demand)"
+    return Finding("cpuset v1", "limited", "no cgroup-v1 cpuset hierarchy", need)
 
 
 #: where tracefs keeps its instances
@@ -314,25 +281,10 @@ def check_instances() -> Finding:
 
 
 CHECKS: list[Callable[[], Finding]] = [
-    check_python,
-    check_libraries,
-    check_cpus,
-    check_browser,
-    check_rights,
-    check_tracefs,
-    check_perf,
-    check_btf,
-    check_headers,
-    check_bcc,
-    check_collectors,
-    check_capture,
-    check_event_kinds,
-    check_decisions,
-    check_frequency,
-    check_cpuset,
-    check_leftovers,
-    check_instances,
-]
+    check_python, check_libraries, check_cpus, check_browser, check_rights, check_tracefs, check_perf, check_btf, check_headers,
+    check_bcc, check_collectors, check_capture, check_event_kinds, check_decisions, check_frequency, check_cpuset,
+    check_leftovers, check_instances,
+]  # fmt: skip
 
 
 def examine() -> list[Finding]:

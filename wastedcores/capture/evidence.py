@@ -27,19 +27,14 @@ _HOUR_S = 3600
 
 @dataclass(frozen=True)
 class Limits:
-    """How much evidence is kept.
+    """How much evidence is kept."""
 
-    Attributes
-    ----------
-    most_bytes, most_s
-        Size of all files, and age of each, from which on the oldest are deleted.
-    free_share
-        Nothing is written when less of the file system than this share is free.
-    """
-
+    #: Size of all files, and age of each, from which on the oldest are deleted.
     most_bytes: int = 1_000_000_000
     most_s: float = 7 * 86_400.0
-    free_share: float = 0.05
+    free_share: float = (
+        0.05  #: Nothing is written when less of the file system than this share is free.
+    )
 
 
 class Evidence:
@@ -48,22 +43,6 @@ class Evidence:
     Each recording is judged at once in a process of its own, at the lowest priority, so that its memory is given back. A clean
     one is deleted. Beside the trace lies what ``check`` says about it, as text and as JSON. Files appear whole under their
     names, and survive a killed process and a power failure from then on. They belong to the user alone.
-
-    Parameters
-    ----------
-    folder
-        Where; it is made, for the user alone.
-    options
-        How the recordings are judged.
-    limits
-        How much is kept.
-    key
-        File with the key under which names become pseudonyms; None: names stay.
-    told
-        Called with what became of each recording (``kept``, ``clean``, ``too_often``, ``no_room`` or ``failed``) and with what
-        ``check --json`` says and the balancer's ``refusals``, or None. It is called on another thread.
-    now
-        The clock, in seconds since 1970.
     """
 
     def __init__(
@@ -197,7 +176,7 @@ def judge(
     from wastedcores.analysis.decisions import refused
     from wastedcores.invariant import check
     from wastedcores.trace.io import import_trace
-    from wastedcores.trace.renamed import written_again
+    from wastedcores.trace.pseudonyms import written_again
     from wastedcores.words.checked import describe
 
     os.umask(0o077)

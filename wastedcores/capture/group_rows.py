@@ -42,17 +42,6 @@ class GroupRows:
     """The rows of the control groups.
 
     A row never counts backwards. When it goes to another group, what it counted is added to the row of the others.
-
-    Parameters
-    ----------
-    most
-        Number of groups that may have rows of their own.
-    renamed
-        What a path becomes in a label.
-    root
-        Where ``/sys`` and ``/proc`` are.
-    now
-        The clock, in seconds.
     """
 
     def __init__(

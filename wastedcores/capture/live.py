@@ -2,28 +2,270 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import queue
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from wastedcores.capture.backends import Backend, choose, command
 from wastedcores.capture.collector import Collector, Terminated, terminable
-from wastedcores.capture.live_messages import add_message, messages, read_messages
-from wastedcores.capture.live_recordings import Recordings
 from wastedcores.capture.live_result import LiveCheck, LiveOptions
-from wastedcores.errors import UsageError
+from wastedcores.capture.record import capture
+from wastedcores.capture.snapshot import header_facts, take
+from wastedcores.capture.system import this_machine, throttled, throttled_since
+from wastedcores.errors import CollectorError, UsageError
+from wastedcores.invariant import check
 
 if TYPE_CHECKING:
     from wastedcores.capture.evidence import Evidence
+    from wastedcores.invariant import CheckResult
+    from wastedcores.trace.trace import Trace
 
 Report = Callable[[str], None]
+
+
+class _Counts:
+    """The checker of the kernel's own counts, which looks beside a recording that cannot count.
+
+    ftrace has no event for the length of a runqueue, and some kernels hide tasks from it. The collector ``debugfs.py``
+    samples the lengths instead. What it finds is certain, while its silence proves nothing.
+    """
+
+    def __init__(self, result: LiveCheck, backend: Backend, file: Path) -> None:
+        own = ["--until-eof", "--own", str(os.getpid()), *result.options.times()]
+        self.collector = Collector(command("debugfs.py", own, backend), PIPE)
+        self.result, self.file = result, file
+        assert self.collector.process.stdout is not None
+        self.received: queue.Queue[Any] = queue.Queue()
+        stream = self.collector.process.stdout
+        threading.Thread(target=read_messages, args=(stream, self.received), daemon=True).start()
+
+    def end(self, report: Report) -> bool:
+        """End it, add what it found to the result, and return whether it looked."""
+        assert self.collector.process.stdin is not None
+        with suppress(OSError):
+            self.collector.process.stdin.close()
+        try:
+            for message, _ in messages(self.received):
+                if message["event"] != "ready":
+                    add_message(self.result, message, None, report)
+        finally:
+            code = self.collector.stop()
+        for violation in self.result.violations:
+            violation["evidence"] = str(self.file)
+        if code not in (0, 1):
+            said = " ".join(self.collector.messages[-1:]) or f"debugfs.py ended with code {code}"
+            self.result.notes.append(f"the kernel's own counts were not sampled ({said})")
+        return code in (0, 1)
+
+
+def record_and_check(
+    result: LiveCheck, folder: Path, seconds: float | None, backend: Backend, report: Report
+) -> None:
+    """Record all the time, check the recording, and add what the kernel's own counts showed."""
+    file = folder / "recording.parquet"
+    persist_ns = result.options.persist_ns
+    counts = _Counts(result, backend, file)
+
+    def forward(line: str) -> None:
+        report("looking" if line == "recording" else line)
+
+    try:
+        trace = capture(file, seconds=seconds, backend=backend.name, progress=forward)
+    finally:
+        looked = counts.end(report)
+    found = check(trace, persist_ns=persist_ns, chronic_share=result.options.chronic_share)
+    result.worst = found
+    result.seconds = found.duration_ns / 1e9
+    if result.confirmed:
+        if found.verdict != "violations":
+            result.notes.append(
+                "the verdict rests on the kernel's own counts, which were sampled; the recording alone would not decide"
+            )
+        return
+    certain = found.episodes.filter(found.episodes["certain"])
+    result.checks += not looked
+    result.suspected = max(result.suspected, found.episodes.height)
+    result.confirmed = certain.height
+    for row in certain.head(100).iter_rows(named=True):
+        result.violations.append(
+            {
+                "idle_cpu": row["idle_cpus"][0],
+                "busy_cpu": row["overloaded_cpus"][0],
+                "began_ns": row["start_ns"],
+                "confirmed_ns": row["start_ns"] + persist_ns,
+                "lasted_ms": round((row["end_ns"] - row["start_ns"]) / 1e6),
+                "evidence": str(file),
+            }
+        )
+
+
+def read_messages(stream: IO[bytes], received: queue.Queue[Any]) -> None:
+    """Put (message, recording) pairs into the queue, and None at the end.
+
+    Each message is a line of JSON, followed by as many bytes as it says. This runs on a thread of its own, so that no
+    signal can cut a message in two.
+    """
+    try:
+        while line := stream.readline():
+            message = json.loads(line)
+            size = int(message["bytes"])
+            received.put((message, stream.read(size) if size else b""))
+    except (ValueError, KeyError, TypeError):
+        received.put(CollectorError(f"the collector sent an unexpected line: {line[:80]!r}."))
+    received.put(None)
+
+
+def messages(received: queue.Queue[Any]) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Yield the collector's messages, each with its recording, until it has ended."""
+    while True:
+        try:
+            item = received.get(timeout=0.2)  # a timeout, so that signals are handled
+        except queue.Empty:
+            continue
+        if item is None:
+            return
+        if isinstance(item, CollectorError):
+            raise item
+        yield item
+
+
+def add_message(
+    result: LiveCheck,
+    message: dict[str, Any],
+    raw: Path | None,
+    report: Callable[[str], None],
+) -> None:
+    """Add a message, whose recording is in a file if it has one, to the result."""
+    event = message.pop("event")
+    message.pop("bytes")
+    for key in ("checks", "suspected", "confirmed"):
+        if key in message:
+            setattr(result, key, int(message[key]))
+    if event == "violation":
+        result.confirmed = max(result.confirmed, int(message["number"]))
+        message["evidence"] = None if raw is None else str(raw.with_suffix(".parquet"))
+        result.violations.append(message)
+        del result.violations[: -result.options.most_listed]
+        report(
+            f"VIOLATION {message['number']}: CPU {message['idle_cpu']} was idle for {message['lasted_ms']} ms while "
+            f"pid {message['pid']} waited on CPU {message['busy_cpu']}"
+        )
+    elif event == "chronic":
+        report("violations come and go; the last moments were recorded")
+    elif event == "progress":
+        report(
+            f"{result.checks} checks, {result.suspected} suspected, {result.confirmed} confirmed"
+        )
+    elif event == "ready":
+        report("looking")
+    elif event == "end":
+        result.seconds = float(message["seconds"])
+        keys = ["cleared", "recovered", "by_move", "by_fork", "by_exit"]
+        keys += ["moves", "useless", "deficits", "truncated"]
+        result.other = {k: message[k] for k in keys if k in message}
+    elif event == "deficit":
+        report(f"run-delay deficit on CPUs {message['cpus']}")
+
+
+class Recordings:
+    """The recordings of one live check."""
+
+    def __init__(self, result: LiveCheck, folder: Path, report: Callable[[str], None]) -> None:
+        self.result, self.folder, self.report = result, folder, report
+        self._of_violations: list[Path] = []
+        self._throttled, self._first = throttled(), take()
+
+    def write(self, kind: str, number: int, blob: bytes) -> Path | None:
+        """Keep what the collector sent as a file."""
+        raw = self.folder / f"{kind}-{number}.wct"
+        raw.write_bytes(blob)
+        return raw
+
+    def add(self, raw: Path) -> None:
+        """Take what the collector recorded. Possible chronic waste is judged at once, violations in :meth:`finish`."""
+        if raw.stem.startswith("chronic"):
+            self._judge(raw)
+        else:
+            self._of_violations.append(raw)
+
+    def finish(self) -> None:
+        """Check the recordings of violations that still exist; the worst becomes ``result.worst``."""
+        for raw in self._of_violations:
+            if raw.exists():
+                self._keep_the_worse(self._check(self._import(raw)))
+        _explain_clean_recording(self.result)
+
+    def _judge(self, raw: Path) -> None:
+        """Keep ten recorded slices if the waste in them is chronic, or unknown. The looks that asked for them are samples."""
+        trace = self._import(raw)
+        found = self._check(trace)
+        many = len(self.result.chronic) >= self.result.options.most_recordings
+        if found.verdict == "clean" or many:
+            raw.with_suffix(".parquet").unlink()
+            return
+        if found.verdict == "violations" and found.chronic is not None:
+            self.result.chronic.append({**found.chronic._asdict(), "evidence": str(trace.path)})
+            self.report(
+                f"CHRONIC WASTE: five of ten slices waste {found.chronic.share:.1%} or more"
+            )
+        self._keep_the_worse(found)
+
+    def _import(self, raw: Path) -> Trace:
+        from wastedcores.trace.io import import_trace  # a watch that finds nothing needs none of it
+
+        facts = header_facts(self._first, take())
+        facts["provenance"] = {"throttled": throttled_since(self._throttled, throttled())}
+        trace = import_trace(
+            raw,
+            raw.with_suffix(".parquet"),
+            machine=this_machine(),
+            source="recorded here by unclaimed.py (bpf)",
+            facts=facts,
+        )
+        raw.unlink()
+        self.report(f"{trace.name}: {trace.header.events} events")
+        return trace
+
+    def _check(self, trace: Trace) -> CheckResult:
+        from wastedcores.invariant import check
+
+        options = self.result.options
+        return check(trace, persist_ns=options.persist_ns, chronic_share=options.chronic_share)
+
+    def _keep_the_worse(self, found: CheckResult) -> None:
+        worst = self.result.worst
+        if worst is None or (found.verdict == "violations", found.thread_ns) > (
+            worst.verdict == "violations",
+            worst.thread_ns,
+        ):
+            self.result.worst = found
+
+
+def _explain_clean_recording(result: LiveCheck) -> None:
+    """Say why the worst recording is clean although a violation was raised."""
+    if result.worst is None or result.worst.verdict == "violations":
+        return
+    if result.worst.duration_ns < result.options.persist_ns:
+        result.notes.append(
+            "only the moment after a violation was raised was recorded (before 0). It is shorter than M, so no episode "
+            "of the recording is persistent"
+        )
+    elif result.worst.verdict == "clean":
+        result.notes.append(
+            "in the recording, the violation that the checker raised is interrupted by tasks that ran on the idle CPU "
+            "for a moment; each of its episodes is shorter than M"
+        )
+
+
 OnViolation = Callable[[dict[str, Any], Path | None], None]
 
 
@@ -91,7 +333,6 @@ def live_check(
                     "metrics and evidence within limits need the BPF backend, and this machine has only tracefs. "
                     "`wastedcores doctor` says what is missing."
                 )
-            from wastedcores.capture.live_tracefs import record_and_check
 
             record_and_check(result, folder, seconds, chosen, report)
         else:

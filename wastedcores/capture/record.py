@@ -25,19 +25,9 @@ from wastedcores.trace.trace import Trace
 
 #: the kinds that schedtrace records when none is named
 DEFAULT_EVENTS = (
-    "nr_running",
-    "switch",
-    "wakeup",
-    "wakeup_new",
-    "migrate",
-    "fork",
-    "exec",
-    "exit",
-    "frequency",
-    "cpu_online",
-    "affinity",
+    "nr_running", "switch", "wakeup", "wakeup_new", "migrate", "fork", "exec", "exit", "frequency", "cpu_online", "affinity",
     "throttle",
-)
+)  # fmt: skip
 #: ``transitions``: the kinds kernel_entry and kernel_exit
 ALL_EVENTS = (*DEFAULT_EVENTS, "cpu_idle", "load", "transitions", "tick")
 _SCRIPT = {"bpf": "schedtrace.py", "tracefs": "tracefs.py"}

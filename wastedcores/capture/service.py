@@ -18,8 +18,7 @@ from wastedcores.capture.evidence import Evidence, Limits
 from wastedcores.capture.group_rows import GroupRows
 from wastedcores.capture.live import live_check
 from wastedcores.capture.live_result import LiveCheck, LiveOptions
-from wastedcores.capture.metrics import Metrics
-from wastedcores.capture.served import TextFile, serve
+from wastedcores.capture.metrics import Metrics, TextFile, serve
 from wastedcores.errors import UsageError
 from wastedcores.trace.pseudonyms import Pseudonyms
 
@@ -29,33 +28,22 @@ _RECORD_EVERY_S = 3600.0
 
 
 class ServiceOptions(BaseModel):
-    """What a service does with what the checker tells; each is also an option of ``wastedcores watch``.
-
-    Attributes
-    ----------
-    serve
-        Where Prometheus reads the metrics: ``:PORT`` of the loopback or ``HOST:PORT``.
-    textfile
-        A file for node_exporter's textfile collector.
-    output
-        The folder of the evidence; None: no evidence is kept.
-    keep_mb, keep_days
-        How much evidence is kept, in 10^6 bytes, and for how long.
-    cgroups
-        So many control groups have rows of their own.
-    pseudonyms
-        A file with a key: names of groups, tasks and hosts are replaced.
-    """
+    """What a service does with what the checker tells; each is also an option of ``wastedcores watch``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    serve: str | None = None
-    textfile: Path | None = None
-    output: Path | None = None
+    serve: str | None = (
+        None  #: Where Prometheus reads the metrics: ``:PORT`` of the loopback or ``HOST:PORT``.
+    )
+    textfile: Path | None = None  #: A file for node_exporter's textfile collector.
+    output: Path | None = None  #: The folder of the evidence; None: no evidence is kept.
+    #: How much evidence is kept, in 10^6 bytes, and for how long.
     keep_mb: float = Field(1000.0, gt=0)
     keep_days: float = Field(7.0, gt=0)
-    cgroups: int = Field(100, ge=0, le=100_000)
-    pseudonyms: Path | None = None
+    cgroups: int = Field(100, ge=0, le=100_000)  #: So many control groups have rows of their own.
+    pseudonyms: Path | None = (
+        None  #: A file with a key: names of groups, tasks and hosts are replaced.
+    )
 
 
 class WatchConfig(ServiceOptions):
@@ -100,24 +88,7 @@ def run_service(
     seconds: float | None = None,
     progress: Callable[[str], None],
 ) -> LiveCheck:
-    """Check this machine as :func:`live_check` does, serve what it tells, and keep evidence within limits.
-
-    Parameters
-    ----------
-    service
-        What is served and kept.
-    options
-        How the checker looks.
-    seconds
-        How long; None: until Ctrl-C or SIGTERM.
-    progress
-        Called with a line of text now and then.
-
-    Returns
-    -------
-    LiveCheck
-        What the checker saw.
-    """
+    """Check this machine as :func:`live_check` does, serve what it tells, and keep evidence within limits."""
     names = None if service.pseudonyms is None else Pseudonyms.of_file(service.pseudonyms)
     registry = CollectorRegistry()
     metrics = Metrics(GroupRows(service.cgroups, names.group if names else str))

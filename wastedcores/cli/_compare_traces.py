@@ -20,8 +20,7 @@ def compare_traces(
     output: Path | None,
 ) -> None:
     """Compare two recorded traces, and draw them if a file is asked for."""
-    from wastedcores.analysis.alignment import align
-    from wastedcores.analysis.comparable import differences, not_known_same
+    from wastedcores.analysis.alignment import align, differences, not_known_same
     from wastedcores.analysis.examined import examine
     from wastedcores.cli._input import open_input
     from wastedcores.words.aligned import compared, rows

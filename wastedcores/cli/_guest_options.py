@@ -105,7 +105,7 @@ def find_asked(asked: KernelOptions) -> Kernel:
     """Find or build the kernel that the options name."""
     from wastedcores.errors import UsageError
     from wastedcores.guest import Kernel, find_emulator, find_kernel
-    from wastedcores.guest.source import built_kernel
+    from wastedcores.guest.kernels import built_kernel
 
     names = ("kernel", "bzimage", "source")
     given = [f"--{name} {value}" for name in names if (value := getattr(asked, name)) is not None]

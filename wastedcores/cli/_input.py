@@ -23,8 +23,7 @@ def open_input(
     ``snapshot`` is the file that tells about its tasks, or ``live``. ``between`` cuts a window out of the trace.
     """
     if snapshot is not None:
-        from wastedcores.capture.attach import with_snapshot
-        from wastedcores.capture.snapshot import read_snapshot
+        from wastedcores.capture.snapshot import read_snapshot, with_snapshot
 
         taken = read_snapshot(snapshot)  # a wrong name is found before a long trace is read
         return with_snapshot(open_input(name, format), taken, snapshot)

@@ -79,7 +79,7 @@ def capture(
     from wastedcores.capture import capture as run_capture
     from wastedcores.capture.record import DEFAULT_EVENTS
     from wastedcores.trace.pseudonyms import Pseudonyms as Names
-    from wastedcores.trace.renamed import written_again
+    from wastedcores.trace.pseudonyms import written_again
 
     kinds = events.split(",") if events else None
     more = [k for k, wanted in (("transitions", transitions), ("tick", frequency)) if wanted]

@@ -94,8 +94,7 @@ def check(
     from wastedcores.cpulist import parse_cpulist
     from wastedcores.invariant import check as run_check
     from wastedcores.invariant import who_took
-    from wastedcores.words.checked import describe
-    from wastedcores.words.control_groups import describe_groups
+    from wastedcores.words.checked import describe, describe_groups
     from wastedcores.words.steps import next_command
 
     result = run_check(

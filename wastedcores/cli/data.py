@@ -11,7 +11,7 @@ from wastedcores.cli._options import AsJson
 from wastedcores.cli._output import print_json
 
 if TYPE_CHECKING:
-    from wastedcores.trace.datasets import Entry
+    from wastedcores.trace.named import Entry
 
 DATA_SCHEMA = "wastedcores.data/1"
 _NOTES = """Every verb that takes a trace also takes the name of a data set. The environment variable
@@ -30,7 +30,7 @@ def data(
     as_json: AsJson = False,
 ) -> None:
     """List the data sets, or fetch one and print its path."""
-    from wastedcores.trace.datasets import fetch, registry
+    from wastedcores.trace.named import fetch, registry
 
     if name is not None:
         path = fetch(name).absolute()
@@ -50,7 +50,7 @@ def data(
 
 def _row(entry: Entry) -> dict[str, Any]:
     """Return the facts about a data set that are known without downloading it."""
-    from wastedcores.trace.datasets import fetch
+    from wastedcores.trace.named import fetch
     from wastedcores.trace.parquet import read_parquet
 
     row: dict[str, Any] = {"name": entry.name, "sha256": entry.sha256, "url": entry.url}

@@ -67,7 +67,7 @@ def export(
     )
     path = export_perfetto(found, output or parquet_name(trace).with_suffix(".pftrace"), result)
     if sql:
-        from wastedcores.reports.perfetto_sql import recipes
+        from wastedcores.reports.perfetto import recipes
 
         path.with_suffix(".sql").write_text(recipes())
     if as_json:

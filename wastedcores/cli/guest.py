@@ -57,9 +57,9 @@ app.add_typer(
 )
 def doctor(as_json: AsJson = False) -> None:
     """Say what works here: the emulator, what its build needs, the kernels that are there, and the space."""
-    from wastedcores.guest import source
     from wastedcores.guest.debian import mirrors
     from wastedcores.guest.emulator import NEEDED, find_emulator, missing_of, runner
+    from wastedcores.guest.kernels import NEEDED as FOR_SOURCE
     from wastedcores.guest.kernels import fetched_kernels
     from wastedcores.guest.places import GuestError, guest_cache
 
@@ -74,7 +74,7 @@ def doctor(as_json: AsJson = False) -> None:
             rows[name] = of()
         except GuestError as e:
             rows[name], ready = str(e), False
-    for name, needed in (("build", NEEDED), ("kernel source", source.NEEDED)):
+    for name, needed in (("build", NEEDED), ("kernel source", FOR_SOURCE)):
         missing = missing_of(needed)
         rows[name] = (
             f"needs {', '.join(missing)}: apt install {' '.join(missing.values())}"

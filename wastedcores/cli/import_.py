@@ -109,10 +109,8 @@ def _changed(
     pseudonyms: Path | None,
 ) -> Trace:
     """Import into ``output`` with the facts of a snapshot or with pseudonyms; if these are refused, nothing is written."""
-    from wastedcores.capture.attach import with_snapshot
-    from wastedcores.capture.snapshot import read_snapshot
-    from wastedcores.trace.pseudonyms import Pseudonyms
-    from wastedcores.trace.renamed import written_again
+    from wastedcores.capture.snapshot import read_snapshot, with_snapshot
+    from wastedcores.trace.pseudonyms import Pseudonyms, written_again
 
     snapshot = None if taken is None else read_snapshot(taken)
     names = None if pseudonyms is None else Pseudonyms.of_file(pseudonyms)

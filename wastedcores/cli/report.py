@@ -112,7 +112,7 @@ def _copies(
     from wastedcores.errors import UsageError
     from wastedcores.trace.parquet import write_parquet
     from wastedcores.trace.pseudonyms import Pseudonyms as Names
-    from wastedcores.trace.renamed import renamed
+    from wastedcores.trace.pseudonyms import renamed
 
     if trace is None:
         raise UsageError(

@@ -77,16 +77,14 @@ def aligned(
         ("the second wastes more", np.minimum, colours.idle),
     )
     for name, part, colour in signs:
-        fig.add_trace(
-            go.Scatter(
-                **panels.steps(
-                    axis, bins[0].edges, part(difference, 0), {"color": colour, "width": 1.2}
-                ),
-                mode="lines",
-                fill="tozeroy",
-                name=name,
-                hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: %{{y:.1f}} cores<extra></extra>",
+        fig.add_scatter(
+            **panels.steps(
+                axis, bins[0].edges, part(difference, 0), {"color": colour, "width": 1.2}
             ),
+            mode="lines",
+            fill="tozeroy",
+            name=name,
+            hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: %{{y:.1f}} cores<extra></extra>",
             row=3,
             col=1,
         )

@@ -38,18 +38,16 @@ def costs(
     for i, (column, _, ns) in enumerate(shown, 1):
         values = found.table[column].to_list()
         texts = ["unknown" if v is None else human_ns(v * ns) if ns else number(v) for v in values]
-        fig.add_trace(
-            go.Bar(
-                x=values,
-                y=names,
-                orientation="h",
-                marker_color=shades,
-                text=texts,
-                textposition="outside",
-                cliponaxis=False,
-                showlegend=False,
-                hovertemplate="%{y}: %{text}<extra></extra>",
-            ),
+        fig.add_bar(
+            x=values,
+            y=names,
+            orientation="h",
+            marker_color=shades,
+            text=texts,
+            textposition="outside",
+            cliponaxis=False,
+            showlegend=False,
+            hovertemplate="%{y}: %{text}<extra></extra>",
             row=1,
             col=i,
         )
@@ -89,14 +87,12 @@ def balance_calls(found: Comparison, title: str = "", subtitle: str = "") -> go.
         [f"level {level}" for level in per_level["level"].to_list()],
     ]
     for result, colour in shades.items():
-        fig.add_trace(
-            go.Bar(
-                x=where,
-                y=per_level[result].to_list(),
-                name=result.replace("_", " "),
-                marker_color=colour,
-                hovertemplate="%{y} calls<extra>" + result + "</extra>",
-            )
+        fig.add_bar(
+            x=where,
+            y=per_level[result].to_list(),
+            name=result.replace("_", " "),
+            marker_color=colour,
+            hovertemplate="%{y} calls<extra>" + result + "</extra>",
         )
     fig.update_layout(barmode="stack")
     fig.update_yaxes(title_text="calls, by result", type="linear", gridcolor=GRID)
@@ -115,30 +111,26 @@ def spread(
     colours = palette(palette_name)
     fig = go.Figure()
     for name, points in values.items():
-        fig.add_trace(
-            go.Box(
-                x=list(points),
-                name=folded_name(name),
-                boxpoints="all",
-                jitter=0.6,
-                pointpos=0,
-                fillcolor="rgba(0,0,0,0)",
-                line={"color": MUTED, "width": 1},
-                marker={"color": colours.idle, "size": 6},
-                showlegend=False,
-                hovertemplate="%{x:.4g} " + unit + "<extra>" + name + "</extra>",
-            )
+        fig.add_box(
+            x=list(points),
+            name=folded_name(name),
+            boxpoints="all",
+            jitter=0.6,
+            pointpos=0,
+            fillcolor="rgba(0,0,0,0)",
+            line={"color": MUTED, "width": 1},
+            marker={"color": colours.idle, "size": 6},
+            showlegend=False,
+            hovertemplate="%{x:.4g} " + unit + "<extra>" + name + "</extra>",
         )
     if recorded:
-        fig.add_trace(
-            go.Scatter(
-                x=list(recorded.values()),
-                y=[folded_name(name) for name in recorded],
-                mode="markers",
-                name="recorded on a real kernel",
-                marker={"symbol": "diamond", "size": 13, "color": colours.violation},
-                hovertemplate="recorded: %{x:.4g} " + unit + "<extra></extra>",
-            )
+        fig.add_scatter(
+            x=list(recorded.values()),
+            y=[folded_name(name) for name in recorded],
+            mode="markers",
+            name="recorded on a real kernel",
+            marker={"symbol": "diamond", "size": 13, "color": colours.violation},
+            hovertemplate="recorded: %{x:.4g} " + unit + "<extra></extra>",
         )
     fig.update_xaxes(title_text=unit, rangemode="tozero", gridcolor=GRID)
     fig.update_yaxes(automargin=True, ticks="")

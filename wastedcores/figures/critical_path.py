@@ -49,16 +49,14 @@ def path_timeline(path: CriticalPath, title: str = "", *, palette_name: str = "s
                 "comm", "pid", "why", pl.col("end_ns") - pl.col("start_ns")
             ).iter_rows()
         ]
-        fig.add_trace(
-            go.Scatter(
-                x=np.column_stack([start, end, gap]).ravel(),
-                y=np.column_stack([y, y, gap]).ravel(),
-                mode="lines",
-                line={"color": shade[kind], "width": 5, "simplify": False},
-                name=f"{name}: {human_ns(_total(path, kind))}",
-                text=np.repeat(words, 3),
-                hovertemplate="%{x:.3f} ms, %{text}<extra></extra>",
-            )
+        fig.add_scatter(
+            x=np.column_stack([start, end, gap]).ravel(),
+            y=np.column_stack([y, y, gap]).ravel(),
+            mode="lines",
+            line={"color": shade[kind], "width": 5, "simplify": False},
+            name=f"{name}: {human_ns(_total(path, kind))}",
+            text=np.repeat(words, 3),
+            hovertemplate="%{x:.3f} ms, %{text}<extra></extra>",
         )
     totals = path.totals
     title = title or (

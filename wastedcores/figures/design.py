@@ -29,15 +29,13 @@ def suggestions(
     ]
     fig = go.Figure()
     for answer, colour in (("taken", colours.idle), ("refused", colours.waiting)):
-        fig.add_trace(
-            go.Bar(
-                x=made[answer].to_list(),
-                y=where,
-                orientation="h",
-                name=answer,
-                marker_color=colour,
-                hovertemplate="%{y}: %{x} " + answer + "<extra></extra>",
-            )
+        fig.add_bar(
+            x=made[answer].to_list(),
+            y=where,
+            orientation="h",
+            name=answer,
+            marker_color=colour,
+            hovertemplate="%{y}: %{x} " + answer + "<extra></extra>",
         )
     fig.update_layout(barmode="stack")
     fig.update_xaxes(

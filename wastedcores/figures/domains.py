@@ -15,6 +15,9 @@ from wastedcores.topology.domains import Domain, Domains
 from wastedcores.topology.lint import level_name
 from wastedcores.topology.machine import Machine
 
+# --- which node can pull from which -------------------------------------------------------------------------------------
+
+
 #: one green per level, light inside and dark outside; no other figure uses them
 LEVEL_COLOURS = ("#eef6ec", "#d3e8cf", "#acd3ab", "#7cb88a", "#4c9670", "#2a7156", "#12493a")
 #: if there are more CPUs than this, they are drawn without their numbers

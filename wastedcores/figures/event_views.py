@@ -18,8 +18,7 @@ from wastedcores.analysis.states import States
 from wastedcores.errors import MissingEventsError
 from wastedcores.figures import panels
 from wastedcores.figures.event_layers import EventLayer, default_layers, with_own_colours
-from wastedcores.figures.event_segments import SCALE, Drawn, segments_of
-from wastedcores.figures.event_shapes import add_shapes
+from wastedcores.figures.event_segments import SCALE, Drawn, add_shapes, segments_of
 from wastedcores.figures.theme import CLASS_COLOURS, CLEAR, fit_legend, style
 from wastedcores.queries.decorate import Decoration, EventTable
 from wastedcores.queries.spans import Span
@@ -123,18 +122,16 @@ class EventView:
         starts = np.unique(np.linspace(0, pixels.counts.shape[1], _HOVER_COLS + 1).astype(int)[:-1])
         counts = np.add.reduceat(pixels.counts, starts, axis=1)
         edges = np.r_[starts, pixels.counts.shape[1]] / pixels.counts.shape[1]
-        fig.add_trace(
-            go.Heatmap(
-                x=first + edges * (last - first),
-                y=np.arange(rows),
-                z=counts,
-                # numbers, because plotly checks and copies texts one by one
-                customdata=np.array(self.scene.cpus)[:, None].repeat(starts.size, axis=1),
-                colorscale=[(0, CLEAR), (1, CLEAR)],
-                showscale=False,
-                hovertemplate=f"CPU %{{customdata}}, %{{x:{axis.digits}}} {axis.unit}<br>%{{z}} segments<extra></extra>",
-                name="segments",
-            )
+        fig.add_heatmap(
+            x=first + edges * (last - first),
+            y=np.arange(rows),
+            z=counts,
+            # numbers, because plotly checks and copies texts one by one
+            customdata=np.array(self.scene.cpus)[:, None].repeat(starts.size, axis=1),
+            colorscale=[(0, CLEAR), (1, CLEAR)],
+            showscale=False,
+            hovertemplate=f"CPU %{{customdata}}, %{{x:{axis.digits}}} {axis.unit}<br>%{{z}} segments<extra></extra>",
+            name="segments",
         )
 
     def _add_legend(self, fig: go.Figure) -> None:

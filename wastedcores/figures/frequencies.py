@@ -36,8 +36,7 @@ def frequency(
     mean = (bins.mean / 1e6).astype(np.float32)
     if np.isnan(mean).any():
         add_hatch(fig, "x", "y")
-    fig.add_trace(
-        go.Heatmap(
+    fig.add_heatmap(
             x=axis.at(bins.edges),
             y=scene.rows(),
             z=mean,
@@ -45,11 +44,7 @@ def frequency(
             colorbar={"title": {"text": "GHz", "font": {"size": 11}}, "thickness": 14, "len": 0.78,
                       "y": 0.61, "yanchor": "middle"},
             hovertemplate=f"%{{y}}, %{{x:{axis.digits}}} {axis.unit}<br>%{{z:.2f}} GHz<extra></extra>",
-            name="frequency",
-        ),
-        row=1,
-        col=1,
-    )  # fmt: skip
+            name="frequency", row=1, col=1)  # fmt: skip
     panels.cpu_axis(fig, scene, 1, 1)
     panels.add_marks(fig, scene, axis, (start, end), row=1, col=1)
     edges = pixel_edges(start, end, cols)
@@ -58,15 +53,13 @@ def frequency(
         first, last = (part[c].to_numpy().astype(np.int64) for c in ("start_ns", "end_ns"))
         cover += bin_cover(first, last, edges) / np.diff(edges)
     colour = palette(palette_name).violation
-    fig.add_trace(
-        go.Scatter(
-            **panels.steps(axis, edges, cover, {"color": colour, "width": 1.2}),
-            mode="lines",
-            fill="tozeroy",
-            name="slow while busy",
-            showlegend=False,
-            hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: %{{y:.1f}} CPUs busy and slow<extra></extra>",
-        ),
+    fig.add_scatter(
+        **panels.steps(axis, edges, cover, {"color": colour, "width": 1.2}),
+        mode="lines",
+        fill="tozeroy",
+        name="slow while busy",
+        showlegend=False,
+        hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: %{{y:.1f}} CPUs busy and slow<extra></extra>",
         row=2,
         col=1,
     )

@@ -141,33 +141,29 @@ def _legend(fig: go.Figure, scenes: list[Scene], bins: list, colours) -> None:
     entries = [(colours.violation, f"wasting for {scenes[0].persist_ns / 1e6:g} ms or longer")]
     entries.append((colours.short, "wasting for less"))
     for colour, name in entries:
-        fig.add_trace(
-            go.Scatter(
-                x=[None],
-                y=[None],
-                mode="markers",
-                marker={"symbol": "square", "size": 10, "color": colour},
-                name=name,
-                hoverinfo="skip",
-            ),
+        fig.add_scatter(
+            x=[None],
+            y=[None],
+            mode="markers",
+            marker={"symbol": "square", "size": 10, "color": colour},
+            name=name,
+            hoverinfo="skip",
             row=3,
             col=1,
         )
     if any((b.longest < 0).any() for b in bins):
-        fig.add_trace(
-            go.Scatter(
-                x=[None],
-                y=[None],
-                mode="markers",
-                name="state unknown (hatched)",
-                hoverinfo="skip",
-                marker={
-                    "symbol": "square",
-                    "size": 10,
-                    "color": "#c9cdd1",
-                    "line": {"width": 1, "color": "#9aa0a6"},
-                },
-            ),
+        fig.add_scatter(
+            x=[None],
+            y=[None],
+            mode="markers",
+            name="state unknown (hatched)",
+            hoverinfo="skip",
+            marker={
+                "symbol": "square",
+                "size": 10,
+                "color": "#c9cdd1",
+                "line": {"width": 1, "color": "#9aa0a6"},
+            },
             row=3,
             col=1,
         )
@@ -207,24 +203,22 @@ def load_heatmap(
             sizex=1,
             sizey=1,
         )
-    fig.add_trace(
-        go.Heatmap(
-            x=axis.at(bins.edges),
-            y=scene.rows(),
-            z=np.log2(1 + bins.mean).astype(np.float32),
-            customdata=np.nan_to_num(bins.mean).round().astype(np.int32),
-            zmin=0,
-            zmax=float(np.log2(1 + max(np.nanmax(bins.mean, initial=0), LOAD_TICKS[-1]))),
-            colorscale="Cividis_r",
-            colorbar={
-                "tickvals": [float(np.log2(1 + v)) for v in LOAD_TICKS],
-                "ticktext": [str(v) for v in LOAD_TICKS],
-                "title": {"text": "load of the<br>runqueue", "font": {"size": 11}},
-                "thickness": 14,
-            },
-            hovertemplate=f"%{{y}}, %{{x:{axis.digits}}} {axis.unit}<br>mean load %{{customdata}}<extra></extra>",
-            name="load",
-        ),
+    fig.add_heatmap(
+        x=axis.at(bins.edges),
+        y=scene.rows(),
+        z=np.log2(1 + bins.mean).astype(np.float32),
+        customdata=np.nan_to_num(bins.mean).round().astype(np.int32),
+        zmin=0,
+        zmax=float(np.log2(1 + max(np.nanmax(bins.mean, initial=0), LOAD_TICKS[-1]))),
+        colorscale="Cividis_r",
+        colorbar={
+            "tickvals": [float(np.log2(1 + v)) for v in LOAD_TICKS],
+            "ticktext": [str(v) for v in LOAD_TICKS],
+            "title": {"text": "load of the<br>runqueue", "font": {"size": 11}},
+            "thickness": 14,
+        },
+        hovertemplate=f"%{{y}}, %{{x:{axis.digits}}} {axis.unit}<br>mean load %{{customdata}}<extra></extra>",
+        name="load",
         row=1,
         col=1,
     )

@@ -9,15 +9,8 @@ import polars as pl
 from wastedcores.analysis.examined import Examined
 from wastedcores.analysis.scene import TimeAxis
 from wastedcores.analysis.transitions import modes, waits
-from wastedcores.figures.theme import (
-    CLASS_COLOURS,
-    GRID,
-    INK,
-    MUTED,
-    OTHER_CLASS,
-    fit_legend,
-    style,
-)
+from wastedcores.figures import theme as te
+from wastedcores.figures.theme import fit_legend, style
 from wastedcores.units import human_ns
 
 #: more spans than this are not drawn one by one but as shares of a pixel's time
@@ -96,7 +89,9 @@ def transitions(
         showgrid=False,
         zeroline=False,
     )
-    fig.update_xaxes(**axis.labels, gridcolor=GRID, range=[float(axis.at(t)) for t in (start, end)])
+    fig.update_xaxes(
+        **axis.labels, gridcolor=te.GRID, range=[float(axis.at(t)) for t in (start, end)]
+    )
     how = "thin: idle, half: user, full: kernel"
     if table.height > MOST_SPANS:
         how = f"{table.height:,} spans: heights are shares of each pixel's time; zoom in (--from, --to) to see the spans"
@@ -127,13 +122,13 @@ def _layers(table: pl.DataFrame) -> list[tuple[str, str, str, pl.DataFrame]]:
     user = table.filter(pl.col("mode") == "user")
     length = (pl.col("end_ns") - pl.col("start_ns")).sum()
     common = user.group_by("comm").agg(ns=length).sort("ns", "comm", descending=[True, False])
-    names = common["comm"].head(len(CLASS_COLOURS)).to_list()
-    out = [("idle", INK, "idle", table.filter(pl.col("mode") == "idle"))]
-    for name, colour in zip(names, CLASS_COLOURS, strict=False):
+    names = common["comm"].head(len(te.CLASS_COLOURS)).to_list()
+    out = [("idle", te.INK, "idle", table.filter(pl.col("mode") == "idle"))]
+    for name, colour in zip(names, te.CLASS_COLOURS, strict=False):
         spans = user.filter(pl.col("comm").eq_missing(name))
         out.append((f"user: {name or 'unnamed'}", colour, "user", spans))
     rest = user.filter(~pl.col("comm").is_in(names, nulls_equal=True))
-    out.append(("user: other programs", OTHER_CLASS, "user", rest))
+    out.append(("user: other programs", te.OTHER_CLASS, "user", rest))
     kernel = table.filter(pl.col("mode") == "kernel").with_columns(pl.col("op").fill_null(""))
     out += [
         (name, colour, "kernel", kernel.filter(pl.col("op") == op))
@@ -179,7 +174,7 @@ def _add_shares(
     edges = np.linspace(*window, COLUMNS + 1)
     x = np.repeat(axis.at(edges), 2)[1:-1]
     for name, colour, modes_ in (
-        ("user", CLASS_COLOURS[0], ("user", "kernel")),
+        ("user", te.CLASS_COLOURS[0], ("user", "kernel")),
         ("kernel", KERNEL["syscall"][1], ("kernel",)),
     ):
         for cpu, row in rows.items():
@@ -225,7 +220,7 @@ def _add_arcs(
     y = y0[:, None] + (y1 - y0)[:, None] * t - bend
     gap = np.full((chosen.height, 1), np.nan)
     fig.add_scatter(
-        x=np.c_[x, gap].ravel(), y=np.c_[y, gap].ravel(), mode="lines", line={"color": MUTED, "width": 1, "dash": "dot"},
+        x=np.c_[x, gap].ravel(), y=np.c_[y, gap].ravel(), mode="lines", line={"color": te.MUTED, "width": 1, "dash": "dot"},
         name="wakeup", hoverinfo="skip", legendgroup="wakeup",
     )  # fmt: skip
     said = [
@@ -235,7 +230,7 @@ def _add_arcs(
         for r in chosen.iter_rows(named=True)
     ]
     fig.add_scatter(
-        x=x1, y=y1, mode="markers", marker={"symbol": "triangle-down", "size": 6, "color": MUTED}, text=said,
+        x=x1, y=y1, mode="markers", marker={"symbol": "triangle-down", "size": 6, "color": te.MUTED}, text=said,
         hovertemplate="%{text}<extra></extra>", showlegend=False, legendgroup="wakeup", name="wakeup",
     )  # fmt: skip
     return chosen

@@ -75,35 +75,31 @@ def considered(
     event, row = np.nonzero(seen)
     z[row, pixel[event]] = 1
     axis = TimeAxis.of(scene.window[0], window[1] - window[0])
-    fig.add_trace(
-        go.Heatmap(
-            x=axis.at(edges),
-            y=scene.rows(),
-            z=z,
-            zmin=0,
-            zmax=1,
-            colorscale=[
-                (0, CLEAR),
-                (0.5, CLEAR),
-                (0.5, colours.considered),
-                (1, colours.considered),
-            ],
-            showscale=False,
-            hoverinfo="skip",
-            name="considered",
-        ),
+    fig.add_heatmap(
+        x=axis.at(edges),
+        y=scene.rows(),
+        z=z,
+        zmin=0,
+        zmax=1,
+        colorscale=[
+            (0, CLEAR),
+            (0.5, CLEAR),
+            (0.5, colours.considered),
+            (1, colours.considered),
+        ],
+        showscale=False,
+        hoverinfo="skip",
+        name="considered",
         row=1,
         col=1,
     )
-    fig.add_trace(
-        go.Scatter(
-            x=[None],
-            y=[None],
-            mode="markers",
-            name="CPU looked at",
-            hoverinfo="skip",
-            marker={"symbol": "square", "size": 10, "color": colours.considered},
-        ),
+    fig.add_scatter(
+        x=[None],
+        y=[None],
+        mode="markers",
+        name="CPU looked at",
+        hoverinfo="skip",
+        marker={"symbol": "square", "size": 10, "color": colours.considered},
         row=3,
         col=1,
     )

@@ -98,21 +98,19 @@ def add_tasks(
     if (z < 0).any():
         add_hatch(fig, *axis_names(fig, row, col))
     says = {"share": "among others", "longest": "mostly", "last": "at the end", "peak": "at most"}
-    fig.add_trace(
-        go.Heatmap(
-            x=axis.at(bins.edges),
-            y=scene.rows(),
-            z=z,
-            customdata=np.minimum(bins.peak, 127).astype(np.int8),
-            zmin=-1.5,
-            zmax=5.5,
-            colorscale=task_scale(colours),
-            showscale=bar is not None,
-            colorbar=bar or None,
-            hovertemplate=f"%{{y}}, %{{x:{axis.digits}}} {axis.unit}<br>{says[reduce]} %{{z}}, peak %{{customdata}}"
-            " threads<extra></extra>",
-            name="threads per runqueue",
-        ),
+    fig.add_heatmap(
+        x=axis.at(bins.edges),
+        y=scene.rows(),
+        z=z,
+        customdata=np.minimum(bins.peak, 127).astype(np.int8),
+        zmin=-1.5,
+        zmax=5.5,
+        colorscale=task_scale(colours),
+        showscale=bar is not None,
+        colorbar=bar or None,
+        hovertemplate=f"%{{y}}, %{{x:{axis.digits}}} {axis.unit}<br>{says[reduce]} %{{z}}, peak %{{customdata}}"
+        " threads<extra></extra>",
+        name="threads per runqueue",
         row=row,
         col=col,
     )
@@ -149,35 +147,31 @@ def add_band(
         share = bin_cover(start, end, bins.edges) / width
         if not long and not share.any():
             continue
-        fig.add_trace(
-            go.Heatmap(
-                x0=float(axis.at(bins.edges[0] + pixel / 2)),
-                dx=pixel / axis.ns,
-                y=["wasted"],
-                z=[share.astype(np.float32)],
-                zmin=0,
-                zmax=1,
-                colorscale=[(0, _faint(colour, 0)), (1, _faint(colour, 1))],
-                showscale=False,
-                hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: {name}, %{{z:.0%}} of the time<extra></extra>",
-                name=name,
-            ),
+        fig.add_heatmap(
+            x0=float(axis.at(bins.edges[0] + pixel / 2)),
+            dx=pixel / axis.ns,
+            y=["wasted"],
+            z=[share.astype(np.float32)],
+            zmin=0,
+            zmax=1,
+            colorscale=[(0, _faint(colour, 0)), (1, _faint(colour, 1))],
+            showscale=False,
+            hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: {name}, %{{z:.0%}} of the time<extra></extra>",
+            name=name,
             row=row,
             col=col,
         )
     inside = (spans[0] < bins.edges[-1]) & (spans[1] > bins.edges[0])
     narrow = spans[:, (spans[2] > 0) & inside & (spans[1] - spans[0] < pixel)]
     if 0 < narrow.shape[1] <= MAX_TRIANGLES:
-        fig.add_trace(
-            go.Scatter(
-                x=axis.at((narrow[0] + narrow[1]) / 2),
-                y=["wasted"] * narrow.shape[1],
-                mode="markers",
-                marker={"symbol": "triangle-down", "size": 7, "color": colours.violation},
-                name="persistent episodes, narrower than a pixel",
-                showlegend=False,
-                hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: persistent episode<extra></extra>",
-            ),
+        fig.add_scatter(
+            x=axis.at((narrow[0] + narrow[1]) / 2),
+            y=["wasted"] * narrow.shape[1],
+            mode="markers",
+            marker={"symbol": "triangle-down", "size": 7, "color": colours.violation},
+            name="persistent episodes, narrower than a pixel",
+            showlegend=False,
+            hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: persistent episode<extra></extra>",
             row=row,
             col=col,
         )
@@ -218,22 +212,20 @@ def add_strip(
         ("waiting threads", bins.waiting, colours.waiting),
     )
     for name, values, colour in curves:
-        fig.add_trace(
-            go.Scatter(
-                **steps(
-                    axis,
-                    bins.edges,
-                    np.where(unknown, np.nan, values),
-                    {"color": colour, "width": 1.6},
-                ),
-                mode="lines",
-                fill="tozeroy",
-                fillcolor=_faint(colour),
-                name=name,
-                legendgroup=name,
-                showlegend=col == 1,
-                hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: %{{y:.1f}} {name}<extra></extra>",
+        fig.add_scatter(
+            **steps(
+                axis,
+                bins.edges,
+                np.where(unknown, np.nan, values),
+                {"color": colour, "width": 1.6},
             ),
+            mode="lines",
+            fill="tozeroy",
+            fillcolor=_faint(colour),
+            name=name,
+            legendgroup=name,
+            showlegend=col == 1,
+            hovertemplate=f"%{{x:{axis.digits}}} {axis.unit}: %{{y:.1f}} {name}<extra></extra>",
             row=row,
             col=col,
         )

@@ -178,19 +178,17 @@ def timeline(
     fig = make_subplots(rows=1, cols=1)
     if (z < 0).any():
         add_hatch(fig, "x", "y")
-    fig.add_trace(
-        go.Heatmap(
-            x=axis.at(edges),
-            y=scene.rows(),
-            z=z,
-            text=np.where(empty, "idle", names[place.reshape(owner.shape)]).tolist(),
-            zmin=-1.5,
-            zmax=n - 1.5,
-            colorscale=scale,
-            showscale=False,
-            hovertemplate=f"%{{y}}, %{{x:{axis.digits}}} {axis.unit}<br>%{{text}}<extra></extra>",
-            name="running task",
-        ),
+    fig.add_heatmap(
+        x=axis.at(edges),
+        y=scene.rows(),
+        z=z,
+        text=np.where(empty, "idle", names[place.reshape(owner.shape)]).tolist(),
+        zmin=-1.5,
+        zmax=n - 1.5,
+        colorscale=scale,
+        showscale=False,
+        hovertemplate=f"%{{y}}, %{{x:{axis.digits}}} {axis.unit}<br>%{{text}}<extra></extra>",
+        name="running task",
         row=1,
         col=1,
     )
@@ -200,15 +198,13 @@ def timeline(
     labels = ["idle", *classes, *[""] * (len(CLASS_COLOURS) - len(classes)), "other"]
     for code, (label, colour) in enumerate(zip(labels, steps[1:], strict=True)):
         if code in present and label:
-            fig.add_trace(
-                go.Scatter(
-                    x=[None],
-                    y=[None],
-                    mode="markers",
-                    name=label,
-                    hoverinfo="skip",
-                    marker={"symbol": "square", "size": 10, "color": colour},
-                )
+            fig.add_scatter(
+                x=[None],
+                y=[None],
+                mode="markers",
+                name=label,
+                hoverinfo="skip",
+                marker={"symbol": "square", "size": 10, "color": colour},
             )
     fig.update_xaxes(range=[float(axis.at(window[0])), float(axis.at(window[1]))], **axis.labels)
     subtitle = " · ".join(p for p in (scene.label, scene.facts) if p)

@@ -50,35 +50,27 @@ def waiting_times(
         share = 1 - np.searchsorted(ordered, edges, side="left") / max(1, w.size)
         keep = share > 0
         lowest = min(lowest, float(share[keep].min(initial=1)))
-        fig.add_trace(
-            go.Scatter(
-                x=edges[:-1] / 1e6,
-                y=total / scale,
-                mode="lines",
-                line={"color": colour, "shape": "hv", "width": 2},
-                fill="tozeroy",
-                name=name,
-                legendgroup=name,
-                hovertemplate=f"waits from %{{x:.3g}} ms: %{{y:.3g}} {unit}<extra>"
-                + name
-                + "</extra>",
-            ),
+        fig.add_scatter(
+            x=edges[:-1] / 1e6,
+            y=total / scale,
+            mode="lines",
+            line={"color": colour, "shape": "hv", "width": 2},
+            fill="tozeroy",
+            name=name,
+            legendgroup=name,
+            hovertemplate=f"waits from %{{x:.3g}} ms: %{{y:.3g}} {unit}<extra>" + name + "</extra>",
             row=1,
             col=1,
         )
-        fig.add_trace(
-            go.Scatter(
-                x=edges[keep] / 1e6,
-                y=share[keep],
-                mode="lines",
-                line={"color": colour, "width": 2},
-                name=name,
-                legendgroup=name,
-                showlegend=False,
-                hovertemplate="%{y:.2%} of waits last %{x:.3g} ms or longer<extra>"
-                + name
-                + "</extra>",
-            ),
+        fig.add_scatter(
+            x=edges[keep] / 1e6,
+            y=share[keep],
+            mode="lines",
+            line={"color": colour, "width": 2},
+            name=name,
+            legendgroup=name,
+            showlegend=False,
+            hovertemplate="%{y:.2%} of waits last %{x:.3g} ms or longer<extra>" + name + "</extra>",
             row=1,
             col=2,
         )
@@ -89,7 +81,7 @@ def waiting_times(
             fig.add_vline(x=persist_ns / 1e6, line=line, row=1, col=col)
     if persist_ns:
         name = f"{persist_ns / 1e6:g} ms: an episode of this length is persistent"
-        fig.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name))
+        fig.add_scatter(x=[None], y=[None], mode="lines", line=line, name=name)
     fig.update_yaxes(title=unit, rangemode="tozero", row=1, col=1)
     fig.update_yaxes(
         type="log",
@@ -124,18 +116,16 @@ def lost_time(
         ("beside an idle CPU that it may use", avoidable, colours.violation),
         ("all CPUs that it may use were busy", waited - avoidable, OTHER_CLASS),
     ):
-        fig.add_trace(
-            go.Bar(
-                x=length,
-                y=names,
-                orientation="h",
-                name=what,
-                marker_color=colour,
-                customdata=part["ran_ns"].to_numpy() / 1e6,
-                hovertemplate="%{y} waited %{x:.3g} ms: "
-                + what
-                + "; it ran %{customdata:.3g} ms<extra></extra>",
-            )
+        fig.add_bar(
+            x=length,
+            y=names,
+            orientation="h",
+            name=what,
+            marker_color=colour,
+            customdata=part["ran_ns"].to_numpy() / 1e6,
+            hovertemplate="%{y} waited %{x:.3g} ms: "
+            + what
+            + "; it ran %{customdata:.3g} ms<extra></extra>",
         )
     style(fig, title, subtitle, 160 + 22 * len(names))
     fig.update_layout(barmode="stack", showlegend=True)

@@ -29,24 +29,22 @@ def predicted(found: WhatIf, title: str = "", *, palette_name: str = "safe") -> 
         (colours.considered, rows[1:], "prediction"),
     ):
         ranges = [_range(v) for _, v in part]
-        fig.add_trace(
-            go.Scatter(
-                x=[r.median / scale for r in ranges],
-                y=[_wrapped(name) for name, _ in part],
-                mode="markers",
-                marker={"color": shade, "size": 11},
-                error_x={
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [(r.high - r.median) / scale for r in ranges],
-                    "arrayminus": [(r.median - r.low) / scale for r in ranges],
-                    "color": shade,
-                    "thickness": 3,
-                },
-                customdata=[100 * v.gain.median for _, v in part],
-                name=name,
-                hovertemplate=f"%{{y}}: %{{x:.4g}} {unit}, gain %{{customdata:.1f}} %<extra></extra>",
-            )
+        fig.add_scatter(
+            x=[r.median / scale for r in ranges],
+            y=[_wrapped(name) for name, _ in part],
+            mode="markers",
+            marker={"color": shade, "size": 11},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [(r.high - r.median) / scale for r in ranges],
+                "arrayminus": [(r.median - r.low) / scale for r in ranges],
+                "color": shade,
+                "thickness": 3,
+            },
+            customdata=[100 * v.gain.median for _, v in part],
+            name=name,
+            hovertemplate=f"%{{y}}: %{{x:.4g}} {unit}, gain %{{customdata:.1f}} %<extra></extra>",
         )
     fig.add_vline(
         x=recorded,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import threading
@@ -20,11 +22,45 @@ from typing import IO
 
 from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import UsageError
-from wastedcores.guest.emulator import Emulator
-from wastedcores.guest.initramfs import initramfs
+from wastedcores.guest.emulator import INSIDE, Emulator, runner
 from wastedcores.guest.kernels import Kernel
 from wastedcores.guest.machines import GuestMachine
 from wastedcores.guest.places import GuestError, tell
+
+FOLDERS = ("bin", "dev", "job", "proc", "sys", "tmp")
+#: devices that the first process needs before devtmpfs is there: mode, major and minor number
+_DEVICES = {"dev/console": (5, 1), "dev/null": (1, 3)}
+
+
+def _entry(
+    number: int, name: str, mode: int, content: bytes = b"", device: tuple[int, int] = (0, 0)
+) -> bytes:
+    """Return a file as the kernel reads it (Documentation/driver-api/early-userspace/buffer-format.rst: "newc")."""
+    path = name.encode() + b"\0"
+    fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, *device, len(path), 0)
+    head = b"070701" + b"".join(b"%08X" % f for f in fields) + path
+    return _padded(head) + _padded(content)
+
+
+def _padded(part: bytes) -> bytes:
+    return part + bytes(-len(part) % 4)
+
+
+def archive(files: Mapping[str, bytes]) -> bytes:
+    """Return an archive with these programs and files by path; all of them may be executed."""
+    parts = [(f, stat.S_IFDIR | 0o755, b"", (0, 0)) for f in FOLDERS]
+    parts += [(name, stat.S_IFCHR | 0o600, b"", device) for name, device in _DEVICES.items()]
+    parts += [(name, stat.S_IFREG | 0o755, content, (0, 0)) for name, content in files.items()]
+    out = b"".join(_entry(1 + i, *part[:2], *part[2:]) for i, part in enumerate(parts))
+    return gzip.compress(out + _entry(0, "TRAILER!!!", 0), 1, mtime=0)
+
+
+def initramfs(emulator: Emulator, jobs: Mapping[str, bytes]) -> bytes:
+    """Return the archive with the shell, the runner, and what lies below ``/job``."""
+    files = {"init": (INSIDE / "init").read_bytes(), "bin/runner": runner().read_bytes()}
+    files["bin/busybox"] = Path(emulator.busybox).read_bytes()
+    return archive(files | {f"job/{name}": content for name, content in jobs.items()})
+
 
 #: virtual ns in which each virtual CPU has its turn; their clocks are never further apart
 ROUND_NS = 4000
@@ -33,15 +69,9 @@ PARAMETERS = (
     "console=ttyS0 earlyprintk=ttyS0 loglevel=4 panic=-1 tsc=reliable nokaslr mitigations=off"
 )
 EVENTS = (
-    "sched_switch",
-    "sched_waking",
-    "sched_wakeup",
-    "sched_wakeup_new",
-    "sched_migrate_task",
-    "sched_process_fork",
-    "sched_process_exit",
-    "sched_process_exec",
-)
+    "sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task", "sched_process_fork",
+    "sched_process_exit", "sched_process_exec",
+)  # fmt: skip
 #: bytes that the emulator gathers before it writes them
 _BUFFER = 1 << 16
 #: lines of the console that an error shows
@@ -53,30 +83,17 @@ _FEATURES = ("/sys/kernel/debug/sched/features", "/sys/kernel/debug/sched_featur
 
 @dataclass(frozen=True)
 class Options:
-    """How a guest is booted.
+    """How a guest is booted."""
 
-    Attributes
-    ----------
-    features
-        Scheduler features to set, such as ``NO_NI_RANDOM``.
-    sysctls
-        Settings by name, such as ``kernel.sched_autogroup_enabled``.
-    parameters
-        Further boot parameters.
-    buffer_kb
-        The trace buffer of each CPU. Events that do not fit are lost, and counted.
-    timeout_s
-        Host seconds after which the guest is stopped.
-    console
-        A file that keeps what the guest's console said.
-    """
-
-    features: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()  #: Scheduler features to set, such as ``NO_NI_RANDOM``.
+    #: Settings by name, such as ``kernel.sched_autogroup_enabled``.
     sysctls: Mapping[str, str] = field(default_factory=dict)
-    parameters: str = ""
-    buffer_kb: int = 2048
-    timeout_s: float = 3600
-    console: Path | None = None
+    parameters: str = ""  #: Further boot parameters.
+    buffer_kb: int = (
+        2048  #: The trace buffer of each CPU. Events that do not fit are lost, and counted.
+    )
+    timeout_s: float = 3600  #: Host seconds after which the guest is stopped.
+    console: Path | None = None  #: A file that keeps what the guest's console said.
 
 
 def setup_script(machine: GuestMachine, options: Options) -> str:
@@ -153,19 +170,7 @@ def booted(
     options: Options,
     said: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Path]:
-    """Boot a guest, wait until it has done all jobs, and give the file that it sent, which is removed afterwards.
-
-    Parameters
-    ----------
-    emulator, kernel, machine
-        What is booted, and with what.
-    jobs
-        Files below ``/job``.
-    options
-        How it is booted.
-    said
-        Called with each line of the console that begins with ``@@``.
-    """
+    """Boot a guest, wait until it has done all jobs, and give the file that it sent, which is removed afterwards."""
     try:
         with tempfile.TemporaryDirectory(prefix="wastedcores-guest-") as name:
             folder = Path(name)

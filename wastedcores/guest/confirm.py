@@ -34,20 +34,13 @@ _BEGIN, _END = "window begins", "window ends"
 
 @dataclass(frozen=True, repr=False)
 class Confirmation(Shown):
-    """Predictions beside what booted kernels did with the same work.
+    """Predictions beside what booted kernels did with the same work."""
 
-    Attributes
-    ----------
-    found
-        The prediction.
-    kernels
-        The recorded kernel, and after it each predicted one that could be booted.
-    notes
-        Why the other kernels could not be booted, and how the guest differs from the recorded machine.
-    """
-
-    found: WhatIf
-    kernels: tuple[Comparison, ...]
+    found: WhatIf  #: The prediction.
+    kernels: tuple[
+        Comparison, ...
+    ]  #: The recorded kernel, and after it each predicted one that could be booted.
+    #: Why the other kernels could not be booted, and how the guest differs from the recorded machine.
     notes: tuple[str, ...]
 
     def _facts(self) -> dict[str, str]:
@@ -60,12 +53,9 @@ class Confirmation(Shown):
     def gains(self) -> list[dict[str, Any]]:
         """Return a row for each predicted kernel that was booted.
 
-        Returns
-        -------
-        list of dict
-            ``predicted``: the median and the range of the predicted gain; ``booted``: the mean gain of the guests; ``noise``: the
-            mean size of the gain of one recording of the recorded kernel over another; ``confirmed``: whether the booted gain
-            lies in the predicted range, widened by the noise.
+        ``predicted`` is the median and the range of the predicted gain, ``booted`` the mean gain of the guests, ``noise`` the
+        mean size of the gain of one recording of the recorded kernel over another, and ``confirmed`` whether the booted gain
+        lies in the predicted range, widened by the noise.
         """
         base, *others = self.kernels
         noise = statistics.fmean(abs(self._gain(a, b)) for a, b in combinations(base.recorded, 2))
@@ -120,31 +110,7 @@ class Confirmation(Shown):
 def confirm(
     found: WhatIf, *, seeds: int = 3, image: Kernel | None = None, options: Options | None = None
 ) -> Confirmation:
-    """Boot the recorded and the predicted kernels with the recovered work, several times each.
-
-    Parameters
-    ----------
-    found
-        The prediction.
-    seeds
-        Number of recordings of each kernel; at least 2, for the noise floor.
-    image
-        The image of the one predicted kernel, if it is none of Debian's packages, as that of a patched source.
-    options
-        How the guests are booted; features and boot parameters of a kernel's name are added.
-
-    Returns
-    -------
-    Confirmation
-        The predictions beside the recordings.
-
-    Raises
-    ------
-    GuestError
-        The recorded kernel or none of the predicted ones can be booted, or a guest failed.
-    UsageError
-        There are fewer than 2 seeds, or an image for several kernels.
-    """
+    """Boot the recorded and the predicted kernels with the recovered work, several times each."""
     if seeds < 2:
         raise UsageError(
             f"{seeds} seeds; expected 2 or more: one recording does not show how far recordings differ."

@@ -52,21 +52,11 @@ BUILD_MB = 1500
 
 @dataclass(frozen=True)
 class Emulator:
-    """What a guest is booted with.
+    """What a guest is booted with."""
 
-    Attributes
-    ----------
-    folder
-        Where it lies in the cache.
-    version
-        QEMU's version, with that of Debian's package.
-    patch_sha256
-        The digest of our patch.
-    """
-
-    folder: Path
-    version: str
-    patch_sha256: str
+    folder: Path  #: Where it lies in the cache.
+    version: str  #: QEMU's version, with that of Debian's package.
+    patch_sha256: str  #: The digest of our patch.
 
     @property
     def program(self) -> Path:

@@ -117,13 +117,7 @@ def _named_cpus(program: Program) -> Iterable[int]:
 
 
 def file_work(path: Path, arguments: Iterable[str] = ()) -> Work:
-    """Make the work of a shell script, or of a static program with its arguments.
-
-    Raises
-    ------
-    UsageError
-        The file cannot be read, or is a program that needs libraries, which the guest does not have.
-    """
+    """Make the work of a shell script, or of a static program with its arguments."""
     import shlex
 
     try:
@@ -198,7 +192,7 @@ def without_kernel(rows: tuple[Row, ...], shared_locks: set[int]) -> list[Row]:
     """Mark the rows that stand for the kernel's own work with d = 1: the runner draws their lengths and does nothing else.
 
     They are the stretch right before a fork, and everything about a lock that tasks share, which is the semaphore of a process's
-    memory map (``workload/thread_creation.py``): taking it, the stretches under it, the one after it.
+    memory map (``workload/builder.py``): taking it, the stretches under it, the one after it.
     """
     out = [list(row) for row in rows]
     under = after = False

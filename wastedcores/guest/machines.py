@@ -24,20 +24,13 @@ _MANY_NODES_MB = 384
 
 @dataclass(frozen=True)
 class GuestMachine:
-    """A machine that the emulator can have.
+    """A machine that the emulator can have."""
 
-    Attributes
-    ----------
-    machine
-        The machine with the guest's CPU numbers.
-    numbers
-        For each CPU of the guest, its number in the machine that was asked for.
-    packages, dies, cores, threads
-        Packages, dies of a package, cores of a die, and threads of a core.
-    """
-
-    machine: Machine
-    numbers: tuple[int, ...]
+    machine: Machine  #: The machine with the guest's CPU numbers.
+    numbers: tuple[
+        int, ...
+    ]  #: For each CPU of the guest, its number in the machine that was asked for.
+    #: Packages, dies of a package, cores of a die, and threads of a core.
     packages: int
     dies: int
     cores: int
@@ -86,23 +79,7 @@ class GuestMachine:
 
 
 def guest_machine(asked: Machine) -> GuestMachine:
-    """Translate a machine.
-
-    Parameters
-    ----------
-    asked
-        The machine, with any numbering of its CPUs.
-
-    Returns
-    -------
-    GuestMachine
-        The same machine with the guest's numbering.
-
-    Raises
-    ------
-    TopologyError
-        The emulator cannot have this machine; the message says why.
-    """
+    """Translate a machine."""
     m, numbers = _renumbered(asked)
     _need_one_size(m, "core", m.core_of_cpu, "CPUs")
     _need_one_size(m, "package", m.package_of_cpu, "CPUs")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wastedcores.errors import WastedCoresError
-from wastedcores.trace.datasets import cache
+from wastedcores.trace.named import cache
 
 
 class GuestError(WastedCoresError):

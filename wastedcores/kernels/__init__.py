@@ -34,10 +34,9 @@ has the rules.
 """
 
 from wastedcores.kernels._parsing import is_release
-from wastedcores.kernels.generations import GENERATIONS
+from wastedcores.kernels.generations import CORE, FIXES, GENERATIONS, MAINLINE, MODULES, PRESETS
 from wastedcores.kernels.model import KernelModel
 from wastedcores.kernels.releases import Balancer, balancer_of, recorded_balancer, recorded_kernel
-from wastedcores.kernels.tables import CORE, FIXES, MAINLINE, MODULES, PRESETS
 
 __all__ = [
     "CORE",

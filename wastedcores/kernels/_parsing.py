@@ -6,8 +6,16 @@ import difflib
 import re
 
 from wastedcores.errors import UnknownKernelError, UnmodelledKernelError
+from wastedcores.kernels.generations import (
+    FIXES,
+    MODULES,
+    NEWEST,
+    NO_AUTOGROUP,
+    OLDEST,
+    PRESETS,
+    SHORT,
+)
 from wastedcores.kernels.rules import BASE_SLICES_NS, FEATURES, NEWIDLE, RULES
-from wastedcores.kernels.tables import FIXES, MODULES, NEWEST, NO_AUTOGROUP, OLDEST, PRESETS, SHORT
 
 #: from this release on the third number of a version counts, because stable releases change the balancer
 POINTS_SINCE = (5, 5)

@@ -7,16 +7,8 @@ from typing import Any
 
 from wastedcores.errors import UnknownKernelError
 from wastedcores.kernels import _parsing, generations
+from wastedcores.kernels import generations as gs
 from wastedcores.kernels.rules import CACHE_AWARE, RULES, Rules, without
-from wastedcores.kernels.tables import (
-    CORE,
-    FIXES,
-    FORK_WAIT,
-    GUEST,
-    LITERAL,
-    MAINLINE,
-    NO_AUTOGROUP,
-)
 
 
 @dataclass(frozen=True)
@@ -86,11 +78,13 @@ class KernelModel:
         UnmodelledKernelError
             The version is newer than 7.2.
         """
-        written = LITERAL.get(name.strip(), name.strip())
+        written = gs.LITERAL.get(name.strip(), name.strip())
         base, *parts = written.split("+")
-        if base == CORE:
+        if base == gs.CORE:
             modules = _parsing.modules(parts, name)
-            return cls("+".join((CORE, *modules)), (4, 1), sched_debug=sched_debug, modules=modules)
+            return cls(
+                "+".join((gs.CORE, *modules)), (4, 1), sched_debug=sched_debug, modules=modules
+            )
         version = _parsing.version(base, name)
         if _parsing.is_release(written):
             parts = []  # a distributor's suffix
@@ -100,7 +94,7 @@ class KernelModel:
             if part.upper().startswith("NO_"):
                 off.add(_parsing.feature(part, version, name))
                 continue
-            if part == NO_AUTOGROUP:
+            if part == gs.NO_AUTOGROUP:
                 continue
             fix, _, reading = part.partition(":")
             if fix == "isolcpus":
@@ -114,10 +108,10 @@ class KernelModel:
             if fix == "newidle":
                 newidle = _parsing.newidle(reading, version, name)
                 continue
-            if fix == FORK_WAIT:
+            if fix == gs.FORK_WAIT:
                 if reading not in ("1", "2"):
                     raise UnknownKernelError(
-                        f"kernel {name!r}: the fork/wait paper has two strategies; write {FORK_WAIT}:1 or {FORK_WAIT}:2."
+                        f"kernel {name!r}: the fork/wait paper has two strategies; write {gs.FORK_WAIT}:1 or {gs.FORK_WAIT}:2."
                     )
                 strategy = int(reading)
                 continue
@@ -126,12 +120,12 @@ class KernelModel:
                     f"kernel {name!r}: {reading!r} is not a reading of a fix; write {fix} (the paper's text) or "
                     f"{fix}:patch (the authors' published patch)."
                 )
-            for one in FIXES if fix == "all_fixes" else (_parsing.fix_name(fix, name),):
-                if version >= MAINLINE.get(one, (99,)):
-                    since = ".".join(map(str, MAINLINE[one]))
+            for one in gs.FIXES if fix == "all_fixes" else (_parsing.fix_name(fix, name),):
+                if version >= gs.MAINLINE.get(one, (99,)):
+                    since = ".".join(map(str, gs.MAINLINE[one]))
                     instead = "leave it out"
                     if fix == "all_fixes":
-                        left = [f for f in FIXES if version < MAINLINE.get(f, (99,))]
+                        left = [f for f in gs.FIXES if version < gs.MAINLINE.get(f, (99,))]
                         instead = f"write +{'+'.join(left)}, which is what this release lacks"
                     raise UnknownKernelError(
                         f"kernel {name!r}: {one} is for kernels before {since}, since when Linux has its own cure; {instead}."
@@ -142,7 +136,7 @@ class KernelModel:
                     )
                 fixes[one] = reading or "paper"
         written = _parsing.canonical(version, fixes) + (
-            f"+{FORK_WAIT}:{strategy}" if strategy else ""
+            f"+{gs.FORK_WAIT}:{strategy}" if strategy else ""
         )
         features_off = tuple(sorted(off))
         written += "".join(f"+NO_{feature}" for feature in features_off)
@@ -150,8 +144,8 @@ class KernelModel:
         if newidle is not None and newidle == without(RULES[version], features_off).newidle:
             newidle = None
         written += f"+newidle:{newidle}" if newidle is not None else ""
-        noautogroup = NO_AUTOGROUP in parts
-        written += f"+{NO_AUTOGROUP}" if noautogroup else ""
+        noautogroup = gs.NO_AUTOGROUP in parts
+        written += f"+{gs.NO_AUTOGROUP}" if noautogroup else ""
         return cls(
             written,
             version,
@@ -173,11 +167,11 @@ class KernelModel:
         UnknownKernelError
             There is no such variant.
         """
-        if variant not in GUEST:
+        if variant not in gs.GUEST:
             raise UnknownKernelError(
-                f"recording variant {variant!r} is unknown; known are {', '.join(GUEST)}."
+                f"recording variant {variant!r} is unknown; known are {', '.join(gs.GUEST)}."
             )
-        return cls.named(GUEST[variant])
+        return cls.named(gs.GUEST[variant])
 
     def at_least(self, *version: int) -> bool:
         """Tell whether this release is ``version`` or newer."""
@@ -196,7 +190,7 @@ class KernelModel:
     @property
     def fixes(self) -> dict[str, str]:
         """The fixes that this kernel has, each with its reading, ``paper`` or ``patch``."""
-        return {f: r for f in FIXES if (r := getattr(self, f)) is not None}
+        return {f: r for f in gs.FIXES if (r := getattr(self, f)) is not None}
 
     def has(self, fix: str) -> bool:
         """Return whether this kernel has the fix for a bug, from a patch or from mainline.
@@ -206,7 +200,9 @@ class KernelModel:
         fix
             One of :data:`FIXES`.
         """
-        return getattr(self, fix) is not None or (fix in MAINLINE and self.at_least(*MAINLINE[fix]))
+        return getattr(self, fix) is not None or (
+            fix in gs.MAINLINE and self.at_least(*gs.MAINLINE[fix])
+        )
 
     @property
     def generation(self) -> str:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from wastedcores.errors import UnmodelledKernelError
 from wastedcores.kernels._parsing import dotted, is_release
+from wastedcores.kernels.generations import NEWEST, OLDEST
 from wastedcores.kernels.model import KernelModel
-from wastedcores.kernels.tables import NEWEST, OLDEST
 
 #: kernels whose vendors take over scheduler changes of later releases and keep the version: Enterprise Linux and its rebuilds
 #: (``.el9_5``, ``.el8uek``), SUSE (``-150600.23.25-default``, ``-lp150.12-default``, ``-122.37-default``), openEuler, Anolis,
@@ -116,16 +116,6 @@ def recorded_kernel(release: str) -> tuple[KernelModel, str | None]:
 
 def recorded_balancer(release: str) -> Balancer:
     """Find out whether the replay may stand for a kernel that ran.
-
-    Parameters
-    ----------
-    release
-        As for :func:`recorded_kernel`.
-
-    Returns
-    -------
-    Balancer
-        The answer, and the reason if it is no.
 
     Raises
     ------

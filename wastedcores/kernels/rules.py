@@ -11,106 +11,71 @@ from typing import Any, NamedTuple
 
 
 class Rules(NamedTuple):
-    """The differences between one modern release and another.
+    """The differences between one modern release and another."""
 
-    Attributes
-    ----------
-    structure
-        The functions of which the fair class and the balancer consist, one of ``STRUCTURES`` in
-        ``wastedcores/simulator/engine/classes.py``: EEVDF (147f3efaa241), or CFS before that.
-    delayed_dequeue
-        The feature DELAY_DEQUEUE: a thread that sleeps stays queued until its lag is used up (152e11f6df29).
-    tg_load_avg_limited
-        update_tg_load_avg() runs at most once per ms and queue, and not on an inactive CPU. A CPU that goes offline takes its
-        load off its groups.
-    raw_initial_util
-        The use that is expected of a new thread is computed with its weight in full resolution (post_init_entity_util_avg(),
-        before 72bffbf57c52). It is then nearly always half of what is left of the CPU.
-    util_est_ewma
-        The estimate of a thread's use is an average and the last value (struct util_est), updated after the thread left the
-        queue. Otherwise it is one number, updated before.
-    waiting_is_use
-        A queue from which use is to move is chosen by the time for which threads wait, too (cpu_util_cfs_boost()).
-    newidle
-        When newidle balancing tries a level, one of :data:`NEWIDLE`.
-    idle_ticks_before_stop
-        How many ticks an idle CPU takes before it stops its tick, without a cpuidle governor.
-    whole_cores_balance
-        should_we_balance() prefers an idle CPU whose core is idle.
-    siblings_counted
-        Groups of the threads of a core have a type of their own (smt_balance), and differences between groups count per core
-        (sibling_imbalance()). Otherwise the difference of the numbers of tasks counts, for busy CPUs too.
-    prefer_sibling_of_child
-        The flag PREFER_SIBLING is that of the domain below; otherwise that of the busiest group.
-    last_fully_busy
-        Of several fully busy groups the last one is the busiest; otherwise the first one.
-    placement_masked
-        The statistics of groups for fork and exec cover only the CPUs that the thread may use.
-    clusters_scanned
-        select_idle_cpu() scans the cluster of the target first.
-    scan_limited
-        The feature SIS_UTIL: select_idle_cpu() examines fewer CPUs the more the last-level cache's CPUs are used.
-    sleepers_counted
-        A sleeper that is still queued counts as a thread of its group in update_sg_lb_stats(), update_sg_wakeup_stats() and
-        sched_balance_find_src_rq() (h_nr_queued; before h_nr_runnable, 6.14).
-    sleepers_pulled
-        can_migrate_task() lets a sleeper that is still queued be moved whatever is moved. Otherwise only to move load (6.14).
-    ineligible_wait
-        can_migrate_task() leaves a thread that had more than its share where it is until an attempt has failed, unless the
-        other queue is empty (task_is_ineligible_on_dst_cpu(), 6.13).
-    slice_end_stored
-        set_protect_slice() stores how long a chosen thread is protected: at most for the shortest slice on its queue. One that
-        is not protected gives way at each accounting (update_curr(), 6.17). Otherwise it is protected until its deadline changes,
-        and gives way where it is not eligible.
-    reweight
-        What reweight_entity() keeps when the weight of a queued entity changes, one of :data:`REWEIGHTS`: the lag; as much of it
-        as placing it anew keeps (``place``, 6.14); or, with the lag, the end of its protection (``average``, 7.0).
-    exact_averages
-        Virtual times are divided exactly (__calc_delta()), and average virtual times use weights in full resolution (7.0).
-    sleepers_lag_kept
-        update_entity_lag() lets the lag of a sleeper that is still queued only shrink, entity_lag() limits lags by the longest
-        slice on the queue, and a woken sleeper is placed anew if its lag was changed (7.0).
-    wakeup_picks
-        wakeup_preempt_fair() does not let new threads preempt, and chooses as schedule() does: a next buddy counts, and sleepers
-        that would be chosen leave the queue (7.0).
-    util_est_at_dequeue
-        The estimate of a thread's use is updated when it leaves the queue or stays there asleep, with its averages brought up to
-        date (UPDATE_UTIL_EST, 7.1). Otherwise before that.
-    idle_time_at_exit
-        The mean idle time counts every end of being idle (put_prev_task_idle(), 7.1). Otherwise only wakeups.
-    slice_timer
-        The feature HRTICK: a timer of high resolution ends slices (on by default with CONFIG_HRTIMER_REARM_DEFERRED, 7.1).
-    lazy_preemption
-        CONFIG_PREEMPT_LAZY, as Debian builds kernels since 6.18: a CPU that shares a cache and makes a thread preempt another one
-        sends no interrupt. The thread gives way at the next interrupt, tick or system call of its CPU (resched_curr_lazy()).
-    """
-
+    #: The functions of which the fair class and the balancer consist, one of ``STRUCTURES`` in
+    #: ``wastedcores/simulator/engine/classes.py``: EEVDF (147f3efaa241), or CFS before that.
     structure: str
+    #: The feature DELAY_DEQUEUE: a thread that sleeps stays queued until its lag is used up (152e11f6df29).
     delayed_dequeue: bool
+    #: update_tg_load_avg() runs at most once per ms and queue, and not on an inactive CPU. A CPU that goes offline takes its load
+    #: off its groups.
     tg_load_avg_limited: bool
+    #: The use that is expected of a new thread is computed with its weight in full resolution (post_init_entity_util_avg(),
+    #: before 72bffbf57c52). It is then nearly always half of what is left of the CPU.
     raw_initial_util: bool
+    #: The estimate of a thread's use is an average and the last value (struct util_est), updated after the thread left the queue.
+    #: Otherwise it is one number, updated before.
     util_est_ewma: bool
+    #: A queue from which use is to move is chosen by the time for which threads wait, too (cpu_util_cfs_boost()).
     waiting_is_use: bool
-    newidle: str
+    newidle: str  #: When newidle balancing tries a level, one of :data:`NEWIDLE`.
+    #: How many ticks an idle CPU takes before it stops its tick, without a cpuidle governor.
     idle_ticks_before_stop: int
-    whole_cores_balance: bool
+    whole_cores_balance: bool  #: should_we_balance() prefers an idle CPU whose core is idle.
+    #: Groups of the threads of a core have a type of their own (smt_balance), and differences between groups count per core
+    #: (sibling_imbalance()). Otherwise the difference of the numbers of tasks counts, for busy CPUs too.
     siblings_counted: bool
+    #: The flag PREFER_SIBLING is that of the domain below; otherwise that of the busiest group.
     prefer_sibling_of_child: bool
+    #: Of several fully busy groups the last one is the busiest; otherwise the first one.
     last_fully_busy: bool
-    placement_masked: bool
-    clusters_scanned: bool
+    placement_masked: bool  #: The statistics of groups for fork and exec cover only the CPUs that the thread may use.
+    clusters_scanned: bool  #: select_idle_cpu() scans the cluster of the target first.
+    #: The feature SIS_UTIL: select_idle_cpu() examines fewer CPUs the more the last-level cache's CPUs are used.
     scan_limited: bool
+    #: A sleeper that is still queued counts as a thread of its group in update_sg_lb_stats(), update_sg_wakeup_stats() and
+    #: sched_balance_find_src_rq() (h_nr_queued; before h_nr_runnable, 6.14).
     sleepers_counted: bool = True
+    #: can_migrate_task() lets a sleeper that is still queued be moved whatever is moved. Otherwise only to move load (6.14).
     sleepers_pulled: bool = True
+    #: can_migrate_task() leaves a thread that had more than its share where it is until an attempt has failed, unless the other
+    #: queue is empty (task_is_ineligible_on_dst_cpu(), 6.13).
     ineligible_wait: bool = False
+    #: set_protect_slice() stores how long a chosen thread is protected: at most for the shortest slice on its queue. One that is
+    #: not protected gives way at each accounting (update_curr(), 6.17). Otherwise it is protected until its deadline changes, and
+    #: gives way where it is not eligible.
     slice_end_stored: bool = False
+    #: What reweight_entity() keeps when the weight of a queued entity changes, one of :data:`REWEIGHTS`: the lag; as much of
+    #: it as placing it anew keeps (``place``, 6.14); or, with the lag, the end of its protection (``average``, 7.0).
     reweight: str = "lag"
+    #: Virtual times are divided exactly (__calc_delta()), and average virtual times use weights in full resolution (7.0).
     exact_averages: bool = False
+    #: update_entity_lag() lets the lag of a sleeper that is still queued only shrink, entity_lag() limits lags by the longest
+    #: slice on the queue, and a woken sleeper is placed anew if its lag was changed (7.0).
     sleepers_lag_kept: bool = False
+    #: wakeup_preempt_fair() does not let new threads preempt, and chooses as schedule() does: a next buddy counts, and sleepers
+    #: that would be chosen leave the queue (7.0).
     wakeup_picks: bool = False
+    #: The estimate of a thread's use is updated when it leaves the queue or stays there asleep, with its averages brought up to
+    #: date (UPDATE_UTIL_EST, 7.1). Otherwise before that.
     util_est_at_dequeue: bool = False
+    #: The mean idle time counts every end of being idle (put_prev_task_idle(), 7.1). Otherwise only wakeups.
     idle_time_at_exit: bool = False
+    #: The feature HRTICK: a timer of high resolution ends slices (on by default with CONFIG_HRTIMER_REARM_DEFERRED, 7.1).
     slice_timer: bool = False
+    #: CONFIG_PREEMPT_LAZY, as Debian builds kernels since 6.18: a CPU that shares a cache and makes a thread preempt another one
+    #: sends no interrupt. The thread gives way at the next interrupt, tick or system call of its CPU (resched_curr_lazy()).
     lazy_preemption: bool = False
 
     @property

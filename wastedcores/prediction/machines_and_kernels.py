@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from wastedcores.analysis.assumed import place
+from wastedcores.analysis.stated_machine import place
 from wastedcores.errors import NotRecoverableError, UsageError
 from wastedcores.kernels import (
     FIXES,

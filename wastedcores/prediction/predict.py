@@ -24,7 +24,7 @@ from wastedcores.prediction.machines_and_kernels import (
 from wastedcores.prediction.one_replay import Task
 from wastedcores.prediction.result import Variant, WhatIf
 from wastedcores.recovery import recover
-from wastedcores.sweep.processes import on_processes
+from wastedcores.sweep.driver import on_processes
 from wastedcores.sweep.run import Run
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import TaskFacts

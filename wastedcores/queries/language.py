@@ -9,23 +9,59 @@ Python, so ``not comm == "cc1"`` is true of an event without a name.
 from __future__ import annotations
 
 import ast
+import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
+from wastedcores.errors import UsageError
 from wastedcores.queries.columns import CONDITION, MASK, NUMBER, TEXT, Column, columns_of
-from wastedcores.queries.faults import (
-    EXAMPLE,
-    QueryError,
-    instead_of,
-    listed,
-    outside_texts,
-    syntax_error,
-)
 from wastedcores.units import UNITS
+
+EXAMPLE = 'kind == "switch" and cpu < 8'
+
+
+class QueryError(UsageError):
+    """A query cannot be understood; ``position`` is the index of the character that is at fault."""
+
+    def __init__(self, position: int, message: str) -> None:
+        self.position = position
+        super().__init__(f"Query, character {position + 1}: {message}")
+
+
+def outside_texts(pattern: str, line: str) -> Iterator[re.Match[str]]:
+    """Find the matches of a pattern that are not inside quotes."""
+    quoted = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|"""
+    return (found for found in re.finditer(quoted + pattern, line) if found[1] is None)
+
+
+def syntax_error(line: str, indent: int, error: SyntaxError) -> QueryError:
+    """Turn an error of Python's parser into a sentence about queries."""
+    at = min(error.offset - 1, len(line)) if error.offset else len(line)  # 0: where the text ends
+    for found in outside_texts(r"&&|\|\||!(?!=)|(?<![=<>!])=(?!=)", line):
+        instead = {"&&": "and", "||": "or", "!": "not", "=": "=="}[found[0]]
+        return QueryError(indent + found.start(), f"write {instead} instead of {found[0]}.")
+    said = str(error.msg).partition(". ")[0].partition(" (")[0]
+    if said == "invalid syntax":
+        rest = line[at:].strip()
+        said = f"{rest.split()[0]!r} is not expected here" if rest else "something is missing here"
+    return QueryError(indent + at, f"{said}; a query looks like {EXAMPLE}.")
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names with commas, and "and" before the last one."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}"
+
+
+def instead_of(name: str, known: Iterable[str]) -> str:
+    """Return how a sentence about an unknown name ends."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {listed(known)}."
+
 
 #: characters of a query; Python's parser takes longer than a person can wait for much longer ones
 LONGEST = 4000

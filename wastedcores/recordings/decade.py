@@ -19,7 +19,7 @@ import polars as pl
 from wastedcores.analysis.examined import examine
 from wastedcores.files import read_table
 from wastedcores.kernels import KernelModel
-from wastedcores.kernels.tables import NO_AUTOGROUP
+from wastedcores.kernels.generations import NO_AUTOGROUP
 from wastedcores.recordings.kernels import WORKLOADS, all_recordings
 from wastedcores.recordings.recording import Recording
 from wastedcores.simulator import replay_scenario
@@ -58,18 +58,7 @@ class Cell:
 
 
 def decade(seeds: int = 3) -> pl.DataFrame:
-    """Return a row per workload on 64 CPUs and kernel.
-
-    Parameters
-    ----------
-    seeds
-        How many replays a cell without a recording is the median of.
-
-    Returns
-    -------
-    polars.DataFrame
-        Columns workload, kernel, replayed, unit, result, wasted_cpus and wait_p99_ms, as in :class:`Cell`.
-    """
+    """Return a row per workload on 64 CPUs and kernel."""
     by_run = {r.name: r for r in all_recordings()}
     cells = []
     for stem, words in WORKLOADS.items():

@@ -7,17 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from wastedcores.recovery import classes as cs
 from wastedcores.recovery import stretches_jit as sj
-from wastedcores.recovery.classes import (
-    BARRIER,
-    CHILD,
-    DEVICE,
-    JOIN,
-    LIKELY,
-    MESSAGE,
-    TIMER,
-    UNKNOWN,
-)
 from wastedcores.recovery.task_tables import Seen
 from wastedcores.trace.trace import Trace
 
@@ -27,7 +18,7 @@ BY_CLOCK = 0.9
 ALWAYS = 0.05
 #: but it does not spin if it was woken by others this often after this share of its work
 SOME, BEGINNING = 2, 0.02
-BY_OTHERS = (CHILD, BARRIER, MESSAGE, LIKELY, JOIN)
+BY_OTHERS = (cs.CHILD, cs.BARRIER, cs.MESSAGE, cs.LIKELY, cs.JOIN)
 
 
 @dataclass(frozen=True)
@@ -92,7 +83,7 @@ def _mark(seen: Seen, ts_ns: int) -> int | None:
 def _by_clock(seen: Seen, marker: int, start: int, end: int) -> tuple[str, ...]:
     """Tell whether the task that ends a window slept through it by the clock."""
     s = seen.sleeps[seen.sleeps[:, sj.S_TASK] == marker]
-    s = s[np.isin(s[:, sj.S_CLASS], (TIMER, DEVICE, UNKNOWN)) & (s[:, sj.S_WAKE_NS] >= 0)]
+    s = s[np.isin(s[:, sj.S_CLASS], (cs.TIMER, cs.DEVICE, cs.UNKNOWN)) & (s[:, sj.S_WAKE_NS] >= 0)]
     slept = np.clip(s[:, sj.S_WAKE_NS], start, end) - np.clip(s[:, sj.S_OUT_NS], start, end)
     if slept.sum() <= BY_CLOCK * (end - start):
         return ()
@@ -113,7 +104,7 @@ def _spinning(seen: Seen, in_rounds: NDArray[np.bool_], start: int, end: int) ->
     ran = np.bincount(
         seen.pieces[:, sj.P_TASK], seen.pieces[:, sj.P_END] - seen.pieces[:, sj.P_SINCE], len(t)
     )
-    wakers = seen.sleeps[np.isin(seen.sleeps[:, sj.S_CLASS], (MESSAGE, LIKELY)), sj.S_WAKER]
+    wakers = seen.sleeps[np.isin(seen.sleeps[:, sj.S_CLASS], (cs.MESSAGE, cs.LIKELY)), sj.S_WAKER]
     wakes = np.bincount(wakers, minlength=len(t)) > 0
     doubtful = exits & whole & (ran > ALWAYS * lives) & ~wakes & ~in_rounds & ~_waits(seen)
     found = frozenset(np.flatnonzero(doubtful).tolist())

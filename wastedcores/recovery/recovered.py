@@ -11,10 +11,9 @@ import numpy as np
 from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.barriers import find_barriers
 from wastedcores.recovery.build import WARM_NS, build
-from wastedcores.recovery.children import mark_exits_of_children
 from wastedcores.recovery.classes import GUESSED, NAMES, RECOGNISED, UNENDED
 from wastedcores.recovery.facts import Facts, gather
-from wastedcores.recovery.joins import find_joins
+from wastedcores.recovery.joins import find_joins, mark_exits_of_children
 from wastedcores.recovery.messages import find_messages
 from wastedcores.recovery.predicted_part import busy_per_cpu, find_span
 from wastedcores.recovery.task_tables import Seen, seen

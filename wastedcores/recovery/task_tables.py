@@ -10,7 +10,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.errors import TraceContentError
-from wastedcores.recovery import names_jit as nj
 from wastedcores.recovery import stretches_jit as sj
 from wastedcores.trace.schema import KINDS
 from wastedcores.trace.trace import Trace
@@ -212,16 +211,16 @@ def _names(table: pl.DataFrame, events: I64, tasks: I64) -> tuple[list[str], lis
         out = np.empty((room, 3), np.int64)
         of_pid = np.full(int(tasks[:, sj.T_PID].max(initial=0)) + 1, -1, np.int64)
         last = np.full(len(tasks), -1, np.int64)
-        n = nj.changes(events, told[0], told[1], np.ascontiguousarray(first), of_pid, last, out)
+        n = sj.changes(events, told[0], told[1], np.ascontiguousarray(first), of_pid, last, out)
         if n >= 0:
             break
         room *= 4
     comms, names = ["" for _ in tasks], [set[str]() for _ in tasks]
-    row, former = out[:n, nj.C_ROW], out[:n, nj.C_PREV] > 0
+    row, former = out[:n, sj.C_ROW], out[:n, sj.C_PREV] > 0
     texts = np.empty(n, object)
     for rows, names_of in ((~former, "comm"), (former, "prev_comm")):
         texts[rows] = table[names_of].gather(row[rows]).cast(pl.String).to_list()
-    for task, comm in zip(out[:n, nj.C_TASK].tolist(), texts.tolist(), strict=True):
+    for task, comm in zip(out[:n, sj.C_TASK].tolist(), texts.tolist(), strict=True):
         comms[task] = comm
         names[task].add(comm)
     return comms, names

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.barriers import Rounds
-from wastedcores.recovery.children import alive
 from wastedcores.recovery.classes import (
     BARRIER,
     CHILD,
@@ -19,8 +18,8 @@ from wastedcores.recovery.classes import (
     TIMER,
     UNENDED,
 )
-from wastedcores.recovery.joins import Joins
-from wastedcores.recovery.synchronous import synchronous
+from wastedcores.recovery.joins import Joins, alive
+from wastedcores.recovery.messages import synchronous
 from wastedcores.recovery.task_tables import Seen
 
 I64 = NDArray[np.int64]

@@ -19,22 +19,7 @@ _MAP_HOURS, _MAP_HOSTS = 48, 60
 
 
 def fleet_page(table: pl.DataFrame, title: str, groups: pl.DataFrame | None = None) -> str:
-    """Return a page that ranks machines, kernels and hours by the cores they wasted.
-
-    Parameters
-    ----------
-    table
-        One row per trace (:mod:`wastedcores.sweep.traces`), or per machine and hour (:mod:`wastedcores.sweep.prometheus`).
-    title
-        The page's title.
-    groups
-        Control groups and the seconds that their tasks waited beside an idle CPU; None: nobody knows.
-
-    Returns
-    -------
-    str
-        The page.
-    """
+    """Return a page that ranks machines, kernels and hours by the cores they wasted."""
     css = (Path(__file__).parent / "report.css").read_text()
     good = table.filter(pl.col("error").is_null())
     failed = table.filter(pl.col("error").is_not_null())

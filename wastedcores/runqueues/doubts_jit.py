@@ -4,24 +4,8 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import callee
 from wastedcores.runqueues import cpu_row, task_row
-from wastedcores.runqueues.state import (
-    BEFORE_NS,
-    DOUBT_CPU,
-    END,
-    LOSS,
-    N_DOUBTS,
-    ODD_COUNT,
-    ODD_PARKED,
-    ODD_QUEUE,
-    ODD_SILENCE,
-    ODD_STARVED,
-    OFFLINE_OR_IDLE,
-    PRESUMED,
-    REASON,
-    START,
-    Output,
-    State,
-)
+from wastedcores.runqueues import state as se
+from wastedcores.runqueues.state import Output, State
 
 #: a difference between nr_running and the rebuilt tasks that lasts this long is no matter of the order of events
 COUNT_SETTLES_NS = 10_000_000
@@ -42,19 +26,19 @@ def doubt(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int
     """Write a doubt down; when there is no room, the last one grows and stands for all CPUs."""
     if end_ns <= start_ns:
         return
-    k = s.numbers[N_DOUBTS]
+    k = s.numbers[se.N_DOUBTS]
     if k == out.doubt.shape[1]:
-        out.doubt[DOUBT_CPU, k - 1] = -1
-        if out.doubt[REASON, k - 1] == ODD_QUEUE:
-            out.doubt[REASON, k - 1] = ODD_COUNT
-        out.doubt[START, k - 1] = min(out.doubt[START, k - 1], start_ns)
-        out.doubt[END, k - 1] = max(out.doubt[END, k - 1], end_ns)
+        out.doubt[se.DOUBT_CPU, k - 1] = -1
+        if out.doubt[se.REASON, k - 1] == se.ODD_QUEUE:
+            out.doubt[se.REASON, k - 1] = se.ODD_COUNT
+        out.doubt[se.START, k - 1] = min(out.doubt[se.START, k - 1], start_ns)
+        out.doubt[se.END, k - 1] = max(out.doubt[se.END, k - 1], end_ns)
         return
-    out.doubt[DOUBT_CPU, k] = c
-    out.doubt[START, k] = start_ns
-    out.doubt[END, k] = end_ns
-    out.doubt[REASON, k] = reason
-    s.numbers[N_DOUBTS] = k + 1
+    out.doubt[se.DOUBT_CPU, k] = c
+    out.doubt[se.START, k] = start_ns
+    out.doubt[se.END, k] = end_ns
+    out.doubt[se.REASON, k] = reason
+    s.numbers[se.N_DOUBTS] = k + 1
 
 
 @callee
@@ -69,9 +53,9 @@ def odd(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int) 
         return
     if start_ns > 0:
         doubt(s, out, c, start_ns, end_ns, reason)
-    before_ns = s.numbers[BEFORE_NS]
-    if reason < ODD_PARKED and before_ns > 0 and end_ns - before_ns >= SILENCE_NS:
-        doubt(s, out, -1, before_ns, end_ns, ODD_SILENCE)
+    before_ns = s.numbers[se.BEFORE_NS]
+    if reason < se.ODD_PARKED and before_ns > 0 and end_ns - before_ns >= SILENCE_NS:
+        doubt(s, out, -1, before_ns, end_ns, se.ODD_SILENCE)
 
 
 @callee
@@ -93,11 +77,11 @@ def doubt_idle(s: State, out: Output, p: int, t: int) -> None:
     """Doubt that task ``p``, whose wait ends, was queued on its CPU while that ran its idle task or events were lost."""
     c = s.task[p, task_row.CPU]
     if s.task[p, task_row.LOST_MEANWHILE] != 0:
-        doubt(s, out, c, s.since[p], t, LOSS)
+        doubt(s, out, c, s.since[p], t, se.LOSS)
     if s.cpu[c, cpu_row.CURR] == 0 and s.cpu[c, cpu_row.KERNEL_NR] < 0:
         since_ns = max(s.since[p], s.cpu[c, cpu_row.SEEN])
         if t - since_ns >= LATE_NS:
-            doubt(s, out, c, since_ns, t, ODD_PARKED)
+            doubt(s, out, c, since_ns, t, se.ODD_PARKED)
 
 
 @callee
@@ -106,14 +90,14 @@ def doubt_offline(s: State, out: Output, c: int, t: int) -> None:
     start_ns = s.cpu[c, cpu_row.SEEN]
     if s.cpu[c, cpu_row.CURR] < 0 and s.cpu[c, cpu_row.MAYBE_IDLE] == start_ns:
         if s.cpu[c, cpu_row.KERNEL_NR] < 0 and s.cpu[c, cpu_row.OFFLINE] == 0:
-            doubt(s, out, c, start_ns, t, OFFLINE_OR_IDLE)
+            doubt(s, out, c, start_ns, t, se.OFFLINE_OR_IDLE)
 
 
 @callee
 def doubt_parked(s: State, out: Output, c: int, t: int) -> None:
     """Doubt all the time since CPU ``c`` is busy, if parked tasks are on its queue: they may be able to run again, and wait."""
     if s.cpu[c, cpu_row.PARKED] > 0 and s.cpu[c, cpu_row.KERNEL_NR] < 0:
-        doubt(s, out, c, s.cpu[c, cpu_row.BUSY_SINCE], t, ODD_PARKED)
+        doubt(s, out, c, s.cpu[c, cpu_row.BUSY_SINCE], t, se.ODD_PARKED)
 
 
 @callee
@@ -126,9 +110,9 @@ def doubt_wait(s: State, out: Output, p: int, t: int) -> None:
     if limited == task_row.LIMITED_FOR_SURE:
         limit_ns = PRESUMED_NS
     if limited != task_row.UNLIMITED and waited_ns >= limit_ns:
-        odd(s, out, c, s.since[p], t, ODD_STARVED)
+        odd(s, out, c, s.since[p], t, se.ODD_STARVED)
     if s.task[p, task_row.MASK] == task_row.PRESUMED_BOUND and waited_ns >= PRESUMED_NS:
-        doubt(s, out, c, s.since[p], t, PRESUMED)
+        doubt(s, out, c, s.since[p], t, se.PRESUMED)
     doubt_idle(s, out, p, t)
 
 
@@ -140,7 +124,7 @@ def doubt_count(s: State, out: Output, c: int, t: int) -> None:
     """
     since_ns = s.cpu[c, cpu_row.DIFFERS]
     if since_ns >= 0 and t - since_ns >= COUNT_SETTLES_NS:
-        reason = ODD_QUEUE if s.cpu[c, cpu_row.MAYBE_IDLE] < since_ns else ODD_COUNT
+        reason = se.ODD_QUEUE if s.cpu[c, cpu_row.MAYBE_IDLE] < since_ns else se.ODD_COUNT
         s.odd[reason] += 1
         doubt(s, out, c, since_ns, t, reason)
     s.cpu[c, cpu_row.DIFFERS] = -1

@@ -8,9 +8,9 @@ import polars as pl
 
 from wastedcores.errors import TraceContentError
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
-from wastedcores.trace.cut import cut
 from wastedcores.trace.schema import TRANSITIONS
 from wastedcores.trace.trace import Trace
+from wastedcores.trace.window import cut
 
 
 def extent(trace: Trace) -> tuple[int, int, int, int]:

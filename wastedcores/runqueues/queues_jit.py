@@ -4,31 +4,15 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import callee
 from wastedcores.runqueues import cpu_row, task_row
+from wastedcores.runqueues import state as se
 from wastedcores.runqueues.doubts_jit import odd
-from wastedcores.runqueues.state import (
-    CODE,
-    CPU,
-    END,
-    FREE,
-    MASK,
-    N_CHANGES,
-    N_WAITS,
-    NR,
-    ODD_PARKED,
-    PID,
-    START,
-    STRICT,
-    WAIT_EVIDENCE,
-    WAIT_MASK,
-    Output,
-    State,
-)
+from wastedcores.runqueues.state import Output, State
 
 
 @callee
 def count_waiting(s: State, p: int, by: int) -> None:
     """A wait of task ``p`` begins (+1) or ends (-1) on its CPU."""
-    if s.numbers[STRICT] != 0 and s.task[p, task_row.EVIDENCE] == task_row.ASSUMED:
+    if s.numbers[se.STRICT] != 0 and s.task[p, task_row.EVIDENCE] == task_row.ASSUMED:
         return
     m = s.task[p, task_row.MASK]
     c = s.task[p, task_row.CPU]
@@ -71,15 +55,15 @@ def take_off(s: State, p: int) -> None:
 @callee
 def write_wait(s: State, out: Output, p: int, t: int) -> None:
     """Write down how long task ``p`` waited on its CPU with its present mask."""
-    w = s.numbers[N_WAITS]
+    w = s.numbers[se.N_WAITS]
     if t > s.since[p] and out.wait.shape[1] > w:
-        out.wait[PID, w] = p
-        out.wait[CPU, w] = s.task[p, task_row.CPU]
-        out.wait[WAIT_MASK, w] = s.task[p, task_row.MASK]
-        out.wait[WAIT_EVIDENCE, w] = s.task[p, task_row.EVIDENCE]
-        out.wait_ns[START, w] = s.since[p]
-        out.wait_ns[END, w] = t
-        s.numbers[N_WAITS] = w + 1
+        out.wait[se.PID, w] = p
+        out.wait[se.CPU, w] = s.task[p, task_row.CPU]
+        out.wait[se.WAIT_MASK, w] = s.task[p, task_row.MASK]
+        out.wait[se.WAIT_EVIDENCE, w] = s.task[p, task_row.EVIDENCE]
+        out.wait_ns[se.START, w] = s.since[p]
+        out.wait_ns[se.END, w] = t
+        s.numbers[se.N_WAITS] = w + 1
 
 
 @callee
@@ -101,14 +85,14 @@ def end_wait(s: State, out: Output, p: int, c: int, t: int) -> None:
 @callee
 def emit(s: State, out: Output, t: int, c: int, m: int, k: int) -> None:
     """Write the state of CPU ``c`` after event ``k``, and that of mask ``m`` on it where ``m`` > 0."""
-    n = s.numbers[N_CHANGES]
+    n = s.numbers[se.N_CHANGES]
     if m > 0:
         out.change_ns[n] = t
-        out.change[CPU, n] = c
-        out.change[NR, n] = 0
-        out.change[FREE, n] = s.restricted[c, m]
-        out.change[MASK, n] = m
-        out.change[CODE, n] = k
+        out.change[se.CPU, n] = c
+        out.change[se.NR, n] = 0
+        out.change[se.FREE, n] = s.restricted[c, m]
+        out.change[se.MASK, n] = m
+        out.change[se.CODE, n] = k
         n += 1
     nr = s.cpu[c, cpu_row.NR]
     if s.cpu[c, cpu_row.OFFLINE] != 0:
@@ -118,18 +102,18 @@ def emit(s: State, out: Output, t: int, c: int, m: int, k: int) -> None:
     elif s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
         nr = -1
     out.change_ns[n] = t
-    out.change[CPU, n] = c
-    out.change[NR, n] = nr
-    out.change[FREE, n] = s.cpu[c, cpu_row.FREE_WAITING]
-    out.change[MASK, n] = task_row.FREE
-    out.change[CODE, n] = k
-    s.numbers[N_CHANGES] = n + 1
+    out.change[se.CPU, n] = c
+    out.change[se.NR, n] = nr
+    out.change[se.FREE, n] = s.cpu[c, cpu_row.FREE_WAITING]
+    out.change[se.MASK, n] = task_row.FREE
+    out.change[se.CODE, n] = k
+    s.numbers[se.N_CHANGES] = n + 1
 
 
 @callee
 def park(s: State, out: Output, c: int, t: int, k: int) -> None:
     """CPU ``c`` goes idle beside waiting tasks: these cannot run, nor could they since they began to wait."""
-    odd(s, out, c, s.cpu[c, cpu_row.FIRST_WAIT], t, ODD_PARKED)
+    odd(s, out, c, s.cpu[c, cpu_row.FIRST_WAIT], t, se.ODD_PARKED)
     for m in range(1, s.restricted.shape[1]):
         if s.restricted[c, m] != 0:
             s.restricted[c, m] = 0

@@ -4,24 +4,9 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import callee, lean
 from wastedcores.runqueues import cpu_row, task_row
+from wastedcores.runqueues import state as se
 from wastedcores.runqueues.queues_jit import begin_wait
-from wastedcores.runqueues.state import (
-    CONTEXT,
-    EXIT,
-    FORGET,
-    FORK,
-    LISTED_NS,
-    LOSSY,
-    MIGRATE,
-    SNAPSHOT,
-    STAYS,
-    SWITCH,
-    UNTHROTTLE,
-    WAKEUP,
-    WAKEUP_NEW,
-    Events,
-    State,
-)
+from wastedcores.runqueues.state import Events, State
 
 
 @callee
@@ -61,7 +46,7 @@ def _unlisted(s: State, p: int, c: int) -> None:
     """
     if p > 0 and s.task[p, task_row.STATE] == task_row.UNKNOWN:
         _was(s, p, task_row.ASLEEP, c)
-        s.since[p] = s.numbers[LISTED_NS]
+        s.since[p] = s.numbers[se.LISTED_NS]
 
 
 @callee
@@ -78,7 +63,7 @@ def _comes_online(s: State, p: int, q: int) -> bool:
 @callee
 def _first_switch(s: State, c: int, p: int, q: int, listed: bool) -> None:
     """What a switch from ``q`` to ``p`` tells of the start; ``listed``: a snapshot told before of all tasks."""
-    if s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN and s.numbers[LOSSY] == 0:
+    if s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN and s.numbers[se.LOSSY] == 0:
         told = q >= 0 and not _comes_online(s, p, q)
         s.cpu[c, cpu_row.CURR] = q if told else cpu_row.CURR_FROM_SWITCH
         if q >= 0 and not told and s.task[p, task_row.WAKER] >= 0:
@@ -137,20 +122,20 @@ def _looks_repinned(s: State, p: int, c: int, by: int) -> int:
 @callee
 def _note_moves(s: State, k: int, c: int, p: int, q: int, by: int, where: int, keeps: int) -> None:
     """Find threads whose affinity may have changed, and their parents."""
-    if k == SWITCH:
+    if k == se.SWITCH:
         if q > 0:
-            s.task[q, task_row.QUEUED] = 1 if keeps == STAYS else 0
+            s.task[q, task_row.QUEUED] = 1 if keeps == se.STAYS else 0
         if p > 0:
             s.task[p, task_row.QUEUED] = 1
             s.task[p, task_row.RAN] = c
-    elif k == WAKEUP or k == WAKEUP_NEW:
+    elif k == se.WAKEUP or k == se.WAKEUP_NEW:
         _queued(s, p, by, where)
-    elif k == FORK and p > 0:
+    elif k == se.FORK and p > 0:
         if s.task[p, task_row.QUEUED] != 0 or s.task[p, task_row.RAN] >= 0:
             s.task[p, task_row.REUSED] = 1
         s.task[p, task_row.QUEUED] = 0
         s.task[p, task_row.PARENT] = max(by, 0)
-    elif k == MIGRATE and p > 0:
+    elif k == se.MIGRATE and p > 0:
         if by > 0 and s.task[by, task_row.ROLE] == task_row.STOPPER:
             if s.task[by, task_row.WAKER] != 0:
                 s.task[p, task_row.PUSHED] = 1
@@ -171,18 +156,18 @@ def infer_start(e: Events, s: State) -> None:
     for i in range(e.code.size):
         k, c, p, by = e.code[i], e.cpu[i], e.pid[i], e.by_pid[i]
         _note_moves(s, k, c, p, e.prev_pid[i], by, e.src_cpu[i], e.aux[i])
-        if k == FORGET:
-            s.numbers[LOSSY] = 1
+        if k == se.FORGET:
+            s.numbers[se.LOSSY] = 1
             continue
-        if s.numbers[LOSSY] != 0:
+        if s.numbers[se.LOSSY] != 0:
             _forget(s, p)
             _forget(s, e.prev_pid[i])
             _forget(s, by)
-        listed = 0 < s.numbers[LISTED_NS] < e.ts_ns[i]
-        if k == SWITCH:
+        listed = 0 < s.numbers[se.LISTED_NS] < e.ts_ns[i]
+        if k == se.SWITCH:
             _first_switch(s, c, p, e.prev_pid[i], listed)
             continue
-        if k == MIGRATE:
+        if k == se.MIGRATE:
             if listed:
                 _unlisted(s, p, e.src_cpu[i])
             elif (
@@ -192,17 +177,17 @@ def infer_start(e: Events, s: State) -> None:
             ):
                 s.task[p, task_row.MOVED_FROM] = e.src_cpu[i]
             continue
-        if k == SNAPSHOT and e.aux[i] == task_row.ASLEEP:
+        if k == se.SNAPSHOT and e.aux[i] == task_row.ASLEEP:
             _was(s, p, task_row.ASLEEP, c)
             continue
-        if k == SNAPSHOT and e.aux[i] == task_row.WAITING:
+        if k == se.SNAPSHOT and e.aux[i] == task_row.WAITING:
             _had_waited(s, p, c)
             continue
-        if k == WAKEUP or k == WAKEUP_NEW or k == FORK or k == UNTHROTTLE:
+        if k == se.WAKEUP or k == se.WAKEUP_NEW or k == se.FORK or k == se.UNTHROTTLE:
             _was(s, p, task_row.ASLEEP, c)
         # the task in whose context it happened was running there
-        where = c if k == FORK or k == EXIT or k == CONTEXT else e.src_cpu[i]
-        if by >= 0 and where >= 0 and s.numbers[LOSSY] == 0:
+        where = c if k == se.FORK or k == se.EXIT or k == se.CONTEXT else e.src_cpu[i]
+        if by >= 0 and where >= 0 and s.numbers[se.LOSSY] == 0:
             if s.cpu[where, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
                 offline = where == c and _comes_online(s, p, by)  # it may also wake another CPU's
                 s.cpu[where, cpu_row.CURR] = cpu_row.CURR_FROM_SWITCH if offline else by

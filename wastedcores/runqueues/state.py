@@ -19,21 +19,9 @@ I8 = NDArray[np.int8]
 
 # codes of events, made from the trace's kinds at the Python door
 (
-    SWITCH,
-    WAKEUP,
-    WAKEUP_NEW,
-    MIGRATE,
-    FORK,
-    EXIT,
-    AFFINITY,
-    SNAPSHOT,
-    FORGET,
-    CONTEXT,
-    COUNT,
-    HOTPLUG,
-    THROTTLE,
+    SWITCH, WAKEUP, WAKEUP_NEW, MIGRATE, FORK, EXIT, AFFINITY, SNAPSHOT, FORGET, CONTEXT, COUNT, HOTPLUG, THROTTLE,
     UNTHROTTLE,
-) = range(14)
+) = range(14)  # fmt: skip
 
 # what a switch tells of the thread that it stops: it stays on the runqueue (R, R+), or it parks (P), as those of a CPU that
 # goes offline do
@@ -41,20 +29,9 @@ STAYS, PARKED = 1, 2
 
 # reasons of doubts; State.odd counts the oddities by the same numbers
 (
-    ODD_WAKEUP_OF_QUEUED,
-    ODD_IN_WITHOUT_WAKEUP,
-    ODD_OUT_WITHOUT_IN,
-    ODD_MIGRATE_ELSEWHERE,
-    ODD_LEFT_UNSEEN,
-    ODD_PARKED,
-    ODD_STARVED,
-    ODD_COUNT,
-    PRESUMED,
-    ODD_QUEUE,
-    ODD_SILENCE,
-    LOSS,
-    OFFLINE_OR_IDLE,
-) = range(13)
+    ODD_WAKEUP_OF_QUEUED, ODD_IN_WITHOUT_WAKEUP, ODD_OUT_WITHOUT_IN, ODD_MIGRATE_ELSEWHERE, ODD_LEFT_UNSEEN, ODD_PARKED,
+    ODD_STARVED, ODD_COUNT, PRESUMED, ODD_QUEUE, ODD_SILENCE, LOSS, OFFLINE_OR_IDLE,
+) = range(13)  # fmt: skip
 N_ODD = 13
 
 # State.numbers

@@ -23,7 +23,6 @@ from wastedcores.runqueues.affinity import (
     outdated,
     repinned,
 )
-from wastedcores.runqueues.ahead import tables
 from wastedcores.runqueues.doubts import (
     NO_DOUBTS,
     REASONS,
@@ -32,7 +31,7 @@ from wastedcores.runqueues.doubts import (
     limited,
     widened,
 )
-from wastedcores.runqueues.events import events, require_inside, require_times
+from wastedcores.runqueues.events import events, require_inside, require_times, tables
 from wastedcores.runqueues.late_jit import delayed
 from wastedcores.trace.formats import late_moves
 from wastedcores.trace.trace import BATCH_ROWS, Trace

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import callee, lean
 from wastedcores.runqueues import cpu_row, task_row
+from wastedcores.runqueues import state as se
 from wastedcores.runqueues.doubts_jit import (
     compare,
     doubt_count,
@@ -38,38 +39,7 @@ from wastedcores.runqueues.queues_jit import (
     take_off,
     write_wait,
 )
-from wastedcores.runqueues.state import (
-    AFFINITY,
-    BEFORE_NS,
-    COUNT,
-    FORGET,
-    FORK,
-    HOTPLUG,
-    INHERITS,
-    MIGRATE,
-    N_CHANGES,
-    N_DOUBTS,
-    N_WAITS,
-    ODD_IN_WITHOUT_WAKEUP,
-    ODD_LEFT_UNSEEN,
-    ODD_MIGRATE_ELSEWHERE,
-    ODD_OUT_WITHOUT_IN,
-    ODD_PARKED,
-    ODD_WAKEUP_OF_QUEUED,
-    PARKED,
-    PARKS,
-    SNAPSHOT,
-    STAYS,
-    SWITCH,
-    THROTTLE,
-    UNTHROTTLE,
-    WAKEUP,
-    WAKEUP_NEW,
-    WAKINGS,
-    Events,
-    Output,
-    State,
-)
+from wastedcores.runqueues.state import Events, Output, State
 
 
 @callee
@@ -86,19 +56,19 @@ def _ran_unseen(s: State, out: Output, q: int, c: int, t: int) -> None:
     """Task ``q`` stops on CPU ``c``, where it was not known to run: an event is missing."""
     state, old = s.task[q, task_row.STATE], s.task[q, task_row.CPU]
     if state == task_row.ASLEEP or (state == task_row.UNKNOWN and s.since[q] > 0):
-        odd_unseen(s, out, q, c, t, ODD_OUT_WITHOUT_IN)
+        odd_unseen(s, out, q, c, t, se.ODD_OUT_WITHOUT_IN)
     if state == task_row.WAITING and not parked(s, q):
-        odd_unseen(s, out, q, old, t, ODD_OUT_WITHOUT_IN)
+        odd_unseen(s, out, q, old, t, se.ODD_OUT_WITHOUT_IN)
         if old != c:
-            odd_unseen(s, out, q, c, t, ODD_OUT_WITHOUT_IN)
+            odd_unseen(s, out, q, c, t, se.ODD_OUT_WITHOUT_IN)
         take_off(s, q)
         if old != c:
-            emit(s, out, t, old, s.task[q, task_row.MASK], SWITCH)
+            emit(s, out, t, old, s.task[q, task_row.MASK], se.SWITCH)
     elif state == task_row.WAITING:
         s.cpu[old, cpu_row.PARKED] -= 1
     elif state == task_row.RUNNING:
-        odd(s, out, old, s.cpu[old, cpu_row.SEEN], t, ODD_OUT_WITHOUT_IN)
-        _stop_unseen(s, out, old, t, SWITCH)
+        odd(s, out, old, s.cpu[old, cpu_row.SEEN], t, se.ODD_OUT_WITHOUT_IN)
+        _stop_unseen(s, out, old, t, se.SWITCH)
 
 
 @callee
@@ -119,7 +89,7 @@ def _switch_out(s: State, out: Output, q: int, c: int, t: int, keeps: bool) -> N
     if woken > 0 and s.task[q, task_row.THROTTLED] == 0:  # the waker waited for this switch
         begin_wait(s, q, woken - 1, t)
         if woken - 1 != c:
-            emit(s, out, t, woken - 1, s.task[q, task_row.MASK], WAKEUP)
+            emit(s, out, t, woken - 1, s.task[q, task_row.MASK], se.WAKEUP)
 
 
 @callee
@@ -131,15 +101,15 @@ def _in_unseen(s: State, out: Output, p: int, c: int, t: int) -> None:
             s.cpu[c, cpu_row.NR] -= 1
             return
         seen_ns = s.cpu[old, cpu_row.SEEN]
-        odd(s, out, old, seen_ns, t, ODD_MIGRATE_ELSEWHERE)
-        odd(s, out, c, seen_ns, t, ODD_MIGRATE_ELSEWHERE)
-        _stop_unseen(s, out, old, t, SWITCH)
+        odd(s, out, old, seen_ns, t, se.ODD_MIGRATE_ELSEWHERE)
+        odd(s, out, c, seen_ns, t, se.ODD_MIGRATE_ELSEWHERE)
+        _stop_unseen(s, out, old, t, se.SWITCH)
     elif state == task_row.ASLEEP:
-        odd_unseen(s, out, p, c, t, ODD_IN_WITHOUT_WAKEUP)
+        odd_unseen(s, out, p, c, t, se.ODD_IN_WITHOUT_WAKEUP)
     elif s.since[p] > 0:  # it had left unseen, and not to sleep
-        odd_unseen(s, out, p, old, t, ODD_LEFT_UNSEEN)
+        odd_unseen(s, out, p, old, t, se.ODD_LEFT_UNSEEN)
         if old != c:
-            odd_unseen(s, out, p, c, t, ODD_LEFT_UNSEEN)
+            odd_unseen(s, out, p, c, t, se.ODD_LEFT_UNSEEN)
 
 
 @callee
@@ -148,17 +118,17 @@ def _switch_in(s: State, out: Output, p: int, q: int, c: int, t: int) -> None:
     old = s.task[p, task_row.CPU]
     if s.task[p, task_row.STATE] == task_row.WAITING:
         if old != c:
-            odd(s, out, old, s.since[p], t, ODD_MIGRATE_ELSEWHERE)
-            odd_unseen(s, out, p, c, t, ODD_MIGRATE_ELSEWHERE)
+            odd(s, out, old, s.since[p], t, se.ODD_MIGRATE_ELSEWHERE)
+            odd_unseen(s, out, p, c, t, se.ODD_MIGRATE_ELSEWHERE)
         if not parked(s, p):
             doubt_wait(s, out, p, t)
         elif s.task[p, task_row.LIMITED] == task_row.UNLIMITED:  # it was elsewhere, unseen
-            odd(s, out, c, s.since[p], t, ODD_PARKED)
+            odd(s, out, c, s.since[p], t, se.ODD_PARKED)
         elif q != 0:  # when it became able to run while others ran here is not told
-            odd(s, out, c, s.cpu[c, cpu_row.BUSY_SINCE], t, ODD_PARKED)
+            odd(s, out, c, s.cpu[c, cpu_row.BUSY_SINCE], t, se.ODD_PARKED)
         end_wait(s, out, p, c, t)
         if old != c:
-            emit(s, out, t, old, s.task[p, task_row.MASK], SWITCH)
+            emit(s, out, t, old, s.task[p, task_row.MASK], se.SWITCH)
     else:
         _in_unseen(s, out, p, c, t)
     s.cpu[c, cpu_row.NR] += 1
@@ -182,7 +152,7 @@ def _curr_left_unseen(s: State, out: Output, q: int, c: int, t: int) -> int:
             left = max(left, s.since[q])
     s.cpu[c, cpu_row.MAYBE_IDLE] = t
     if q >= 0:
-        odd(s, out, c, left, t, ODD_LEFT_UNSEEN)
+        odd(s, out, c, left, t, se.ODD_LEFT_UNSEEN)
     if x > 0 and s.task[x, task_row.STATE] == task_row.RUNNING and s.task[x, task_row.CPU] == c:
         s.task[x, task_row.STATE] = task_row.UNKNOWN
         s.since[x] = left if q >= 0 else 0
@@ -217,11 +187,11 @@ def _switch(
     s.cpu[c, cpu_row.SWITCHES] += 1
     if p == 0 and x != 0:
         doubt_parked(s, out, c, t)
-    if p == 0 and s.cpu[c, cpu_row.WAITING] > 0 and s.numbers[PARKS] != 0:
-        park(s, out, c, t, SWITCH)
+    if p == 0 and s.cpu[c, cpu_row.WAITING] > 0 and s.numbers[se.PARKS] != 0:
+        park(s, out, c, t, se.SWITCH)
     if mask_q > 0 and mask_q != mask_p:
-        emit(s, out, t, c, mask_q, SWITCH)
-    emit(s, out, t, c, mask_p, SWITCH)
+        emit(s, out, t, c, mask_q, se.SWITCH)
+    emit(s, out, t, c, mask_p, se.SWITCH)
     compare(s, out, c, t)
 
 
@@ -233,19 +203,19 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
     (kernel/sched/core.c, v6.12: try_to_wake_up, ``smp_cond_load_acquire(&p->on_cpu)``).
     """
     state = s.task[p, task_row.STATE]
-    if state == task_row.RUNNING and s.numbers[WAKINGS] != 0:
+    if state == task_row.RUNNING and s.numbers[se.WAKINGS] != 0:
         s.task[p, task_row.WOKEN] = c + 1
         return
     if state == task_row.RUNNING:
         on = s.task[p, task_row.CPU]
         if on == c:  # it was about to sleep: the kernel reports such a wakeup, too
-            s.odd[ODD_WAKEUP_OF_QUEUED] += 1
+            s.odd[se.ODD_WAKEUP_OF_QUEUED] += 1
         else:  # nobody knows when it left the other CPU
-            odd(s, out, on, s.cpu[on, cpu_row.SEEN], t, ODD_WAKEUP_OF_QUEUED)
+            odd(s, out, on, s.cpu[on, cpu_row.SEEN], t, se.ODD_WAKEUP_OF_QUEUED)
         return
     if state == task_row.WAITING and not parked(s, p):
         old = s.task[p, task_row.CPU]
-        odd(s, out, old, s.since[p], t, ODD_WAKEUP_OF_QUEUED)
+        odd(s, out, old, s.since[p], t, se.ODD_WAKEUP_OF_QUEUED)
         if old == c:
             return
         end_wait(s, out, p, c, t)
@@ -266,7 +236,7 @@ def _throttle(s: State, out: Output, t: int, c: int, p: int) -> None:
         end_wait(s, out, p, c, t)
         s.task[p, task_row.STATE] = task_row.ASLEEP
         s.since[p] = t
-        emit(s, out, t, old, s.task[p, task_row.MASK], THROTTLE)
+        emit(s, out, t, old, s.task[p, task_row.MASK], se.THROTTLE)
         compare(s, out, old, t)
 
 
@@ -275,7 +245,7 @@ def _unthrottle(s: State, out: Output, t: int, c: int, p: int) -> None:
     """Task ``p`` is back on the runqueue of CPU ``c``, without a wakeup."""
     s.task[p, task_row.THROTTLED] = 0
     if s.task[p, task_row.STATE] == task_row.ASLEEP:
-        _wakeup(s, out, t, c, p, UNTHROTTLE)
+        _wakeup(s, out, t, c, p, se.UNTHROTTLE)
 
 
 @callee
@@ -288,12 +258,12 @@ def _migrate(s: State, out: Output, t: int, c: int, p: int, src: int) -> None:
         s.task[p, task_row.CPU] = c
         return
     if src >= 0 and src != old and not parked(s, p):  # it had moved there unseen
-        odd(s, out, old, s.since[p], t, ODD_MIGRATE_ELSEWHERE)
+        odd(s, out, old, s.since[p], t, se.ODD_MIGRATE_ELSEWHERE)
     doubt_wait(s, out, p, t)
     end_wait(s, out, p, c, t)
     begin_wait(s, p, c, t)
-    emit(s, out, t, old, s.task[p, task_row.MASK], MIGRATE)
-    emit(s, out, t, c, s.task[p, task_row.MASK], MIGRATE)
+    emit(s, out, t, old, s.task[p, task_row.MASK], se.MIGRATE)
+    emit(s, out, t, c, s.task[p, task_row.MASK], se.MIGRATE)
     compare(s, out, old, t)
     compare(s, out, c, t)
 
@@ -311,7 +281,7 @@ def _fork(s: State, t: int, p: int, parent: int) -> None:
     if parent <= 0:
         return
     evidence = s.task[parent, task_row.EVIDENCE]
-    if s.numbers[INHERITS] == 0:
+    if s.numbers[se.INHERITS] == 0:
         if s.task[p, task_row.EVIDENCE] == task_row.TOLD:  # a snapshot told of the child itself
             return
         repinned = s.task[p, task_row.REPINNED] + s.task[parent, task_row.CHILD_REPINNED]
@@ -339,11 +309,11 @@ def _affinity(s: State, out: Output, t: int, p: int, new: int) -> None:
     s.since[p] = t
     count_waiting(s, p, -1)
     if old > 0:
-        emit(s, out, t, c, old, AFFINITY)
+        emit(s, out, t, c, old, se.AFFINITY)
     s.task[p, task_row.EVIDENCE] = task_row.TOLD
     s.task[p, task_row.MASK] = new
     count_waiting(s, p, 1)
-    emit(s, out, t, c, new, AFFINITY)
+    emit(s, out, t, c, new, se.AFFINITY)
 
 
 @callee
@@ -366,7 +336,7 @@ def _snapshot(s: State, out: Output, t: int, c: int, p: int, now: int) -> None:
         s.task[p, task_row.CPU] = c
         s.since[p] = t
         return
-    emit(s, out, t, c, s.task[p, task_row.MASK], SNAPSHOT)
+    emit(s, out, t, c, s.task[p, task_row.MASK], se.SNAPSHOT)
 
 
 @callee
@@ -383,7 +353,7 @@ def _forget(s: State, out: Output, t: int, c: int) -> None:
     s.cpu[c, cpu_row.CURR] = cpu_row.CURR_UNKNOWN
     s.cpu[c, cpu_row.KERNEL_NR] = -1
     s.cpu[c, cpu_row.DIFFERS] = -1
-    emit(s, out, t, c, 0, FORGET)
+    emit(s, out, t, c, 0, se.FORGET)
 
 
 @lean
@@ -392,50 +362,50 @@ def run(e: Events, s: State, out: Output) -> None:
 
     ``out`` has room for 10 changes per event, and for two per task that waits when the call begins.
     """
-    s.numbers[N_CHANGES] = 0
-    s.numbers[N_WAITS] = 0
-    s.numbers[N_DOUBTS] = 0
+    s.numbers[se.N_CHANGES] = 0
+    s.numbers[se.N_WAITS] = 0
+    s.numbers[se.N_DOUBTS] = 0
     for i in range(e.code.size):
         k, t = e.code[i], e.ts_ns[i]
         c, p = e.cpu[i], e.pid[i]
         if i > 0:
-            s.numbers[BEFORE_NS] = e.ts_ns[i - 1]
-        if k == SWITCH:
-            _switch(s, out, t, c, p, e.prev_pid[i], e.aux[i] == STAYS, e.aux[i] == PARKED)
-        elif k == COUNT:
+            s.numbers[se.BEFORE_NS] = e.ts_ns[i - 1]
+        if k == se.SWITCH:
+            _switch(s, out, t, c, p, e.prev_pid[i], e.aux[i] == se.STAYS, e.aux[i] == se.PARKED)
+        elif k == se.COUNT:
             s.cpu[c, cpu_row.KERNEL_NR] = e.aux[i]
             emit(s, out, t, c, 0, k)
             compare(s, out, c, t)
-        elif k == HOTPLUG:
+        elif k == se.HOTPLUG:
             s.cpu[c, cpu_row.OFFLINE] = 1 - e.aux[i]
             emit(s, out, t, c, 0, k)
-        elif k == FORGET:
+        elif k == se.FORGET:
             _forget(s, out, t, c)
         elif p <= 0:
             continue
-        elif k == WAKEUP or k == WAKEUP_NEW:
+        elif k == se.WAKEUP or k == se.WAKEUP_NEW:
             _wakeup(s, out, t, c, p, k)
-        elif k == THROTTLE:
+        elif k == se.THROTTLE:
             _throttle(s, out, t, c, p)
-        elif k == UNTHROTTLE:
+        elif k == se.UNTHROTTLE:
             _unthrottle(s, out, t, c, p)
-        elif k == MIGRATE:
+        elif k == se.MIGRATE:
             _migrate(s, out, t, c, p, e.src_cpu[i])
-        elif k == FORK:
+        elif k == se.FORK:
             _fork(s, t, p, e.by_pid[i])
-        elif k == AFFINITY:
+        elif k == se.AFFINITY:
             _affinity(s, out, t, p, e.aux[i])
-        elif k == SNAPSHOT:
+        elif k == se.SNAPSHOT:
             _snapshot(s, out, t, c, p, e.aux[i])
     if e.code.size > 0:
-        s.numbers[BEFORE_NS] = e.ts_ns[-1]
+        s.numbers[se.BEFORE_NS] = e.ts_ns[-1]
 
 
 @lean
 def finish(s: State, out: Output, end_ns: int) -> None:
     """Write the waits and doubts that had not ended when the trace did."""
-    s.numbers[N_WAITS] = 0
-    s.numbers[N_DOUBTS] = 0
+    s.numbers[se.N_WAITS] = 0
+    s.numbers[se.N_DOUBTS] = 0
     for p in range(1, s.task.shape[0]):
         state, c = s.task[p, task_row.STATE], s.task[p, task_row.CPU]
         if state == task_row.WAITING and not parked(s, p):
@@ -443,7 +413,7 @@ def finish(s: State, out: Output, end_ns: int) -> None:
             end_wait(s, out, p, c, end_ns)
         elif state == task_row.UNKNOWN and s.since[p] > 0:
             if s.cpu[c, cpu_row.CURR] != 0:
-                odd_unseen(s, out, p, c, end_ns, ODD_LEFT_UNSEEN)
+                odd_unseen(s, out, p, c, end_ns, se.ODD_LEFT_UNSEEN)
     for c in range(s.cpu.shape[0]):
         doubt_count(s, out, c, end_ns)
         if s.cpu[c, cpu_row.CURR] != 0:

@@ -131,7 +131,7 @@ def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
 
 def real_build(kernel: str, seed: int) -> Run:
     """Return the replay of the recorded build of kernel/sched."""
-    return Run.of("wastedcores.studies.recorded_build:recorded", kernel=kernel, seed=seed)
+    return Run.of("wastedcores.studies.fork_wait_replays:recorded", kernel=kernel, seed=seed)
 
 
 def _slow(rows: Any) -> str:

@@ -51,21 +51,7 @@ CASES: dict[str, tuple[Machine, Any]] = {
 
 
 def throughput(kernel: str, seed: int, case: str) -> dict[str, Any]:
-    """Replay one workload under one kernel.
-
-    Parameters
-    ----------
-    kernel, seed
-        Kernel model and seed.
-    case
-        One of :data:`CASES`.
-
-    Returns
-    -------
-    dict
-        ``per_s``, requests or loops per second; ``attempts_per_s``, calls of load_balance() by newly idle CPUs per second;
-        ``busy``, the share of the CPUs' time that was used; ``wall_s``.
-    """
+    """Replay one workload under one kernel."""
     machine, make = CASES[case]
     workload: Workload = make(machine, seed)
     done = replay(workload, machine, kernel, seed=seed, load=False)

@@ -17,7 +17,7 @@ from wastedcores.studies.calibration import commit, read_calibration
 from wastedcores.studies.published import Tables, load
 from wastedcores.studies.registry import WHY_NOT, Reasons, parts_of, study_of
 from wastedcores.sweep import sweep
-from wastedcores.words.scorecard_rows import predictions
+from wastedcores.words.scorecard import predictions
 
 SCHEMA = "wastedcores.reproduce/1"
 

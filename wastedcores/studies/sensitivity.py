@@ -15,8 +15,8 @@ from wastedcores.studies.nas import KINDS, PLACES, Parameters, Place, run
 from wastedcores.studies.published import load
 from wastedcores.studies.tornado import Point
 from wastedcores.sweep import Run
-from wastedcores.trace.datasets import fetch
 from wastedcores.trace.io import open_trace
+from wastedcores.trace.named import fetch
 from wastedcores.units import MS, S
 from wastedcores.workload.database import POOLS
 

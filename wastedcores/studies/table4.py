@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from wastedcores.kernels import FIXES
-from wastedcores.kernels.tables import MAINLINE, NEWEST, OLDEST
+from wastedcores.kernels.generations import MAINLINE, NEWEST, OLDEST
 from wastedcores.studies.attempts import CLAIMS
 from wastedcores.studies.published import Tables, load
 

@@ -3,18 +3,151 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import polars as pl
+from loky import get_reusable_executor
 
 from wastedcores.errors import UsageError
-from wastedcores.sweep.cluster import on_cluster
-from wastedcores.sweep.processes import on_processes
-from wastedcores.sweep.run import Run
+from wastedcores.sweep.run import Run, Value, digest, execute
 from wastedcores.sweep.store import Store, table_of
+
+#: how long to wait for a scheduler, in seconds
+CONNECT_S = 10
+
+
+def on_cluster(
+    runs: list[Run], address: str
+) -> Generator[tuple[Run, dict[str, Value]], None, None]:
+    """Execute runs on a cluster, whose scheduler gives the runs of a lost worker to another one."""
+    try:
+        from distributed import Client, as_completed
+    except ImportError:
+        raise UsageError(
+            "--scheduler needs Dask. Install it with pip install 'wastedcores[dask]'."
+        ) from None
+    try:
+        # without a scheduler, the client would also complain from a thread of its own
+        _try_to_connect(address)
+        client = Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as e:
+        raise UsageError(
+            f"No Dask scheduler answers at {address} ({type(e).__name__}). Start one with `dask scheduler` and give "
+            "the address that it prints."
+        ) from None
+    try:
+        modules = sorted({r.task.partition(":")[0] for r in runs if r.code})
+        here = _installed(modules)
+        there = {str(v) for v in client.run(_installed, modules, on_error="return").values()}
+        if there - {here}:
+            raise UsageError(
+                f"The workers at {address} must have the same code as this machine, wastedcores {here}; they have "
+                f"{', '.join(sorted(there - {here}))}. Install the same version there."
+            )
+        named = {f"wastedcores-{r.key}-{os.urandom(4).hex()}": r for r in runs}
+        futures = [
+            client.submit(execute, r.task, r.arguments, key=key, pure=False)
+            for key, r in named.items()
+        ]
+        arriving = as_completed(futures, loop=client.loop, with_results=True, raise_errors=False)
+        for future, result in arriving:
+            run = named[future.key]
+            if future.status == "finished":
+                yield run, result
+            else:
+                why = result[1] if isinstance(result, tuple) else result
+                yield run, {"error": f"lost on the cluster: {type(why).__name__}: {why}"}
+            future.release()
+    finally:
+        client.close()
+
+
+def _try_to_connect(address: str) -> None:
+    """Raise OSError if nobody listens at ``tcp://host:port`` or ``tls://host:port``; the client checks other addresses."""
+    at = urlsplit(address)
+    if at.scheme not in ("tcp", "tls") and "://" in address:
+        return
+    if not at.hostname or not at.port:
+        raise ValueError(address)
+    socket.create_connection((at.hostname, at.port), timeout=CONNECT_S).close()
+
+
+def _installed(modules: list[str]) -> str:
+    """Return the version and the digests of the tasks' code on the machine where this is called."""
+    from wastedcores import __version__ as version
+
+    return " ".join([version, *(digest(module) for module in modules)])
+
+
+#: how often a run is started before it is given up because its process dies
+LIVES = 3
+
+
+def on_processes(
+    runs: list[Run], workers: int
+) -> Generator[tuple[Run, dict[str, Value]], None, None]:
+    """Execute runs in processes of this machine.
+
+    When a process dies, all runs that were under way lose one life and are started again in new processes. Only as many
+    runs as workers are handed out at a time, so that these runs are known and Ctrl-C has nothing queued to wait for.
+    """
+    lives = {run.key: LIVES for run in runs}
+    waiting = list(reversed(runs))
+    under_way: dict[Future, Run] = {}
+    processes = min(workers, len(runs))
+    pool = None
+    # the first run is executed alone: it compiles the engine, and the other processes find that in the cache
+    allowed = 1
+    try:
+        while waiting or under_way:
+            while waiting and len(under_way) < allowed:
+                with _no_ctrl_c():  # submitting also starts processes
+                    pool = get_reusable_executor(
+                        processes, timeout=None
+                    )  # a new one if the last one broke
+                    try:
+                        future = pool.submit(execute, waiting[-1].task, waiting[-1].arguments)
+                    except BrokenExecutor:
+                        continue
+                under_way[future] = waiting.pop()
+            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                run = under_way.pop(future)
+                allowed = workers
+                try:
+                    yield run, future.result()
+                except BrokenExecutor:
+                    lives[run.key] -= 1
+                    if lives[run.key]:
+                        waiting.append(run)
+                    else:
+                        yield (
+                            run,
+                            {"error": f"its worker process died {LIVES} times (out of memory?)"},
+                        )
+    finally:
+        if pool is not None:  # what the processes were doing is done again
+            pool.shutdown(kill_workers=True)
+
+
+@contextmanager
+def _no_ctrl_c() -> Iterator[None]:
+    """Block Ctrl-C; processes that are started meanwhile never see it, from their first instruction on.
+
+    A terminal sends it to the whole process group, and the parent decides what happens then.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def sweep(

@@ -39,13 +39,7 @@ _MOST_UNKNOWN = 0.5
 
 
 class Prometheus:
-    """The query API of a Prometheus.
-
-    Parameters
-    ----------
-    address
-        ``prometheus+http://HOST:PORT``, or ``prometheus+https``.
-    """
+    """The query API of a Prometheus."""
 
     def __init__(self, address: str) -> None:
         self._url = address.removeprefix("prometheus+").rstrip("/") + "/api/v1/query"
@@ -68,21 +62,6 @@ def machine_hours(address: str, hours: int, now: float | None = None) -> pl.Data
     """Ask for every machine in each of the last hours.
 
     One hour is asked for at a time, so the memory is that of the table and of one answer.
-
-    Parameters
-    ----------
-    address
-        ``prometheus+http://HOST:PORT``.
-    hours
-        Number of hours; the last one ends now.
-    now
-        The end, in seconds since 1970.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per machine and hour of which something is known, with the columns of a table of traces
-        (:mod:`wastedcores.sweep.traces`).
     """
     source, end = Prometheus(address), time.time() if now is None else now
     parts = [_hour(source, end - ago * _HOUR_S) for ago in reversed(range(hours))]

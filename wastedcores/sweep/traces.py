@@ -23,18 +23,8 @@ from wastedcores.sweep.run import Run, Value
 CHECK_TASK = "wastedcores.sweep.traces:check_once"
 #: endings of files that people keep beside traces
 NOT_TRACES = (
-    ".csv",
-    ".html",
-    ".json",
-    ".log",
-    ".md",
-    ".py",
-    ".sh",
-    ".svg",
-    ".png",
-    ".yaml",
-    ".yml",
-)
+    ".csv", ".html", ".json", ".log", ".md", ".py", ".sh", ".svg", ".png", ".yaml", ".yml",
+)  # fmt: skip
 #: ending of a text file that names a trace in each line
 LIST = ".list"
 

@@ -33,9 +33,8 @@ from wastedcores.kernels import KernelModel
 from wastedcores.shown import Shown
 from wastedcores.topology import levels as lv
 from wastedcores.topology.cpumask import cpumask_of, cpus_in
-from wastedcores.topology.distances import reclaim_distance
 from wastedcores.topology.groups import Group, GroupBuilder, Ring
-from wastedcores.topology.levels import Level
+from wastedcores.topology.levels import Level, reclaim_distance
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.parameters import Parameters, degenerate, parent_degenerate, sd_init
 
@@ -79,25 +78,16 @@ class Domain:
 
 @dataclass(eq=False, repr=False)
 class Domains(Shown):
-    """The domains of one rebuild.
+    """The domains of one rebuild."""
 
-    Attributes
-    ----------
-    machine, kernel
-        The machine and the kernel that were modelled.
-    when
-        ``boot``, ``after cpu5 offline``, ...
-    levels
-        The level table at that time.
-    by_cpu
-        For each CPU number its domains, innermost first.
-    """
-
+    #: The machine and the kernel that were modelled.
     machine: Machine
     kernel: KernelModel
-    when: str
-    levels: list[Level]
-    by_cpu: list[tuple[Domain, ...]] = field(repr=False)
+    when: str  #: ``boot``, ``after cpu5 offline``, ...
+    levels: list[Level]  #: The level table at that time.
+    by_cpu: list[tuple[Domain, ...]] = field(
+        repr=False
+    )  #: For each CPU number its domains, innermost first.
 
     def _facts(self) -> dict[str, str]:
         first = self.by_cpu[self.cpus[0]] if self.cpus else ()

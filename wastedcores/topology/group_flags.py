@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from wastedcores.topology.distances import reclaim_distance
 from wastedcores.topology.domains import Domain, Domains
 from wastedcores.topology.groups import Group
+from wastedcores.topology.levels import reclaim_distance
 from wastedcores.topology.parameters import sd_init
 
 

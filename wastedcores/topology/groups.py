@@ -52,19 +52,7 @@ Ring = tuple[Group, ...]
 
 
 class GroupBuilder:
-    """Builder of the group rings of every raw domain in one rebuild.
-
-    Parameters
-    ----------
-    levels
-        The level table.
-    spans
-        The raw spans, ``spans[level][cpu]``.
-    possible
-        All possible CPUs, online or not (the result of cpumask_setall()).
-    which
-        The generation of the code: ``KernelModel.group_builder``.
-    """
+    """Builder of the group rings of every raw domain in one rebuild."""
 
     def __init__(
         self, levels: Sequence[Level], spans: Sequence[Sequence[int]], possible: int, which: str

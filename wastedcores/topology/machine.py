@@ -82,7 +82,7 @@ class Machine(Shown):
         Idle states from the shallowest to the deepest, such as ``IdleState("C6", 30_000, 100_000)``.
     microarchitecture
         ``granite-rapids``, ``clearwater-forest`` or ``zen``, for which kernels build other domains
-        (:mod:`wastedcores.topology.distances`); empty for any other, or if it is not known.
+        (:mod:`wastedcores.topology.levels`); empty for any other, or if it is not known.
     """
 
     name: str

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from wastedcores.kernels import KernelModel
 from wastedcores.topology import levels as lv
-from wastedcores.topology.distances import RECLAIM_DISTANCE
-from wastedcores.topology.levels import Level
+from wastedcores.topology.levels import RECLAIM_DISTANCE, Level
 
 
 class Parameters(NamedTuple):

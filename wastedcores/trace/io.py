@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -19,14 +20,34 @@ from wastedcores.trace.formats import FOREIGN, listed
 from wastedcores.trace.header import Header
 from wastedcores.trace.inspector import Inspector
 from wastedcores.trace.parquet import MAGIC, check_name, read_parquet, stream_parquet, write_parquet
-from wastedcores.trace.progress import told
 from wastedcores.trace.readers.support.perf_command import some_tasks_only
-from wastedcores.trace.readers.support.reading import Facts, Reading
-from wastedcores.trace.readers.support.time_order import in_order
+from wastedcores.trace.readers.support.reading import Facts, Reading, in_order
 from wastedcores.trace.recognisers import Candidate, is_systing, refuse_summary
 from wastedcores.trace.schema import conform
 from wastedcores.trace.spool import kept_until_exit, seekable
 from wastedcores.trace.trace import Trace
+
+#: nothing is said before this many seconds
+SILENT_S = 1.0
+
+
+def told(frames: Iterator[pl.DataFrame], name: str) -> Iterator[pl.DataFrame]:
+    """Pass tables on; from the first second on, a line on standard error counts their rows, if that is a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield from frames
+        return
+    began, rows, said = time.monotonic(), 0, ""
+    try:
+        for frame in frames:
+            rows += frame.height
+            if time.monotonic() - began >= SILENT_S:
+                said = f"reading {name}: {rows:,} events"
+                print(f"\r{said}", end="", file=sys.stderr, flush=True)
+            yield frame
+    finally:
+        if said:  # the answer begins on an empty line
+            print(f"\r{' ' * len(said)}\r", end="", file=sys.stderr, flush=True)
+
 
 #: Lines at the beginning of a file that have a vote on its format.
 SNIFF_LINES = 200

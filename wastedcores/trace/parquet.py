@@ -11,26 +11,49 @@ from typing import TYPE_CHECKING
 import polars as pl
 from pydantic import ValidationError
 
-from wastedcores.errors import TraceFormatError, WastedCoresError
+from wastedcores.cpulist import parse_cpulist
+from wastedcores.errors import TraceFormatError, UsageError, WastedCoresError
 from wastedcores.files import written_whole
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
+from wastedcores.trace import schema as sa
 from wastedcores.trace.header import SCHEMA_VERSION, Header
 from wastedcores.trace.inspector import scheduling
-from wastedcores.trace.schema import (
-    ADDED,
-    COLUMNS,
-    KIND_DTYPE,
-    KINDS,
-    SCHEMA,
-    empty,
-)
+from wastedcores.trace.schema import empty
 from wastedcores.trace.seal import KEY, VALUE, Sealing, check_seal
 from wastedcores.trace.trace import BATCH_ROWS, Trace
-from wastedcores.trace.upgrade import upgraded
+from wastedcores.trace.window import find_window
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+#: the entries of version 1's ``provenance`` that became fields of their own with the same text
+_SAME = ("kernel_model", "recording", "truncated_last_line")
+
+
+def upgraded(trace: Trace) -> Trace:
+    """Bring the header of a trace to the present schema version.
+
+    Version 1 kept the measured window ("first mark | last mark"), the counted CPUs in list format, the kernel model, the
+    recording's name and the truncated last line as text in ``provenance``. Text that cannot be read as such (a mark that
+    the trace does not have) stays there.
+    """
+    header = trace.header
+    if header.schema_version >= SCHEMA_VERSION:
+        return trace
+    text = dict(header.provenance)
+    fields: dict[str, object] = {name: text.pop(name) for name in _SAME if name in text}
+    try:
+        if "window" in text:
+            fields["window"] = find_window(trace, text["window"].split(" | "))
+            del text["window"]
+        if "counted_cpus" in text:
+            fields["counted_cpus"] = parse_cpulist(text["counted_cpus"])
+            del text["counted_cpus"]
+    except UsageError:
+        pass
+    return trace.with_header(schema_version=SCHEMA_VERSION, provenance=text, **fields)
+
 
 MAGIC = b"PAR1"
 HEADER_KEY = "wastedcores"
@@ -83,26 +106,26 @@ def read_parquet(path: Path) -> Trace:
             "was damaged. Copy it again, or import it again from its source."
         )
     kinds = have.get("kind")
-    if isinstance(kinds, pl.Enum) and tuple(kinds.categories) == KINDS[: len(kinds.categories)]:
-        if len(kinds.categories) < len(KINDS):  # written before the later kinds existed
-            frame = frame.with_columns(pl.col("kind").cast(KIND_DTYPE))
-        have = have | {"kind": KIND_DTYPE}
-    absent = [c for c in ADDED if c not in have]
-    frame = frame.with_columns(pl.lit(None, SCHEMA[c]).alias(c) for c in absent)
-    have = have | {c: SCHEMA[c] for c in absent}
-    missing = [c for c in COLUMNS if c not in have]
-    wrong = [c for c in COLUMNS if c in have and have[c] != SCHEMA[c]]
+    if isinstance(kinds, pl.Enum) and tuple(kinds.categories) == sa.KINDS[: len(kinds.categories)]:
+        if len(kinds.categories) < len(sa.KINDS):  # written before the later kinds existed
+            frame = frame.with_columns(pl.col("kind").cast(sa.KIND_DTYPE))
+        have = have | {"kind": sa.KIND_DTYPE}
+    absent = [c for c in sa.ADDED if c not in have]
+    frame = frame.with_columns(pl.lit(None, sa.SCHEMA[c]).alias(c) for c in absent)
+    have = have | {c: sa.SCHEMA[c] for c in absent}
+    missing = [c for c in sa.COLUMNS if c not in have]
+    wrong = [c for c in sa.COLUMNS if c in have and have[c] != sa.SCHEMA[c]]
     if missing or wrong:
         name = (missing + wrong)[0]
         got = (
-            f"has type {have[name]}, expected {SCHEMA[name]}"
+            f"has type {have[name]}, expected {sa.SCHEMA[name]}"
             if wrong and not missing
             else "is missing"
         )
         raise TraceFormatError(
             f"{path}: column {name!r} {got}. The file was changed after it was written."
         )
-    trace = Trace(frame.select(list(COLUMNS)), header, path)
+    trace = Trace(frame.select(list(sa.COLUMNS)), header, path)
     return upgraded(trace if sealed else _compared(trace))
 
 
@@ -127,7 +150,7 @@ def _compared(trace: Trace) -> Trace:
     """Compare the header of a file without a seal with its rows, and note in the header that it cannot prove more."""
     header, facts = trace.header, _Facts()
     try:
-        for table in trace.batches(tuple(COLUMNS)):  # of all columns, since damage may be in any
+        for table in trace.batches(tuple(sa.COLUMNS)):  # of all columns, since damage may be in any
             facts.add(table)
     except UNREADABLE as e:
         raise TraceFormatError(
@@ -229,11 +252,11 @@ def _writer(sink: Sealing) -> pq.ParquetWriter:
         _arrow(empty()).schema,
         compression="zstd",
         compression_level=1,
-        use_dictionary=[c for c in COLUMNS if c not in ("ts_ns", "in_irq")],
+        use_dictionary=[c for c in sa.COLUMNS if c not in ("ts_ns", "in_irq")],
         column_encoding={"ts_ns": "DELTA_BINARY_PACKED"},
         max_rows_per_page=BATCH_ROWS,
         # the least and the greatest of texts cost a quarter of all the writing, and no reader asks for them
-        write_statistics=[c.name for c in COLUMNS.values() if c.dtype.is_numeric()],
+        write_statistics=[c.name for c in sa.COLUMNS.values() if c.dtype.is_numeric()],
         write_page_checksum=True,
     )
 
@@ -260,7 +283,7 @@ def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Gather tables until they have enough rows for a row group."""
     gathered: list[pl.DataFrame] = []
     for frame in frames:
-        gathered.append(frame.select(list(COLUMNS)))
+        gathered.append(frame.select(list(sa.COLUMNS)))
         if sum(f.height for f in gathered) >= BATCH_ROWS:
             yield pl.concat(gathered)
             gathered = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import polars as pl
@@ -11,6 +11,100 @@ from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import UsageError
 from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
+
+#: kinds that tell the state of a CPU until the next event of that kind
+_STATES = ("switch", "nr_running")
+#: the first stretch before the window that is searched for the state of a CPU; each further one is longer
+_STRETCH_NS = 1_000_000_000
+
+
+def cut(trace: Trace, between: Sequence[Moment]) -> Trace:
+    """Return the part of a trace between two moments, as if it had been recorded alone.
+
+    A CPU without an event in the window gets its last event before it, at the beginning of the window, because a CPU that runs
+    one task all the time is not idle. CPUs that were offline stay offline. What a snapshot told of the tasks when the trace
+    began is left out, since it may not hold any more. ``check(trace, between=...)`` reads the trace up to the window, and knows
+    therefore more.
+    """
+    window = find_window(trace, between)
+    header, time = trace.header, pl.col("ts_ns")
+    start = max(window.start_ns, window.start_ns if header.start_ns is None else header.start_ns)
+    end = min(window.end_ns, window.end_ns if header.end_ns is None else header.end_ns + 1)
+    inside = trace.events.filter(time >= start, time < end)
+    seen = _counted(inside)
+    carried = _carried(trace, start, end, seen)
+    counts = pl.concat([seen, _counted(carried.lazy())])
+    by_kind = counts.group_by("kind").agg(pl.col("len").sum()).iter_rows()
+    kinds = dict(sorted((str(kind), int(n)) for kind, n in by_kind))
+    rows = pl.concat([carried.lazy(), inside]) if carried.height else inside
+    return Trace(rows, header, trace.path).with_header(
+        start_ns=start,
+        end_ns=min(end, window.end_ns),
+        events=sum(kinds.values()),
+        kinds=kinds,
+        highest_cpu=_highest(counts["cpu"], counts["src_cpu"]),
+        highest_pid=_highest(counts["pid"]),
+        window=None,
+        tasks=header.tasks if start == header.start_ns else None,
+        later_tasks=header.later_tasks if start == header.start_ns else None,
+        provenance=header.provenance | {"cut": f"{start} to {end} ns of {trace.name}"},
+    )
+
+
+def _counted(events: pl.LazyFrame) -> pl.DataFrame:
+    """Return the number of events of each kind on each CPU, with the highest numbers in them."""
+    pids = pl.max_horizontal(*(pl.col(p).max() for p in ("pid", "prev_pid", "by_pid")))
+    groups = events.group_by("kind", "cpu")
+    return groups.agg(pl.len(), pl.col("src_cpu").max(), pid=pids).collect(engine="streaming")
+
+
+def _highest(*columns: pl.Series) -> int:
+    return max((int(c.max()) for c in columns if c.max() is not None), default=-1)  # type: ignore[arg-type]
+
+
+def _carried(trace: Trace, start: int, end: int, seen: pl.DataFrame) -> pl.DataFrame:
+    """Return the last events before the window that tell what its CPUs do, at the beginning of the window."""
+    first = trace.header.start_ns
+    kinds = trace.header.kinds or {}
+    cpus = max(trace.header.cpus or 0, (trace.header.highest_cpu or 0) + 1)
+    before: list[pl.DataFrame] = [trace.events.clear().collect()]
+    if first is not None and first < start:
+        if not kinds or "cpu_online" in kinds:
+            state = trace.only("cpu_online").filter(pl.col("ts_ns") < start)
+            before.append(state.collect().unique("cpu", keep="last", maintain_order=True))
+        for kind in _STATES:
+            if not kinds or kind in kinds:
+                told = seen.filter(pl.col("kind") == kind)["cpu"]
+                silent = set(range(cpus)) - set(told)
+                before.append(_last(trace, kind, silent, (first, start), end - start))
+    return (
+        pl.concat(before)
+        .sort("ts_ns", maintain_order=True)
+        .with_columns(ts_ns=pl.lit(start, pl.Int64))
+    )
+
+
+def _last(
+    trace: Trace, kind: str, cpus: Iterable[int], span: tuple[int, int], length_ns: int
+) -> pl.DataFrame:
+    """Return the last event of a kind on each of some CPUs, and read no more than that needs, from the span's end backwards."""
+    missing = set(cpus)
+    found = [trace.events.clear().collect()]
+    first, end = span
+    stretch = max(length_ns, _STRETCH_NS)
+    while missing and end > first:
+        begin = end - stretch
+        rows = trace.events.filter(
+            pl.col("ts_ns") >= begin,
+            pl.col("ts_ns") < end,
+            pl.col("kind") == kind,
+            pl.col("cpu").is_in(list(missing)),
+        )
+        found.append(rows.collect().unique("cpu", keep="last", maintain_order=True))
+        missing -= set(found[-1]["cpu"])
+        end, stretch = begin, 4 * stretch
+    return pl.concat(found)
+
 
 #: A moment of a trace: ns of its clock, the beginning of a mark's text, or a time in seconds as text.
 Moment: TypeAlias = int | str

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from wastedcores.analysis.alignment import Pair
-from wastedcores.analysis.comparable import differences, not_known_same
+from wastedcores.analysis.alignment import Pair, differences, not_known_same
 from wastedcores.units import human_ns, number
 from wastedcores.words.rich_text import RichText, enumerated, sentence, table
 
@@ -42,11 +41,6 @@ def rows(pair: Pair) -> list[dict[str, float | str | None]]:
 
 def compared(pair: Pair) -> RichText:
     """Compare two recorded traces: a sentence, and a table that says better or worse only where that means something.
-
-    Parameters
-    ----------
-    pair
-        The traces.
 
     Returns
     -------

@@ -11,6 +11,31 @@ import polars as pl
 
 from wastedcores.errors import MissingEventsError
 
+
+def written_for(**parameters: tuple[Any, Any]) -> RichText | None:
+    """Say for which parameters the text of a notebook was written, if others were chosen.
+
+    Parameters
+    ----------
+    **parameters
+        Name of a parameter -> the chosen value, and the value for which the text was written.
+
+    Returns
+    -------
+    RichText or None
+        One sentence for all parameters that differ; None if there are none.
+    """
+    other = {name: pair for name, pair in parameters.items() if pair[0] != pair[1]}
+    if not other:
+        return None
+    written = " and ".join(f"{name} = {before!r}" for name, (_, before) in other.items())
+    chosen = " and ".join(f"{name} = {value!r}" for name, (value, _) in other.items())
+    return sentence(
+        f"The explanations in this notebook were written for {written}. You chose {chosen}: figures, tables and numbers in them "
+        "are of your choice, and causes that the text names may be others here."
+    )
+
+
 #: the type under which the output of a cell carries the numbers of the verdict; a report's manifest collects them from there
 RESULTS_MIME = "application/vnd.wastedcores.results+json"
 

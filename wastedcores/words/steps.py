@@ -178,7 +178,7 @@ def next_after_path(trace: Trace, name: str) -> tuple[str, str]:
     """Return the command that helps most after a critical path, and its purpose: what a fix would have gained, if that can
     be told.
     """
-    from wastedcores.analysis.assumed import place
+    from wastedcores.analysis.stated_machine import place
     from wastedcores.prediction.machines_and_kernels import SHORTEST_NS
 
     said, header = shlex.quote(name), trace.header

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
-from wastedcores.workload.builder import Measure, Workload
+from wastedcores.workload.builder import Creation, Measure, Workload
 from wastedcores.workload.script import Script
-from wastedcores.workload.thread_creation import Creation
 
 MS = 1_000_000
 #: the machine is idle for so long before the program begins that every CPU is in its deepest state

@@ -17,11 +17,11 @@ from wastedcores.workload.builder import Workload
 from wastedcores.workload.clones import clones
 from wastedcores.workload.database import tpch
 from wastedcores.workload.file import is_workload, read_workload
-from wastedcores.workload.hackbench import hackbench
+from wastedcores.workload.idle_causes import recorded_nice
 from wastedcores.workload.kbuild import kbuild
-from wastedcores.workload.nice import recorded_nice
 from wastedcores.workload.recorded import workloads as recorded
 from wastedcores.workload.rtapp.reader import read_rtapp
+from wastedcores.workload.services import hackbench
 from wastedcores.workload.spmd import spmd
 from wastedcores.workload.thread_groups import groups, recorded_groups
 
@@ -128,242 +128,69 @@ def as_text(value: Any) -> str:
 SCENARIOS: dict[str, Scenario] = {
     s.name: s
     for s in (
-        Scenario(
-            "group-imbalance",
-            "make -j64 and two R processes: the nodes of R stay half idle (paper 3.1, Figure 2)",
-            recorded.recorded_gi,
-            "bulldozer8x8",
-            "group_imbalance",
-        ),
-        Scenario(
-            "group-construction",
-            "16 threads pinned to nodes 1 and 2 stay on node 1 (paper 3.2)",
-            recorded.recorded_gc,
-            "bulldozer8x8",
-            "group_construction",
-        ),
-        Scenario(
-            "overload-on-wakeup",
-            "database workers wake on busy cores beside idle ones (paper 3.3, Figure 3)",
-            recorded.recorded_db,
-            "bulldozer8x8",
-            "overload_on_wakeup",
-        ),
-        Scenario(
-            "missing-domains",
-            "after a CPU went offline and came back, no thread leaves its node (paper 3.4, Figure 5)",
-            recorded.recorded_ms,
-            "bulldozer8x8",
-            "missing_domains",
-            {"n": 16},
-            considered=True,
-        ),
-        Scenario(
-            "hackbench",
-            "senders and receivers over pipes: thousands of wakeups (rt-tests' hackbench)",
-            hackbench,
-            "bulldozer8x8",
-        ),
-        Scenario(
-            "tpch",
-            "pools of database workers, each an autogroup, and transient kernel threads (paper 3.3)",
-            tpch,
-            "bulldozer8x8",
-            "overload_on_wakeup",
-        ),
-        Scenario(
-            "spmd",
-            "equal threads that meet at barriers, at locks or in a pipeline, as those of NPB do (paper 3.2)",
-            spmd,
-            "bulldozer8x8",
-            "group_construction",
-            {"pinned": True},
-        ),
-        Scenario(
-            "kbuild",
-            "make builds the kernel: make, sh, gcc, cc1 and as fork and wait on cores with turbo (fork/wait paper)",
-            kbuild,
-            "xeon-e7-8870-turbo",
-        ),
-        Scenario(
-            "groups",
-            "groups of 1 to 12 computing threads under one scheduling policy (anomalies article)",
-            groups,
-            "i3-7100",
-        ),
-        Scenario(
-            "clones",
-            "threads that start on CPUs in a deep idle state (anomalies article)",
-            clones,
-            "i3-7100-c6",
-        ),
-        Scenario(
-            "recorded-groups",
-            "as recorded: groups of computing threads",
-            recorded_groups,
-            "guest-2",
-        ),
-        Scenario(
-            "recorded-gi",
-            "as recorded: make and R",
-            recorded.recorded_gi,
-            "bd-paper-64",
-            "group_imbalance",
-        ),
-        Scenario(
-            "recorded-gc",
-            "as recorded: pinned threads",
-            recorded.recorded_gc,
-            "bd-paper-64",
-            "group_construction",
-        ),
-        Scenario(
-            "recorded-ms",
-            "as recorded: after hotplug",
-            recorded.recorded_ms,
-            "bd-paper-64",
-            "missing_domains",
-        ),
-        Scenario(
-            "recorded-lu",
-            "as recorded: spinning barrier",
-            recorded.recorded_lu,
-            "bd-paper-64",
-            "group_construction",
-        ),
-        Scenario(
-            "recorded-db",
-            "as recorded: blocking barrier",
-            recorded.recorded_db,
-            "bd-paper-64",
-            "overload_on_wakeup",
-        ),
-        Scenario(
-            "recorded-nice",
-            "as recorded: threads of different nice values on one CPU (also under v6.12.107)",
-            recorded_nice,
-            "guest-2",
-        ),
-        *(
-            Scenario(name, doc, make, machine, "newidle:cost", kernel="v6.12.107")
-            for name, doc, make, machine in (
-                (
-                    "schbench",
-                    "message threads wake a thousand workers, which do nothing else (schbench -L)",
-                    services.schbench,
-                    "xeon-8380",
-                ),
-                (
-                    "webserver",
-                    "a hundred connections between clients and a web server on one machine",
-                    services.webserver,
-                    "i3-7100",
-                ),
-                (
-                    "database",
-                    "terminals send requests of random length and think in between",
-                    services.database,
-                    "xeon-8380",
-                ),
-                (
-                    "shell16",
-                    "copies of UnixBench's shell16 start and wait for short processes",
-                    services.shell16,
-                    "nodes-2x4",
-                ),
-            )
-        ),
-        *(
-            Scenario(f"idle-{name}", f"6.12: {doc}", make, machine, fix, kernel="v6.12.107")
-            for name, doc, make, machine, fix in (
-                (
-                    "other-cache",
-                    "threads wake behind a busy cache, and CPUs of another cache are idle",
-                    causes.other_cache,
-                    "caches-2x4",
-                    "overload_on_wakeup",
-                ),
-                (
-                    "unscanned",
-                    "after a CPU went offline, wakeups do not search the cache",
-                    causes.unscanned,
-                    "uma8",
-                    "NO_SIS_UTIL",
-                ),
-                (
-                    "requeued",
-                    "a sleeping thread that is still queued wakes where it is",
-                    causes.requeued,
-                    "guest-2",
-                    "NO_DELAY_DEQUEUE",
-                ),
-                (
-                    "sleeper",
-                    "a sleeping thread that is still queued counts as running, or is pulled",
-                    causes.sleeper,
-                    "caches-2x4",
-                    "NO_DELAY_DEQUEUE",
-                ),
-                (
-                    "far-away",
-                    "across two hops one idle CPU more is not enough to pull a thread",
-                    causes.idle_far_away,
-                    "ring4",
-                    "",
-                ),
-                (
-                    "allowance",
-                    "across nodes a difference of two threads is allowed",
-                    causes.allowance,
-                    "nodes-2x1",
-                    "",
-                ),
-                (
-                    "chance",
-                    "newidle balancing leaves a level out at random",
-                    causes.chance,
-                    "guest-2",
-                    "NO_NI_RANDOM",
-                ),
-                (
-                    "interval",
-                    "the interval of balancing grows with the number of CPUs",
-                    causes.interval,
-                    "nodes-2x16",
-                    "",
-                ),
-                (
-                    "pinned",
-                    "threads that may not move make the balancer wait, and hide one that may",
-                    causes.pinned,
-                    "guest-2",
-                    "",
-                ),
-                (
-                    "confined",
-                    "idle CPUs that the threads may not use count as room",
-                    causes.confined,
-                    "ring4x4",
-                    "",
-                ),
-                (
-                    "left-out",
-                    "a CPU whose threads may not move is left out, and its node then seems to have no thread too many",
-                    causes.left_out,
-                    "nodes-2x2",
-                    "",
-                ),
-                (
-                    "hidden",
-                    "a CPU with one busy thread hides another one with two that have just woken",
-                    causes.hidden,
-                    "guest-4",
-                    "",
-                ),
-            )
-        ),
+        Scenario("group-imbalance", "make -j64 and two R processes: the nodes of R stay half idle (paper 3.1, Figure 2)",
+                 recorded.recorded_gi, "bulldozer8x8", "group_imbalance"),
+        Scenario("group-construction", "16 threads pinned to nodes 1 and 2 stay on node 1 (paper 3.2)",
+                 recorded.recorded_gc, "bulldozer8x8", "group_construction"),
+        Scenario("overload-on-wakeup", "database workers wake on busy cores beside idle ones (paper 3.3, Figure 3)",
+                 recorded.recorded_db, "bulldozer8x8", "overload_on_wakeup"),
+        Scenario("missing-domains", "after a CPU went offline and came back, no thread leaves its node (paper 3.4, Figure 5)",
+                 recorded.recorded_ms, "bulldozer8x8", "missing_domains", {"n": 16}, considered=True),
+        Scenario("hackbench", "senders and receivers over pipes: thousands of wakeups (rt-tests' hackbench)",
+                 hackbench, "bulldozer8x8"),
+        Scenario("tpch", "pools of database workers, each an autogroup, and transient kernel threads (paper 3.3)",
+                 tpch, "bulldozer8x8", "overload_on_wakeup"),
+        Scenario("spmd", "equal threads that meet at barriers, at locks or in a pipeline, as those of NPB do (paper 3.2)",
+                 spmd, "bulldozer8x8", "group_construction", {"pinned": True}),
+        Scenario("kbuild",
+                 "make builds the kernel: make, sh, gcc, cc1 and as fork and wait on cores with turbo (fork/wait paper)",
+                 kbuild, "xeon-e7-8870-turbo"),
+        Scenario("groups", "groups of 1 to 12 computing threads under one scheduling policy (anomalies article)",
+                 groups, "i3-7100"),
+        Scenario("clones", "threads that start on CPUs in a deep idle state (anomalies article)", clones, "i3-7100-c6"),
+        Scenario("recorded-groups", "as recorded: groups of computing threads", recorded_groups, "guest-2"),
+        Scenario("recorded-gi", "as recorded: make and R", recorded.recorded_gi, "bd-paper-64", "group_imbalance"),
+        Scenario("recorded-gc", "as recorded: pinned threads", recorded.recorded_gc, "bd-paper-64", "group_construction"),
+        Scenario("recorded-ms", "as recorded: after hotplug", recorded.recorded_ms, "bd-paper-64", "missing_domains"),
+        Scenario("recorded-lu", "as recorded: spinning barrier", recorded.recorded_lu, "bd-paper-64", "group_construction"),
+        Scenario("recorded-db", "as recorded: blocking barrier", recorded.recorded_db, "bd-paper-64", "overload_on_wakeup"),
+        Scenario("recorded-nice", "as recorded: threads of different nice values on one CPU (also under v6.12.107)",
+                 recorded_nice, "guest-2"),
+        Scenario("schbench", "message threads wake a thousand workers, which do nothing else (schbench -L)",
+                 services.schbench, "xeon-8380", "newidle:cost", kernel="v6.12.107"),
+        Scenario("webserver", "a hundred connections between clients and a web server on one machine",
+                 services.webserver, "i3-7100", "newidle:cost", kernel="v6.12.107"),
+        Scenario("database", "terminals send requests of random length and think in between",
+                 services.database, "xeon-8380", "newidle:cost", kernel="v6.12.107"),
+        Scenario("shell16", "copies of UnixBench's shell16 start and wait for short processes",
+                 services.shell16, "nodes-2x4", "newidle:cost", kernel="v6.12.107"),
+        Scenario("idle-other-cache", "6.12: threads wake behind a busy cache, and CPUs of another cache are idle",
+                 causes.other_cache, "caches-2x4", "overload_on_wakeup", kernel="v6.12.107"),
+        Scenario("idle-unscanned", "6.12: after a CPU went offline, wakeups do not search the cache",
+                 causes.unscanned, "uma8", "NO_SIS_UTIL", kernel="v6.12.107"),
+        Scenario("idle-requeued", "6.12: a sleeping thread that is still queued wakes where it is",
+                 causes.requeued, "guest-2", "NO_DELAY_DEQUEUE", kernel="v6.12.107"),
+        Scenario("idle-sleeper", "6.12: a sleeping thread that is still queued counts as running, or is pulled",
+                 causes.sleeper, "caches-2x4", "NO_DELAY_DEQUEUE", kernel="v6.12.107"),
+        Scenario("idle-far-away", "6.12: across two hops one idle CPU more is not enough to pull a thread",
+                 causes.idle_far_away, "ring4", kernel="v6.12.107"),
+        Scenario("idle-allowance", "6.12: across nodes a difference of two threads is allowed",
+                 causes.allowance, "nodes-2x1", kernel="v6.12.107"),
+        Scenario("idle-chance", "6.12: newidle balancing leaves a level out at random",
+                 causes.chance, "guest-2", "NO_NI_RANDOM", kernel="v6.12.107"),
+        Scenario("idle-interval", "6.12: the interval of balancing grows with the number of CPUs",
+                 causes.interval, "nodes-2x16", kernel="v6.12.107"),
+        Scenario("idle-pinned", "6.12: threads that may not move make the balancer wait, and hide one that may",
+                 causes.pinned, "guest-2", kernel="v6.12.107"),
+        Scenario("idle-confined", "6.12: idle CPUs that the threads may not use count as room",
+                 causes.confined, "ring4x4", kernel="v6.12.107"),
+        Scenario("idle-left-out",
+                 "6.12: a CPU whose threads may not move is left out, and its node then seems to have no thread too many",
+                 causes.left_out, "nodes-2x2", kernel="v6.12.107"),
+        Scenario("idle-hidden", "6.12: a CPU with one busy thread hides another one with two that have just woken",
+                 causes.hidden, "guest-4", kernel="v6.12.107"),
     )
-}
+}  # fmt: skip
 
 
 def rtapp_scenario(path: str) -> Scenario:

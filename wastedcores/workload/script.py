@@ -7,7 +7,7 @@ from typing import Any
 
 from wastedcores.errors import WorkloadError
 from wastedcores.workload import ops
-from wastedcores.workload.checks import MOST, whole, whole_ns
+from wastedcores.workload.program import MOST, whole, whole_ns
 
 _MODES = {"spin": ops.MODE_SPIN, "block": ops.MODE_BLOCK, "spin_block": ops.MODE_SPIN_BLOCK}
 _MOST_NESTED = 4

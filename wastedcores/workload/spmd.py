@@ -12,7 +12,7 @@ There are four kinds:
   without a limit, NPB 3.3 LU/ssor.f and syncs.f). The rows of a plane are distributed as ``schedule(static)`` does. If they
   do not divide evenly, the first threads have one row more and all others wait for them.
 
-The master is thread 0, as in OpenMP, and creates the others as pthread_create() does (``thread_creation.py``). It marks every
+The master is thread 0, as in OpenMP, and creates the others as pthread_create() does (``builder.py``). It marks every
 interval, so that rates can be measured on a trace.
 """
 
@@ -23,10 +23,9 @@ from dataclasses import dataclass
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.background import SECOND, add_hogs, add_kworkers
-from wastedcores.workload.builder import Measure, Workload
+from wastedcores.workload.builder import Creation, Measure, Workload
 from wastedcores.workload.program import Program
 from wastedcores.workload.script import Script
-from wastedcores.workload.thread_creation import Creation
 
 KINDS = ("none", "barrier", "lock", "pipeline")
 #: without OMP_WAIT_POLICY libgomp polls 300 000 times before it sleeps (config/linux/wait.h: do_spin(), team.c and env.c:

@@ -16,8 +16,7 @@ from support import encoders, more_encoders, perf_file, recorders, trace_dat_fil
 from support.big_endian import big_endian
 from support.builders import trace_of
 from support.perf_pipes import folder_of, piped
-from wastedcores.capture.attach import with_snapshot
-from wastedcores.capture.snapshot import read_snapshot, take
+from wastedcores.capture.snapshot import read_snapshot, take, with_snapshot
 from wastedcores.errors import TraceFormatError
 from wastedcores.invariant import check
 from wastedcores.reports.perfetto import export_perfetto

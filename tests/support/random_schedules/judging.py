@@ -11,8 +11,7 @@ from typing import Any
 import wastedcores
 from support.random_schedules.drawing import Schedule, schedule
 from support.random_schedules.truth import Limits
-from wastedcores.capture.attach import with_snapshot
-from wastedcores.capture.snapshot import Snapshot
+from wastedcores.capture.snapshot import Snapshot, with_snapshot
 from wastedcores.errors import WastedCoresError
 from wastedcores.invariant import CheckResult
 

@@ -12,7 +12,7 @@ from support import perf_file
 
 from wastedcores.errors import WastedCoresError
 from wastedcores.trace.io import import_trace
-from wastedcores.trace.readers.support.ordered_map import ordered_map
+from wastedcores.trace.readers.support.reading import ordered_map
 
 SWITCH = (
     "  a-1  [000] d... {sec}.000000: sched_switch: "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from wastedcores.capture.soak.soak import SOAK_SCHEMA, SoakOptions, soak
-from wastedcores.capture.soak.summary import markdown
+from wastedcores.capture.soak.soak import SOAK_SCHEMA, SoakOptions, markdown, soak
 
 __all__ = ["SOAK_SCHEMA", "SoakOptions", "markdown", "soak"]

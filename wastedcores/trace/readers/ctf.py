@@ -23,7 +23,7 @@ import polars as pl
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.files import digest_of_files
 from wastedcores.limits import MAX_CPUS
-from wastedcores.trace.readers.support.raw_states import with_letters
+from wastedcores.trace.readers.support.event_columns import with_letters
 from wastedcores.trace.readers.support.reading import Reading
 from wastedcores.trace.readers.support.sched_waking import WakingEvents
 from wastedcores.trace.readers.support.tracepoints import IRQ_FLAGS

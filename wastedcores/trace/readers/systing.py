@@ -225,30 +225,14 @@ class _Decoder:
     def window(self, start: int, end: int) -> pl.DataFrame:
         """Return the events of a window of time, in order."""
         frames = [self._switches(start, end), self._woken(start, end)]
-        if self.exact:
-            moves = self._part("sched_migrate", start, end)
-            frames.append(
-                moves.select(
-                    "ts_ns",
-                    "pid",
-                    "comm",
-                    src_cpu="orig_cpu",
-                    cpu="dest_cpu",
-                    kind=pl.lit("migrate"),
-                )
-            )
-        if "wakeup_new" in self.tables:
-            new = self._part("wakeup_new", start, end)
-            frames.append(
-                new.select(
-                    "ts_ns",
-                    "pid",
-                    "comm",
-                    src_cpu="cpu",
-                    cpu="target_cpu",
-                    kind=pl.lit("wakeup_new"),
-                )
-            )
+        for name, kind, source, target in (
+            ("sched_migrate", "migrate", "orig_cpu", "dest_cpu"),
+            ("wakeup_new", "wakeup_new", "cpu", "target_cpu"),
+        ):
+            if name in self.tables:
+                part = self._part(name, start, end)
+                cpus = {"src_cpu": source, "cpu": target}
+                frames.append(part.select("ts_ns", "pid", "comm", **cpus, kind=pl.lit(kind)))
         if "process_exit" in self.tables:
             gone = self._part("process_exit", start, end)
             frames.append(gone.select("ts_ns", "pid", "comm", "cpu", kind=pl.lit("exit")))

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
-from wastedcores.workload.builder import Measure, Workload
+from wastedcores.workload.builder import Creation, Measure, Workload
 from wastedcores.workload.recorded.guest import (
     FORK_NS,
     MS,
@@ -21,7 +21,6 @@ from wastedcores.workload.recorded.guest import (
     start_ns,
 )
 from wastedcores.workload.script import Script
-from wastedcores.workload.thread_creation import Creation
 
 SECOND = 1_000_000_000
 #: work of one round of the pure loops

@@ -22,8 +22,7 @@ from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.ops import OP_POLICY
-from wastedcores.workload.rtapp.events import Shared, add_event, event_of
-from wastedcores.workload.rtapp.lenient_json import Pairs, parse
+from wastedcores.workload.rtapp.events import Pairs, Shared, add_event, event_of, parse
 from wastedcores.workload.script import Script
 
 #: time of a pthread_create(), as in the recordings

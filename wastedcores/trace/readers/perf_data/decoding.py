@@ -20,9 +20,13 @@ from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.readers.perf_data import fields_jit as pf
 from wastedcores.trace.readers.perf_data import records_jit as pj
 from wastedcores.trace.readers.perf_data.records import ThreadNames, Waiting
-from wastedcores.trace.readers.support.event_columns import columns_for, table_of
+from wastedcores.trace.readers.support.event_columns import (
+    CategoryCodes,
+    NameTable,
+    columns_for,
+    table_of,
+)
 from wastedcores.trace.readers.support.event_columns_jit import HAS_CPU, Columns
-from wastedcores.trace.readers.support.names import CategoryCodes, NameTable
 from wastedcores.trace.readers.support.reading import Reading
 from wastedcores.trace.readers.support.sched_waking import NOTE as WAKINGS_NOTE
 from wastedcores.trace.readers.support.tracepoints import SWITCH

@@ -12,7 +12,7 @@ from wastedcores.errors import TraceFormatError
 from wastedcores.trace.readers.perf_data import records_jit as pj
 from wastedcores.trace.readers.perf_data.header import NO_SAMPLES, Format, Samples, state_names
 from wastedcores.trace.readers.support import tracepoints as tp
-from wastedcores.trace.readers.support.names import CategoryCodes
+from wastedcores.trace.readers.support.event_columns import CategoryCodes
 from wastedcores.trace.schema import KINDS
 
 _TASK = ("comm", "pid", "prio")

@@ -12,37 +12,8 @@ from numpy.typing import NDArray
 
 from wastedcores.jit.compile import lean
 from wastedcores.limits import MAX_CPUS
+from wastedcores.trace.readers.perf_data import records_jit as rj
 from wastedcores.trace.readers.perf_data.records_jit import (
-    BAD_CPU,
-    BAD_FIELDS,
-    BAD_LOST,
-    BAD_PRIO,
-    C_COMM,
-    ENDED,
-    EXEC,
-    F_OFFSET,
-    F_SIZE,
-    F_TYPE,
-    FREQUENCY,
-    HOTPLUG,
-    L_CPU,
-    L_ID_CPU,
-    L_TID,
-    LOST,
-    MARK,
-    MAX_LOST,
-    MIGRATE_DEST,
-    NAMES_FULL,
-    NAMES_NEW,
-    OK,
-    PLACE,
-    T_COMM,
-    T_TAIL,
-    TASK_COMM,
-    TASK_CPU,
-    TASK_PID,
-    TASK_PRIO,
-    WHICH,
     Comms,
     Formats,
     Records,
@@ -50,34 +21,12 @@ from wastedcores.trace.readers.perf_data.records_jit import (
     comm_number,
     raw_at,
 )
+from wastedcores.trace.readers.support import event_columns_jit as ej
+from wastedcores.trace.readers.support import tracepoints as t
 from wastedcores.trace.readers.support.bytes_jit import load16, load32, load64
-from wastedcores.trace.readers.support.event_columns_jit import (
-    HAS_BY_COMM,
-    HAS_BY_PID,
-    HAS_COMM,
-    HAS_CPU,
-    HAS_IN_IRQ,
-    HAS_PID,
-    HAS_PREV_COMM,
-    HAS_PREV_PID,
-    HAS_PREV_PRIO,
-    HAS_PREV_STATE,
-    HAS_PRIO,
-    HAS_SRC_CPU,
-    HAS_VALUE,
-    Columns,
-)
+from wastedcores.trace.readers.support.event_columns_jit import Columns
 from wastedcores.trace.readers.support.ring_page_jit import MISSED_STORED, PAGE_BYTES, event_at
 from wastedcores.trace.readers.support.sched_waking_jit import PLACED_WITHIN_NS
-from wastedcores.trace.readers.support.tracepoints import (
-    CPU_IDLE,
-    EXIT,
-    FORK,
-    IRQ_FLAGS,
-    MIGRATE,
-    SWITCH,
-    WAKING,
-)
 
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
@@ -85,16 +34,16 @@ U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 
 _SWITCHED = np.uint8(
-    HAS_CPU
-    | HAS_PID
-    | HAS_COMM
-    | HAS_PRIO
-    | HAS_PREV_PID
-    | HAS_PREV_COMM
-    | HAS_PREV_PRIO
-    | HAS_PREV_STATE
+    ej.HAS_CPU
+    | ej.HAS_PID
+    | ej.HAS_COMM
+    | ej.HAS_PRIO
+    | ej.HAS_PREV_PID
+    | ej.HAS_PREV_COMM
+    | ej.HAS_PREV_PRIO
+    | ej.HAS_PREV_STATE
 )
-_TASK = np.uint8(HAS_CPU | HAS_PID | HAS_COMM | HAS_PRIO)
+_TASK = np.uint8(ej.HAS_CPU | ej.HAS_PID | ej.HAS_COMM | ej.HAS_PRIO)
 _MOST_PRIO, _LEAST_PRIO = 2**15 - 1, -(2**15)
 
 
@@ -107,17 +56,17 @@ class Names(NamedTuple):
 
 @lean
 def _int(b: U8, data: int, f: I64) -> Any:
-    return np.int64(np.int32(load32(b, data + f[F_OFFSET])))
+    return np.int64(np.int32(load32(b, data + f[rj.F_OFFSET])))
 
 
 @lean
 def _string(b: U8, data: int, room: Any, f: I64) -> tuple[Any, Any]:
     """Return the place of a string and its length at most; the length is -1 if it lies outside of the event's data."""
-    if f[F_TYPE] == T_COMM:
-        return data + f[F_OFFSET], f[F_SIZE]
-    if f[F_TYPE] == T_TAIL:  # all that follows
-        return data + f[F_OFFSET], room - f[F_OFFSET]
-    word = load32(b, data + f[F_OFFSET])  # __data_loc: offset and length
+    if f[rj.F_TYPE] == rj.T_COMM:
+        return data + f[rj.F_OFFSET], f[rj.F_SIZE]
+    if f[rj.F_TYPE] == rj.T_TAIL:  # all that follows
+        return data + f[rj.F_OFFSET], room - f[rj.F_OFFSET]
+    word = load32(b, data + f[rj.F_OFFSET])  # __data_loc: offset and length
     where, length = np.int64(word & 0xFFFF), np.int64(word >> 16)
     return data + where, (length if where + length <= room else -1)
 
@@ -135,8 +84,8 @@ def _name(b: U8, data: int, room: Any, f: I64, table: U64) -> int:
 def _unknown(name: int) -> int:
     """Return the reason why a name has no code of polars."""
     if name == -2:
-        return NAMES_FULL
-    return NAMES_NEW if name >= 0 else BAD_FIELDS
+        return rj.NAMES_FULL
+    return rj.NAMES_NEW if name >= 0 else rj.BAD_FIELDS
 
 
 @lean
@@ -146,7 +95,7 @@ def _lost(b: U8, at: int, which: Any, formats: Formats, r: np.uintp, out: Column
     start = formats.page_start
     if start:
         cpu, lost = np.int64(which), np.uint64(0)
-        low = np.uint8(HAS_CPU)
+        low = np.uint8(ej.HAS_CPU)
         commit = np.int64(load32(b, at + 8))
         end = at + start + (commit & PAGE_BYTES)
         if commit & MISSED_STORED:
@@ -154,18 +103,18 @@ def _lost(b: U8, at: int, which: Any, formats: Formats, r: np.uintp, out: Column
         out.value[r] = np.int64(lost) if commit & MISSED_STORED else -1
     else:
         cpu, lost = np.int64(0), load64(b, at + 16)
-        id_cpu = formats.layouts[0, L_ID_CPU]
+        id_cpu = formats.layouts[0, rj.L_ID_CPU]
         if id_cpu:
             cpu = np.int64(load32(b, at + np.int64(load16(b, at + 6)) + id_cpu))
-            low = np.uint8(HAS_CPU)
+            low = np.uint8(ej.HAS_CPU)
         out.value[r] = np.int64(lost)
     if cpu >= MAX_CPUS:
-        return BAD_CPU
-    if lost > np.uint64(MAX_LOST):
-        return BAD_LOST
+        return rj.BAD_CPU
+    if lost > np.uint64(rj.MAX_LOST):
+        return rj.BAD_LOST
     out.cpu[r] = cpu
-    out.low[r], out.high[r] = low, np.uint8(HAS_VALUE)
-    return OK
+    out.low[r], out.high[r] = low, np.uint8(ej.HAS_VALUE)
+    return rj.OK
 
 
 @lean
@@ -174,19 +123,19 @@ def _ended(b: U8, at: int, formats: Formats, name: Any, r: np.uintp, out: Column
     identity.
     """
     out.pid[r] = np.int64(np.int32(load32(b, at + 16)))
-    low = np.uint8(HAS_PID)
-    id_cpu = formats.layouts[0, L_ID_CPU]
+    low = np.uint8(ej.HAS_PID)
+    id_cpu = formats.layouts[0, rj.L_ID_CPU]
     if id_cpu:
         cpu = np.int64(load32(b, at + np.int64(load16(b, at + 6)) + id_cpu))
         if cpu >= MAX_CPUS:
-            return BAD_CPU
+            return rj.BAD_CPU
         out.cpu[r] = cpu
-        low = np.uint8(HAS_PID | HAS_CPU)
+        low = np.uint8(ej.HAS_PID | ej.HAS_CPU)
     if name:
         out.comm[r] = name - np.uint32(1)
-        low |= np.uint8(HAS_COMM)
+        low |= np.uint8(ej.HAS_COMM)
     out.low[r], out.high[r] = low, np.uint8(0)
-    return OK
+    return rj.OK
 
 
 @lean
@@ -209,15 +158,15 @@ def _switch(
         return _unknown(min(name, prev))
     prio, prev_prio = _int(b, data, f[6]), _int(b, data, f[2])
     if min(prio, prev_prio) < _LEAST_PRIO or max(prio, prev_prio) > _MOST_PRIO:
-        return BAD_PRIO
+        return rj.BAD_PRIO
     out.cpu[r] = cpu
     out.comm[r], out.prev_comm[r] = known[np.uintp(name)], known[np.uintp(prev)]
     out.prio[r], out.prev_prio[r] = prio, prev_prio
     out.pid[r], out.prev_pid[r] = _int(b, data, f[5]), _int(b, data, f[1])
-    state = load32(b, data + f[3, F_OFFSET]) & np.uint32(states.size - 1)
+    state = load32(b, data + f[3, rj.F_OFFSET]) & np.uint32(states.size - 1)
     out.prev_state[r] = states[np.uintp(state)]
     out.low[r], out.high[r] = _SWITCHED, np.uint8(0)
-    return OK
+    return rj.OK
 
 
 @lean
@@ -234,10 +183,10 @@ def _fork(
     out.comm[r], out.by_comm[r] = known[name], known[parent]
     out.pid[r], out.by_pid[r] = _int(b, data, f[3]), _int(b, data, f[1])
     out.low[r], out.high[r] = (
-        np.uint8(HAS_CPU | HAS_PID | HAS_COMM),
-        np.uint8(HAS_BY_PID | HAS_BY_COMM),
+        np.uint8(ej.HAS_CPU | ej.HAS_PID | ej.HAS_COMM),
+        np.uint8(ej.HAS_BY_PID | ej.HAS_BY_COMM),
     )
-    return OK
+    return rj.OK
 
 
 @lean
@@ -245,13 +194,13 @@ def _cpu_value(b: U8, data: int, f: I64, what: Any, r: np.uintp, out: Columns) -
     """Decode a cpu_idle or cpu_frequency."""
     cpu = _int(b, data, f[1]) & 0xFFFFFFFF
     if cpu >= MAX_CPUS:
-        return BAD_CPU
+        return rj.BAD_CPU
     value = _int(b, data, f[0]) & 0xFFFFFFFF
-    if what == CPU_IDLE and value == 0xFFFFFFFF:  # u32 -1: the CPU left its idle state
+    if what == t.CPU_IDLE and value == 0xFFFFFFFF:  # u32 -1: the CPU left its idle state
         value = -1
     out.cpu[r], out.value[r] = cpu, value
-    out.low[r], out.high[r] = np.uint8(HAS_CPU), np.uint8(HAS_VALUE)
-    return OK
+    out.low[r], out.high[r] = np.uint8(ej.HAS_CPU), np.uint8(ej.HAS_VALUE)
+    return rj.OK
 
 
 @lean
@@ -259,11 +208,11 @@ def _cpu_online(b: U8, data: int, f: I64, hotplug: Any, r: np.uintp, out: Column
     """Decode a cpuhp_enter that begins sched_cpu_activate() or sched_cpu_deactivate() (kernel/sched/core.c)."""
     cpu = _int(b, data, f[0]) & 0xFFFFFFFF
     if cpu >= MAX_CPUS:
-        return BAD_CPU
+        return rj.BAD_CPU
     out.cpu[r] = cpu
-    out.value[r] = np.int64(load64(b, data + f[1, F_OFFSET])) == hotplug[0]
-    out.low[r], out.high[r] = np.uint8(HAS_CPU), np.uint8(HAS_VALUE)
-    return OK
+    out.value[r] = np.int64(load64(b, data + f[1, rj.F_OFFSET])) == hotplug[0]
+    out.low[r], out.high[r] = np.uint8(ej.HAS_CPU), np.uint8(ej.HAS_VALUE)
+    return rj.OK
 
 
 @lean
@@ -282,21 +231,21 @@ def _text(
     """Decode a sched_process_exec or a mark by thread ``tid``, which is called ``by`` minus 1."""
     where, length = _string(b, data, room, f[0])
     if length < 0:
-        return BAD_FIELDS
+        return rj.BAD_FIELDS
     out.text[r] = where << 16 | length
     out.cpu[r], out.pid[r] = cpu, tid
-    low, high = np.uint8(HAS_CPU | HAS_PID), np.uint8(0)
-    if what == EXEC:
+    low, high = np.uint8(ej.HAS_CPU | ej.HAS_PID), np.uint8(0)
+    if what == rj.EXEC:
         pid, old = _int(b, data, f[1]), _int(b, data, f[2])
         out.pid[r] = pid
         if old != pid:
             out.by_pid[r] = old
-            high = np.uint8(HAS_BY_PID)
+            high = np.uint8(ej.HAS_BY_PID)
     if by:
         out.comm[r] = by - np.uint32(1)
-        low = np.uint8(HAS_CPU | HAS_PID | HAS_COMM)
+        low = np.uint8(ej.HAS_CPU | ej.HAS_PID | ej.HAS_COMM)
     out.low[r], out.high[r] = low, high
-    return OK
+    return rj.OK
 
 
 @lean
@@ -314,32 +263,32 @@ def _task_event(
     out: Columns,
 ) -> int:
     """Decode a wakeup, migration or exit; thread ``tid``, which caused it, is called ``by`` minus 1."""
-    name = _name(b, data, room, f[TASK_COMM], names.table)
+    name = _name(b, data, room, f[rj.TASK_COMM], names.table)
     if name < 0 or name >= names.codes.size:
         return _unknown(name)
-    prio = _int(b, data, f[TASK_PRIO])
+    prio = _int(b, data, f[rj.TASK_PRIO])
     if prio < _LEAST_PRIO or prio > _MOST_PRIO:
-        return BAD_PRIO
+        return rj.BAD_PRIO
     out.comm[r], out.prio[r] = names.codes[np.uintp(name)], prio
-    out.pid[r] = _int(b, data, f[TASK_PID])
+    out.pid[r] = _int(b, data, f[rj.TASK_PID])
     high = np.uint8(0)
     source = to = cpu
-    if what != EXIT:
-        to = _int(b, data, f[TASK_CPU])
-        if what == MIGRATE:
+    if what != t.EXIT:
+        to = _int(b, data, f[rj.TASK_CPU])
+        if what == t.MIGRATE:
             source = to
-            to = _int(b, data, f[MIGRATE_DEST])
+            to = _int(b, data, f[rj.MIGRATE_DEST])
         if min(source, to) < 0 or max(source, to) >= MAX_CPUS:
-            return BAD_CPU
+            return rj.BAD_CPU
         out.src_cpu[r], out.by_pid[r] = source, tid
-        out.in_irq[r] = b[data + 2] & IRQ_FLAGS != 0  # common_flags
-        high = np.uint8(HAS_SRC_CPU | HAS_BY_PID | HAS_IN_IRQ)
+        out.in_irq[r] = b[data + 2] & t.IRQ_FLAGS != 0  # common_flags
+        high = np.uint8(ej.HAS_SRC_CPU | ej.HAS_BY_PID | ej.HAS_IN_IRQ)
         if by:
             out.by_comm[r] = by - np.uint32(1)
-            high = np.uint8(HAS_SRC_CPU | HAS_BY_PID | HAS_BY_COMM | HAS_IN_IRQ)
+            high = np.uint8(ej.HAS_SRC_CPU | ej.HAS_BY_PID | ej.HAS_BY_COMM | ej.HAS_IN_IRQ)
     out.cpu[r] = to
     out.low[r], out.high[r] = _TASK, high
-    return OK
+    return rj.OK
 
 
 @lean
@@ -349,7 +298,7 @@ def _place_waking(
     """If the event before a migration on its CPU is the sched_waking of the same task, give that the new CPU."""
     if (
         before >= 0
-        and ref[before] & 255 == WAKING
+        and ref[before] & 255 == t.WAKING
         and out.pid[its_row] == out.pid[r]
         and ts[k] - ts[before] <= PLACED_WITHIN_NS
     ):
@@ -372,28 +321,32 @@ def decode(
     """Write the events among the records ``i`` to ``end`` into the rows from ``row`` on."""
     ts, ref, layouts = records.ts, records.ref, formats.layouts
     wakings = 0
-    problem = OK
+    problem = rj.OK
     while i < end:
         # Without a sign, numba does not check whether an index counts from the end.
         r, k = np.uintp(row), np.uintp(i)
-        at, which, what = ref[k] >> PLACE, np.uintp(ref[k] >> 8 & WHICH), np.uintp(ref[k] & 255)
-        if what >= C_COMM:  # not an event; it has a name of a thread
+        at, which, what = (
+            ref[k] >> rj.PLACE,
+            np.uintp(ref[k] >> 8 & rj.WHICH),
+            np.uintp(ref[k] & 255),
+        )
+        if what >= rj.C_COMM:  # not an event; it has a name of a thread
             i += 1
             continue
         out.ts_ns[r] = ts[k]
         out.kind[r] = formats.kinds[what]
-        if what == LOST:
+        if what == rj.LOST:
             problem = _lost(b, at, which, formats, r, out)
-            if problem != OK:
+            if problem != rj.OK:
                 break
             row += 1
             i += 1
             continue
-        if what == ENDED:
+        if what == rj.ENDED:
             problem = _ended(
                 b, at, formats, comm_at(comms, np.int64(load32(b, at + 16)), i), r, out
             )
-            if problem != OK:
+            if problem != rj.OK:
                 break
             row += 1
             i += 1
@@ -407,32 +360,32 @@ def decode(
             data = raw_at(b, at, size, layouts, which) + 4
             room = np.int64(load32(b, data - 4))
             room = -1 if room > at + size - data else room
-            cpu = np.int64(load32(b, at + layouts[which, L_CPU]))
-            tid = np.int64(np.int32(load32(b, at + layouts[which, L_TID] + 4)))
+            cpu = np.int64(load32(b, at + layouts[which, rj.L_CPU]))
+            tid = np.int64(np.int32(load32(b, at + layouts[which, rj.L_TID] + 4)))
         if formats.needed[what] > room:
-            problem = BAD_FIELDS
+            problem = rj.BAD_FIELDS
             break
         if cpu >= MAX_CPUS:
-            problem = BAD_CPU
+            problem = rj.BAD_CPU
             break
         f = formats.fields[what]
-        if what == SWITCH:
+        if what == t.SWITCH:
             problem = _switch(b, data, room, f, cpu, formats.states, names, r, out)
-        elif what == FORK:
+        elif what == t.FORK:
             problem = _fork(b, data, room, f, cpu, names, r, out)
-        elif what == CPU_IDLE or what == FREQUENCY:
+        elif what == t.CPU_IDLE or what == rj.FREQUENCY:
             problem = _cpu_value(b, data, f, what, r, out)
-        elif what == EXEC or what == MARK:
+        elif what == rj.EXEC or what == rj.MARK:
             problem = _text(b, data, room, f, what, cpu, tid, comm_at(comms, tid, i), r, out)
-        elif what == HOTPLUG:
+        elif what == rj.HOTPLUG:
             problem = _cpu_online(b, data, f, formats.hotplug, r, out)
         else:  # a wakeup, migration or exit
-            by = comm_at(comms, tid, i) if what != EXIT else np.uint32(0)
+            by = comm_at(comms, tid, i) if what != t.EXIT else np.uint32(0)
             problem = _task_event(b, data, room, f, what, cpu, tid, by, names, r, out)
-            wakings += what == WAKING
-            if what == MIGRATE and formats.place and problem == OK:
+            wakings += what == t.WAKING
+            if what == t.MIGRATE and formats.place and problem == rj.OK:
                 _place_waking(ts, ref, k, r, last[0, cpu], last[1, cpu], out)
-        if problem != OK:
+        if problem != rj.OK:
             break
         if formats.place:
             last[0, cpu], last[1, cpu] = i, row

@@ -16,8 +16,14 @@ from wastedcores.trace.readers.perf_data import records_jit as pj
 from wastedcores.trace.readers.perf_data.decoding import Found, TracepointReading, read_only, sha256
 from wastedcores.trace.readers.perf_data.events import find_formats
 from wastedcores.trace.readers.perf_data.header import read_header
-from wastedcores.trace.readers.perf_data.packed import decompress, is_compressed
-from wastedcores.trace.readers.perf_data.plain import PIPE_HEAD, files_of, from_folder, from_pipe
+from wastedcores.trace.readers.perf_data.plain import (
+    PIPE_HEAD,
+    decompress,
+    files_of,
+    from_folder,
+    from_pipe,
+    is_compressed,
+)
 from wastedcores.trace.readers.support.bytes_jit import PADDING
 from wastedcores.trace.schema import KIND_DTYPE
 

@@ -9,7 +9,7 @@ import numpy as np
 from wastedcores.limits import PID_MAX_LIMIT
 from wastedcores.trace.readers.perf_data import records_jit as pj
 from wastedcores.trace.readers.perf_data.order_jit import sort_runs
-from wastedcores.trace.readers.support.names import NameTable
+from wastedcores.trace.readers.support.event_columns import NameTable
 from wastedcores.trace.readers.support.names_jit import COMM_MAX
 
 

@@ -12,30 +12,10 @@ from numpy.typing import NDArray
 
 from wastedcores.jit.compile import lean
 from wastedcores.limits import MAX_CPUS
-from wastedcores.trace.readers.perfetto.wire_jit import (
-    BAD,
-    BUNDLE,
-    BUNDLE_SIZE,
-    CPU,
-    FULL,
-    LOST,
-    OK,
-    WHAT,
-    field,
-    varint,
-)
+from wastedcores.trace.readers.perfetto import wire_jit as wj
+from wastedcores.trace.readers.perfetto.wire_jit import field, varint
+from wastedcores.trace.readers.support import tracepoints as ts
 from wastedcores.trace.readers.support.names_jit import COMM_MAX, intern
-from wastedcores.trace.readers.support.tracepoints import (
-    CPU_IDLE,
-    EXIT,
-    FORK,
-    IRQ_FLAGS,
-    MIGRATE,
-    SWITCH,
-    WAKEUP,
-    WAKEUP_NEW,
-    WAKING,
-)
 
 U8 = NDArray[np.uint8]
 U64 = NDArray[np.uint64]
@@ -141,78 +121,78 @@ def _event(
     kind, begin, length = _parts_of(b, at, end, values, sizes)
     ns = values[1] if sizes[1] < 0 else 0
     pid = values[2] if sizes[2] < 0 else 0
-    in_irq = int(values[5] & IRQ_FLAGS != 0) if sizes[5] == -1 else NONE
+    in_irq = int(values[5] & ts.IRQ_FLAGS != 0) if sizes[5] == -1 else NONE
     if kind < 0:
-        return 0, BAD
+        return 0, wj.BAD
     if kind == 0:
-        return 0, OK
+        return 0, wj.OK
     if kind < N_EVENTS:
         counts[kind] += 1
     code = -1
     if kind == E_SWITCH:
-        code = SWITCH
+        code = ts.SWITCH
     elif kind == E_WAKEUP:
-        code = WAKEUP
+        code = ts.WAKEUP
     elif kind == E_WAKEUP_NEW:
-        code = WAKEUP_NEW
+        code = ts.WAKEUP_NEW
     elif kind == E_WAKING:
-        code = WAKING
+        code = ts.WAKING
     elif kind == E_MIGRATE:
-        code = MIGRATE
+        code = ts.MIGRATE
     elif kind == E_EXIT:
-        code = EXIT
+        code = ts.EXIT
     elif kind == E_FORK or kind == E_NEWTASK:
-        code = FORK
+        code = ts.FORK
     elif kind == E_IDLE:
-        code = CPU_IDLE
+        code = ts.CPU_IDLE
     elif kind == E_FREQUENCY:
         code = FREQUENCY
     if code < 0:
-        return 0, OK
+        return 0, wj.OK
     if _parts_of(b, begin, begin + length, values, sizes)[0] < 0:
-        return 0, BAD
+        return 0, wj.BAD
     if ns < 0:
-        return 0, BAD
+        return 0, wj.BAD
     _blank(out, r)
     out[TS_NS, r], out[CODE, r], out[CTX_CPU, r], out[CPU_OF, r] = ns, code, cpu, cpu
     name_at = 3 if kind == E_FORK else 2 if kind == E_NEWTASK else 5 if kind == E_SWITCH else 1
-    if code != CPU_IDLE and code != FREQUENCY and sizes[name_at] >= 0:
+    if code != ts.CPU_IDLE and code != FREQUENCY and sizes[name_at] >= 0:
         out[COMM, r] = _name(b, values[name_at], sizes[name_at], names)
         if out[COMM, r] == -2:
-            return 0, FULL
-    if code == SWITCH:
+            return 0, wj.FULL
+    if code == ts.SWITCH:
         if sizes[1] >= 0:
             out[PREV_COMM, r] = _name(b, values[1], sizes[1], names)
             if out[PREV_COMM, r] == -2:
-                return 0, FULL
+                return 0, wj.FULL
         out[PREV_PID, r], out[PREV_PRIO, r], out[STATE, r] = values[2], values[3], values[4]
         out[PID, r], out[PRIO, r] = values[6], values[7]
         known[RUNS], known[RUNS_COMM], known[RUNS_PRIO] = values[6], out[COMM, r], values[7]
-    elif code == FORK:
+    elif code == ts.FORK:
         out[PID, r] = values[4] if kind == E_FORK else values[1]
         out[BY_PID, r] = values[2] if kind == E_FORK else pid
         if kind == E_NEWTASK:
             known[NEWTASK] = values[1]
         elif known[NEWTASK] == values[4]:
-            return 0, OK  # task_newtask has stated it
-    elif code == EXIT:
+            return 0, wj.OK  # task_newtask has stated it
+    elif code == ts.EXIT:
         out[PID, r], out[PRIO, r] = values[2], values[4]
-    elif code == CPU_IDLE or code == FREQUENCY:
+    elif code == ts.CPU_IDLE or code == FREQUENCY:
         out[CPU_OF, r] = values[2]
         idles = values[1] & 0xFFFFFFFF
-        out[VALUE, r] = -1 if code == CPU_IDLE and idles == 0xFFFFFFFF else idles
+        out[VALUE, r] = -1 if code == ts.CPU_IDLE and idles == 0xFFFFFFFF else idles
         if not _cpu_ok(values[2]):
-            return 0, BAD
+            return 0, wj.BAD
     else:
         out[PID, r], out[PRIO, r], out[BY_PID, r] = values[2], values[3], pid
         out[CPU_OF, r], out[SRC_CPU, r], out[IN_IRQ, r] = values[5], cpu, in_irq
-        if code == MIGRATE:
+        if code == ts.MIGRATE:
             out[SRC_CPU, r] = values[4]
         if known[RUNS] == pid:
             out[BY_COMM, r] = known[RUNS_COMM]
         if not _cpu_ok(out[CPU_OF, r]) or not _cpu_ok(out[SRC_CPU, r]):
-            return 0, BAD
-    return 1, OK
+            return 0, wj.BAD
+    return 1, wj.OK
 
 
 @lean
@@ -236,17 +216,17 @@ def _compact(
     while at < end:
         number, value, size, at = field(b, at, end)
         if at < 0:
-            return 0, BAD
+            return 0, wj.BAD
         if number == 5:
             if size < 0 or strings == comms.shape[0]:
-                return 0, BAD
+                return 0, wj.BAD
             comms[strings] = _name(b, value, size, names)
             if comms[strings] == -2:
-                return 0, FULL
+                return 0, wj.FULL
             strings += 1
         elif number <= 12 and size >= 0:
             if places[number, 1]:
-                return 0, BAD
+                return 0, wj.BAD
             places[number, 0], places[number, 1] = value, value + size
     n = 0
     switch_ns = waking_ns = 0
@@ -257,17 +237,17 @@ def _compact(
         if next_switch < 0 and switches < places[1, 1]:
             delta, switches = varint(b, switches, places[1, 1])
             if switches < 0:
-                return 0, BAD
+                return 0, wj.BAD
             switch_ns += delta
             next_switch = switch_ns
         if next_waking < 0 and wakings < places[7, 1]:
             delta, wakings = varint(b, wakings, places[7, 1])
             if wakings < 0:
-                return 0, BAD
+                return 0, wj.BAD
             waking_ns += delta
             next_waking = waking_ns
         if next_switch < 0 and next_waking < 0:
-            return n, OK
+            return n, wj.OK
         is_switch = next_waking < 0 or (next_switch >= 0 and next_switch <= next_waking)
         _blank(out, r + n)
         out[TS_NS, r + n] = next_switch if is_switch else next_waking
@@ -278,7 +258,7 @@ def _compact(
                 continue
             value, places[which, 0] = varint(b, places[which, 0], places[which, 1])
             if places[which, 0] < 0:
-                return 0, BAD
+                return 0, wj.BAD
             if which == 2:
                 out[STATE, r + n] = value
             elif which == 3 or which == 8:
@@ -288,15 +268,15 @@ def _compact(
             elif which == 9:
                 out[CPU_OF, r + n] = value
                 if not _cpu_ok(value):
-                    return 0, BAD
+                    return 0, wj.BAD
             elif which == 12:
-                out[IN_IRQ, r + n] = int(value & IRQ_FLAGS != 0)
+                out[IN_IRQ, r + n] = int(value & ts.IRQ_FLAGS != 0)
             else:
                 if value < 0 or value >= strings:
-                    return 0, BAD
+                    return 0, wj.BAD
                 out[COMM, r + n] = comms[value]
         if is_switch:
-            out[CODE, r + n] = SWITCH
+            out[CODE, r + n] = ts.SWITCH
             counts[E_SWITCH] += 1
             out[PREV_PID, r + n] = known[RUNS] if known[RUNS] != NONE else -1
             out[PREV_COMM, r + n], out[PREV_PRIO, r + n] = known[RUNS_COMM], known[RUNS_PRIO]
@@ -328,17 +308,17 @@ def bundles(
     """Decode bundles."""
     r = 0
     for row in range(i, n):
-        cpu = table[row, CPU]
+        cpu = table[row, wj.CPU]
         if not _cpu_ok(cpu):
-            return r, BAD, row
-        at, end = table[row, BUNDLE], table[row, BUNDLE] + table[row, BUNDLE_SIZE]
+            return r, wj.BAD, row
+        at, end = table[row, wj.BUNDLE], table[row, wj.BUNDLE] + table[row, wj.BUNDLE_SIZE]
         mine = known[cpu]
-        if table[row, WHAT] & LOST:
+        if table[row, wj.WHAT] & wj.LOST:
             mine[RUNS] = mine[RUNS_COMM] = mine[RUNS_PRIO] = NONE
         while at < end:
             number, value, size, at = field(b, at, end)
             if at < 0:
-                return r, BAD, row
+                return r, wj.BAD, row
             if size < 0 or (number != 2 and number != 4):
                 continue
             if number == 2:
@@ -360,7 +340,7 @@ def bundles(
                     scratch.places,
                     scratch.comms,
                 )
-            if problem != OK:
+            if problem != wj.OK:
                 return r, problem, row
             r += more
-    return r, OK, n
+    return r, wj.OK, n

@@ -24,8 +24,7 @@ from wastedcores.trace.carried import varint
 from wastedcores.trace.readers.perfetto import bundle_jit as bj
 from wastedcores.trace.readers.perfetto import wire_jit as wj
 from wastedcores.trace.readers.support.bytes_jit import PADDING
-from wastedcores.trace.readers.support.names import CategoryCodes, NameTable
-from wastedcores.trace.readers.support.raw_states import with_letters
+from wastedcores.trace.readers.support.event_columns import CategoryCodes, NameTable, with_letters
 from wastedcores.trace.readers.support.reading import Reading
 from wastedcores.trace.readers.support.sched_waking import WakingEvents
 from wastedcores.trace.readers.support.text_reading import UNPACK_MEMORY, unpacked

@@ -19,16 +19,17 @@ from numpy.typing import NDArray
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.trace.readers.schedtrace.decisions import decided_rows, probes_note
 from wastedcores.trace.readers.schedtrace.records import (
-    BUILD,
     I64,
     KINDS,
+    PLACES,
     TASK_STATES,
     U64,
     Around,
+    TaskNames,
     bits,
+    columns_of,
     entry_names,
 )
-from wastedcores.trace.readers.schedtrace.task_names import TaskNames
 from wastedcores.trace.readers.support.reading import FactsBuilder, Reading
 from wastedcores.trace.schema import KIND_DTYPE
 
@@ -315,10 +316,10 @@ class _Decoder:
         if self.restricted:
             frames.append(self.masks(self.restricted, int(ts.min())))
             self.restricted = b""
-        for name, build in BUILD.items():
+        for name in PLACES:
             at = np.flatnonzero(kind == KINDS[name])
             if at.size:
-                columns = build(w1[at], x[at], cpu[at], Around(kind, w1, at))
+                columns = columns_of(name, w1[at], x[at], cpu[at], Around(kind, w1, at))
                 columns["ts_ns"], columns["kind"] = ts[at], pl.repeat(name, at.size, eager=True)
                 columns["line"] = at + line
                 self.names.fill(columns, cpu[at])

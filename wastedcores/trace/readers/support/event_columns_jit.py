@@ -44,13 +44,6 @@ class Columns(NamedTuple):
 #: Columns that may be null, in the order of their bits: eight in ``low``, then those in ``high``.
 NULLABLE = Columns._fields[2:15]
 (
-    HAS_CPU,
-    HAS_PID,
-    HAS_COMM,
-    HAS_PRIO,
-    HAS_PREV_PID,
-    HAS_PREV_COMM,
-    HAS_PREV_PRIO,
-    HAS_PREV_STATE,
-) = (1 << i for i in range(8))
+    HAS_CPU, HAS_PID, HAS_COMM, HAS_PRIO, HAS_PREV_PID, HAS_PREV_COMM, HAS_PREV_PRIO, HAS_PREV_STATE,
+) = (1 << i for i in range(8))  # fmt: skip
 HAS_SRC_CPU, HAS_BY_PID, HAS_BY_COMM, HAS_VALUE, HAS_IN_IRQ = (1 << i for i in range(5))

@@ -3,15 +3,111 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import polars as pl
+
+from wastedcores.errors import TraceContentError
+
+#: How far time may step back. sched_profiler takes its slot before its timestamp, so its time steps back by
+#: microseconds. perf's time steps back by the distance between its buffers. Clocks that differ by more than this are
+#: different clocks.
+SLACK_NS = 1_000_000_000
+
+
+def in_order(frames: Iterable[pl.DataFrame], path: Path) -> Iterator[pl.DataFrame]:
+    """Yield the events sorted by time, as soon as no later table can have an earlier event."""
+    held: list[pl.DataFrame] = []
+    newest: int | None = None
+    coming = iter(frame for frame in frames if frame.height)
+    frame = next(coming, None)
+    while frame is not None:
+        newest = _check(frame, newest, path)
+        held.append(frame)
+        frame = next(coming, None)
+        if frame is None:
+            break
+        if held[0]["ts_ns"][0] >= newest - SLACK_NS and sum(f.height for f in held) < 1 << 22:
+            continue
+        table = _sorted(held)
+        safe = int(table["ts_ns"].search_sorted(newest - SLACK_NS, side="left"))
+        if safe:
+            yield table.head(safe)
+        held = [table.tail(table.height - safe)] if safe < table.height else []
+    if held:
+        yield _sorted(held)
+
+
+def _sorted(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    table = pl.concat(frames, how="diagonal_relaxed") if len(frames) > 1 else frames[0]
+    if table["ts_ns"].is_sorted():
+        return table
+    return table.sort("ts_ns", maintain_order=True)
+
+
+def _check(frame: pl.DataFrame, newest: int | None, path: Path) -> int:
+    ts = frame["ts_ns"]
+    if newest is None:
+        newest = int(ts[0])
+    if ts[0] >= newest and ts.is_sorted():
+        return int(ts[-1])
+    top = ts.cum_max()
+    if newest > top[0]:
+        top = pl.select(pl.max_horizontal(pl.lit(top), pl.lit(newest))).to_series()
+    back = top - ts
+    if back.max() > SLACK_NS:  # type: ignore[operator]
+        row = int((back > SLACK_NS).arg_max() or 0)
+        where = f"{path}, line {frame['line'][row]}" if "line" in frame.columns else str(path)
+        raise TraceContentError(
+            f"{where}: time goes back by {back[row] / 1e9:.6f} s, from {top[row] / 1e9:.9f} s to "
+            f"{ts[row] / 1e9:.9f} s. Steps back of up to {SLACK_NS / 1e9:.0f} s are sorted. The file probably holds two "
+            "recordings, or the clock was changed: split it there, or record with a monotonic clock."
+        )
+    return int(top[-1])
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_END = object()
+
+
+def ordered_map(
+    work: Callable[[T], R], items: Iterator[T], workers: int = 2
+) -> Generator[R, None, None]:
+    """Yield ``work(item)`` for every item, in order, while threads compute the next results.
+
+    An error in ``items`` or ``work`` is raised after the results before it. Closing the generator ends the threads.
+    """
+    reader, pool = ThreadPoolExecutor(1), ThreadPoolExecutor(workers)
+    running: deque[Future[R]] = deque()
+    error: Exception | None = None
+    try:
+        coming: Future[Any] | None = reader.submit(next, items, _END)
+        while coming or running:
+            while coming and len(running) <= workers:
+                try:
+                    item = coming.result()
+                except Exception as e:
+                    item, error = _END, e
+                coming = None
+                if item is not _END:
+                    coming = reader.submit(next, items, _END)
+                    running.append(pool.submit(work, item))
+            if running:
+                yield running.popleft().result()
+        if error is not None:
+            raise error
+    finally:
+        reader.shutdown(cancel_futures=True)
+        pool.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True)

@@ -186,15 +186,7 @@ class _HashingReader(io.RawIOBase):
 
 
 class _UnpackingReader(io.RawIOBase):
-    """Reads packed streams one after the other in bounded memory, and notices a stream that is cut short.
-
-    Parameters
-    ----------
-    packed
-        The packed bytes.
-    new
-        Returns an object that unpacks one stream.
-    """
+    """Reads packed streams one after the other in bounded memory, and notices a stream that is cut short."""
 
     def __init__(self, packed: IO[bytes], new: Callable[[], Any]) -> None:
         self._packed, self._new = packed, new

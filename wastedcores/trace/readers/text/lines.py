@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import polars as pl
 
 from wastedcores.errors import TraceFormatError
 from wastedcores.limits import MAX_CPUS, MAX_SECONDS
-from wastedcores.trace.readers.support.ordered_map import ordered_map
-from wastedcores.trace.readers.support.reading import FactsBuilder
+from wastedcores.trace.readers.support.embedded import atrace_text, systrace_text
+from wastedcores.trace.readers.support.reading import FactsBuilder, ordered_map
 from wastedcores.trace.readers.support.sched_waking import WakingEvents
 from wastedcores.trace.readers.support.text_reading import TextReading
 from wastedcores.trace.readers.text.payload import KIND_OF, clean_comm, parse_payloads
 from wastedcores.trace.readers.text.scan import Scanner, count, merge
+from wastedcores.trace.recognisers import (
+    FTRACE_LATENCY_LINE,
+    FTRACE_LINE,
+    PERF_SCRIPT_LINE,
+    PERF_SCRIPT_NO_PID,
+)
 
 
 @dataclass(frozen=True)
@@ -38,17 +45,6 @@ class LineReading(TextReading):
 
     Compiled code decodes the frequent events in their common spelling. Everything else goes through the patterns of the
     dialect and of payload.py. Both give the same events (tests/trace/readers/text/test_readers_two_ways.py).
-
-    Parameters
-    ----------
-    path
-        The file.
-    source_format
-        Name of the format.
-    dialect
-        How its lines are printed.
-    hashed
-        Compute the SHA-256 of the file.
     """
 
     def __init__(self, path: Path, source_format: str, dialect: Dialect, *, hashed: bool) -> None:
@@ -350,3 +346,85 @@ def learn(facts: FactsBuilder, comment: str) -> None:
         facts.clock = found.get("clock") or facts.clock
         if found.get("note"):
             facts.notes[f"source {found['note'].strip()}"] = found["text"].strip()
+
+
+#: The same without the name of an event, as other tracers write: "sys_ioctl -> 0x0", "sys_ioctl(fd: ff)".
+_BARE = FTRACE_LINE.replace(r"(?:: ?| <-)(?P<payload>.*)$", r"(?P<payload>\W.*)?$")
+
+FTRACE = Dialect(
+    perf=False,
+    envelopes=(FTRACE_LINE, _BARE, FTRACE_LATENCY_LINE),
+    noise=r"^(?: => |cpus=\d+$|version = |CPU \d+ is empty$|trace-cmd|\s*#)",
+    lost=(
+        r"^(?:CPU:(?P<cpu>\d{1,4}) \[(?:LOST )?(?P<n>\d{1,12})? ?(?:EVENTS DROPPED|EVENTS)\]"
+        r"|##### CPU (?P<cpu2>\d{1,4}) buffer started ####)"
+    ),
+    hint=(
+        "Expected '<task>-<pid> [cpu] flags seconds.fraction: event: fields'. For the kernel's own file turn "
+        "raw, hex and bin off in trace_options and use a clock that counts seconds."
+    ),
+)
+
+
+class FtraceReading(LineReading):
+    """One pass over ftrace text."""
+
+    def __init__(
+        self, path: Path, *, hashed: bool = False, overwritten: Mapping[int, int] | None = None
+    ) -> None:
+        super().__init__(path, "ftrace", FTRACE, hashed=hashed)
+        self.found.overwritten.update(overwritten or {})
+
+
+class SystraceReading(FtraceReading):
+    """One pass over a page of systrace, which has ftrace text."""
+
+    def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
+        return systrace_text(stream)
+
+
+class AtraceReading(FtraceReading):
+    """One pass over the ftrace text that ``atrace -z`` packed."""
+
+    def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
+        return atrace_text(stream)
+
+
+PERF_SCRIPT = Dialect(
+    perf=True,
+    envelopes=(PERF_SCRIPT_LINE, PERF_SCRIPT_NO_PID),
+    # call chains (indented addresses), side-band records
+    noise=r"^(?:\t\s*[0-9a-f]+ |.*: PERF_RECORD_|PERF_RECORD_|\s+[0-9a-f]{8,} )",
+    lost=(
+        r"\[(?P<cpu>\d{1,4})\] +(?P<sec>\d{1,9})\.(?P<frac>\d{1,9}): PERF_RECORD_LOST(?:_SAMPLES)? lost (?P<n>\d{1,12})"
+    ),
+    hint=(
+        "Expected 'comm pid [cpu] seconds.fraction: event: fields'. If the [cpu] column is missing, print it: "
+        "perf script -F +cpu --show-lost-events."
+    ),
+)
+
+#: perf script sorts events by time; so many events tell whether their times are differences, a share of which steps back.
+_ENOUGH, _MOST_BACK = 20, 0.1
+
+
+class PerfScriptReading(LineReading):
+    """One pass over the text of perf script."""
+
+    def __init__(self, path: Path, *, hashed: bool = False) -> None:
+        super().__init__(path, "perf-script", PERF_SCRIPT, hashed=hashed)
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Yield event tables in the order of the file, which is that of time."""
+        first = True
+        for frame in super().frames():
+            if first and frame.height >= _ENOUGH:
+                first = False
+                back = (frame["ts_ns"].diff() < 0).mean()
+                if isinstance(back, float) and back > _MOST_BACK:
+                    raise TraceFormatError(
+                        f"{self.path}: time steps back at {back:.0%} of its events, as if the text had been printed with "
+                        "--deltatime, that is, with the differences of times. Print it again without: perf script -F +cpu "
+                        "--show-lost-events."
+                    )
+            yield frame

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from wastedcores.trace.readers.support.raw_states import with_letters
+from wastedcores.trace.readers.support.event_columns import with_letters
 from wastedcores.trace.schema import COLUMNS
 
 _INT = r"-?\d+"

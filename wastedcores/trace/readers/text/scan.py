@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from wastedcores.trace.readers.support import tracepoints as tp
-from wastedcores.trace.readers.support.names import CategoryCodes, NameTable
+from wastedcores.trace.readers.support.event_columns import CategoryCodes, NameTable
 from wastedcores.trace.readers.support.reading import FactsBuilder
 from wastedcores.trace.readers.support.text_reading import Block, split_lines
 from wastedcores.trace.readers.text import scan_jit as tj
@@ -56,15 +56,7 @@ class Scanned(NamedTuple):
 
 
 class Scanner:
-    """Finds the events in blocks of text. Several threads can use it; each of them has its own table of names.
-
-    Parameters
-    ----------
-    perf
-        Look for perf's envelope; otherwise for ftrace's.
-    waking
-        Tells whether sched_waking events are wanted.
-    """
+    """Finds the events in blocks of text. Several threads can use it; each of them has its own table of names."""
 
     def __init__(self, *, perf: bool, waking: Callable[[], bool]) -> None:
         self.perf, self.waking = perf, waking

@@ -15,20 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.jit.compile import lean
+from wastedcores.trace.readers.support import tracepoints as ts
 from wastedcores.trace.readers.support.bytes_jit import Word as Word  # noqa: PLC0414 - in signatures
 from wastedcores.trace.readers.support.bytes_jit import is_word, line_end, number, signed31, word
 from wastedcores.trace.readers.support.names_jit import COMM_MAX, intern
-from wastedcores.trace.readers.support.tracepoints import (
-    CPU_IDLE,
-    EXIT,
-    FORK,
-    MIGRATE,
-    STAT_RUNTIME,
-    SWITCH,
-    WAKEUP,
-    WAKEUP_NEW,
-    WAKING,
-)
 from wastedcores.trace.readers.text.envelope_jit import envelope, in_interrupt, spaces
 
 U8 = NDArray[np.uint8]
@@ -46,43 +36,13 @@ NO_NAME = -1
 #: so many arrays from function to function took longer than the parsing. Names are numbers of names_jit; LINE counts
 #: from 0 within the block.
 FIELDS = (
-    "line",
-    "ts_ns",
-    "code",
-    "ctx_cpu",
-    "cpu",
-    "pid",
-    "comm",
-    "prio",
-    "prev_pid",
-    "prev_comm",
-    "prev_prio",
-    "prev_state",
-    "src_cpu",
-    "by_pid",
-    "by_comm",
-    "value",
-    "in_irq",
-)
+    "line", "ts_ns", "code", "ctx_cpu", "cpu", "pid", "comm", "prio", "prev_pid", "prev_comm", "prev_prio", "prev_state",
+    "src_cpu", "by_pid", "by_comm", "value", "in_irq",
+)  # fmt: skip
 (
-    LINE,
-    TS_NS,
-    CODE,
-    CTX_CPU,
-    CPU,
-    PID,
-    COMM,
-    PRIO,
-    PREV_PID,
-    PREV_COMM,
-    PREV_PRIO,
-    PREV_STATE,
-    SRC_CPU,
-    BY_PID,
-    BY_COMM,
-    VALUE,
-    IN_IRQ,
-) = range(len(FIELDS))
+    LINE, TS_NS, CODE, CTX_CPU, CPU, PID, COMM, PRIO, PREV_PID, PREV_COMM, PREV_PRIO, PREV_STATE, SRC_CPU, BY_PID, BY_COMM,
+    VALUE, IN_IRQ,
+) = range(len(FIELDS))  # fmt: skip
 
 
 class Slow(NamedTuple):
@@ -184,27 +144,27 @@ def _event(b: U8, i: int, perf: bool) -> tuple[int, int]:
     n = 0
     if third == 119:  # sWitch
         if is_word(b, i, _N_SWITCH):
-            code, n = SWITCH, _N_SWITCH[6]
+            code, n = ts.SWITCH, _N_SWITCH[6]
     elif third == 116:  # sTat
         if is_word(b, i, _N_RUNTIME):
-            code, n = STAT_RUNTIME, _N_RUNTIME[6]
+            code, n = ts.STAT_RUNTIME, _N_RUNTIME[6]
     elif third == 97:  # wAk
         if is_word(b, i, _N_WAKEUP):
-            code, n = WAKEUP, _N_WAKEUP[6]
+            code, n = ts.WAKEUP, _N_WAKEUP[6]
         elif is_word(b, i, _N_WAKING):
-            code, n = WAKING, _N_WAKING[6]
+            code, n = ts.WAKING, _N_WAKING[6]
         elif is_word(b, i, _N_WAKEUP_NEW):
-            code, n = WAKEUP_NEW, _N_WAKEUP_NEW[6]
+            code, n = ts.WAKEUP_NEW, _N_WAKEUP_NEW[6]
     elif third == 105:  # mIgrate
         if is_word(b, i, _N_MIGRATE):
-            code, n = MIGRATE, _N_MIGRATE[6]
+            code, n = ts.MIGRATE, _N_MIGRATE[6]
     elif third == 114:  # pRocess
         if is_word(b, i, _N_FORK):
-            code, n = FORK, _N_FORK[6]
+            code, n = ts.FORK, _N_FORK[6]
         elif is_word(b, i, _N_EXIT):
-            code, n = EXIT, _N_EXIT[6]
+            code, n = ts.EXIT, _N_EXIT[6]
     elif is_word(b, i, _N_IDLE):
-        code, n = CPU_IDLE, _N_IDLE[6]
+        code, n = ts.CPU_IDLE, _N_IDLE[6]
     return code, i + n
 
 
@@ -286,22 +246,22 @@ def _idle(b: U8, i: int, row: int, out: I64) -> int:
 @lean
 def _fields(b: U8, i: int, code: int, row: int, out: I64, names: U64) -> int:
     """Read the fields of an event and return where they end; 0 if they are not in the common spelling."""
-    if code == SWITCH:
+    if code == ts.SWITCH:
         return _switch(b, i, row, out, names)
-    if code == FORK:
+    if code == ts.FORK:
         return _fork(b, i, row, out, names)
-    if code == CPU_IDLE:
+    if code == ts.CPU_IDLE:
         return _idle(b, i, row, out)
     j = _task(b, i, row, out, names)
     if j == 0:
         return 0
-    if code == EXIT:
+    if code == ts.EXIT:
         if is_word(b, j, _GROUP_DEAD_TRUE):
             return j + _GROUP_DEAD_TRUE[6]
         if is_word(b, j, _GROUP_DEAD_FALSE):
             return j + _GROUP_DEAD_FALSE[6]
         return j
-    if code == MIGRATE:
+    if code == ts.MIGRATE:
         out[SRC_CPU, row], j = _field(b, j, _ORIG)
         out[CPU, row], j = _field(b, j, _DEST)
         return j
@@ -337,7 +297,7 @@ def _line(
     if at == 0:
         return -1, 0, line_end(b, start, size)
     code, i = _event(b, at, perf)
-    if code < 0 or code == STAT_RUNTIME:
+    if code < 0 or code == ts.STAT_RUNTIME:
         return code, ns, line_end(b, at, size)
     _blank(row, out)
     out[CTX_CPU, row] = out[CPU, row] = cpu
@@ -347,7 +307,7 @@ def _line(
         j += 1
     if j < i or b[j] != 10:
         return -1, 0, line_end(b, start, size)
-    if code in (WAKEUP, WAKEUP_NEW, WAKING, MIGRATE):
+    if code in (ts.WAKEUP, ts.WAKEUP_NEW, ts.WAKING, ts.MIGRATE):
         out[BY_PID, row] = pid
         if flags:
             out[IN_IRQ, row] = in_interrupt(b, flags)
@@ -384,7 +344,7 @@ def scan(
                 pending += 1
             before = line
             counts[code] += 1
-            if code != STAT_RUNTIME and (waking or code != WAKING):
+            if code != ts.STAT_RUNTIME and (waking or code != ts.WAKING):
                 out[LINE, row], out[TS_NS, row], out[CODE, row] = line, ns, code
                 row += 1
         line += 1

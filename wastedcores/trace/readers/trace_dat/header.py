@@ -1,26 +1,108 @@
 """Reads the head of a ``trace.dat`` file, version 6 or 7: formats, names of tasks, options, and the places of the pages.
 
 Formats: man trace-cmd.dat.v6 and trace-cmd.dat.v7 (trace-cmd 3.1); the options' numbers are in trace-cmd-private.h.
+
+Finds the pages in what the collector ``tracefs.py`` writes: the head of a trace.dat, and the pages as they came.
+
+trace-cmd writes the pages of each CPU into a file of its own and puts them together when the recording ends. The collector
+writes them block by block into one file, so that a recorder that is killed leaves all that it had recorded.
 """
 
 from __future__ import annotations
 
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from wastedcores.errors import TraceFormatError
 from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.readers.perf_data.events import EVENTS
-from wastedcores.trace.readers.perf_data.header import parse_formats
-from wastedcores.trace.readers.trace_dat.blocks import KIND, read_blocks
+from wastedcores.trace.readers.perf_data.header import Format, parse_formats
 from wastedcores.trace.readers.trace_dat.cursor import Cursor, unpack
-from wastedcores.trace.readers.trace_dat.facts import Buffer, DatHeader
 from wastedcores.trace.recognisers import TRACE_DAT
+
+
+@dataclass
+class Buffer:
+    """One buffer of the file: the top one, whose name is empty, or that of an instance."""
+
+    clock: str | None = None  #: None if the file does not say
+    #: CPU, and where its pages begin and how many bytes they have in the file
+    pages: list[tuple[int, int, int]] = field(default_factory=list)
+    compressed: bool = False  #: the pages are compressed
+    #: CPU, place and number of bytes of pages that lie in the order in which they were recorded, instead of ``pages``
+    blocks: list[tuple[int, int, int]] = field(default_factory=list)
+    #: events per CPU that later ones overwrote, and events that found the buffer full
+    overrun: Counter[int] = field(default_factory=Counter)
+    dropped: Counter[int] = field(default_factory=Counter)
+
+
+@dataclass
+class DatHeader:
+    """All of the file but its pages."""
+
+    #: where the events of a page begin, and the size of a page
+    page_start: int = 16
+    page_bytes: int = 4096
+    #: the tracepoints that are read, by name
+    formats: dict[str, Format] = field(default_factory=dict)
+    #: the numbers of all tracepoints, with their names
+    names: dict[int, str] = field(default_factory=dict)
+    #: names of tasks by PID, as the kernel kept them
+    comms: dict[int, bytes] = field(default_factory=dict)
+    #: the addresses of ``sched_cpu_activate`` and ``sched_cpu_deactivate``; None if they are not known. None instead of a
+    #: future: the file has no symbols.
+    hotplug: Future[tuple[int, int] | None] | None = None
+    #: by name; that of the top one is empty
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    offset_ns: int = 0  #: is added to all times
+    truncated: str | None = None  #: what is missing at the end of the file; None: nothing
+    #: facts about the recording
+    release: str | None = None
+    host: str | None = None
+    cpus: int | None = None
+    #: the order of the bytes of a number, and what packed the pages
+    order: Literal["little", "big"] = "little"
+    packing: bytes = b"zstd"
+
+
+#: collectors/tracefs.py
+KIND = b"pages    \0"
+#: the CPU of the block with the kernel's counts
+END = 0xFFFFFFFF
+_BLOCK = struct.Struct("<II")
+
+
+def read_blocks(file: Cursor, header: DatHeader) -> str:
+    """Note the places of all blocks."""
+    size, blocks = len(file.data), header.buffers[""].blocks
+    while file.at + _BLOCK.size <= size:
+        begin = file.at
+        cpu, length = _BLOCK.unpack(file.take(_BLOCK.size, "a block of pages"))
+        if cpu == END and file.at + length > size:
+            break
+        if cpu == END:
+            return file.take(length, "the kernel's counts").decode("utf-8", "replace")
+        if cpu >= MAX_CPUS or not length or length % header.page_bytes:
+            raise TraceFormatError(
+                f"{file.path}: byte {begin}: a block of {length} bytes of CPU {cpu}; expected whole pages of "
+                f"{header.page_bytes} bytes, and CPUs 0 to {MAX_CPUS - 1} at most. The file is damaged: copy or record it again."
+            )
+        there = min(length, (size - file.at) // header.page_bytes * header.page_bytes)
+        blocks.append((cpu, file.at, there))
+        file.at += length
+    header.truncated = (
+        "the end of the recording is missing: the collector was killed, or the disk was full"
+    )
+    return ""
+
 
 _DONE, _DATE, _CPUSTAT, _BUFFER, _CLOCK, _UNAME, _OFFSET, _CPUCOUNT, _TSC2NSEC = (
     *range(6), 7, 8, 14,

@@ -21,7 +21,7 @@ from wastedcores.trace.readers.perf_data import records_jit as pj
 from wastedcores.trace.readers.support.bytes_jit import PADDING
 from wastedcores.trace.readers.trace_dat import ring_jit as rj
 from wastedcores.trace.readers.trace_dat.cursor import MOST_TIMES, unpack
-from wastedcores.trace.readers.trace_dat.facts import Buffer, DatHeader
+from wastedcores.trace.readers.trace_dat.header import Buffer, DatHeader
 
 #: A chunk has ten pages.
 _MAX_CHUNK = 1 << 28

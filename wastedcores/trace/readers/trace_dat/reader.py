@@ -12,8 +12,7 @@ from wastedcores.trace.readers.perf_data import records_jit as pj
 from wastedcores.trace.readers.perf_data.decoding import Found, TracepointReading, sha256
 from wastedcores.trace.readers.perf_data.events import find_formats
 from wastedcores.trace.readers.support.tracepoints import WAKEUP, WAKING
-from wastedcores.trace.readers.trace_dat.facts import Buffer, DatHeader
-from wastedcores.trace.readers.trace_dat.header import read_header
+from wastedcores.trace.readers.trace_dat.header import Buffer, DatHeader, read_header
 from wastedcores.trace.readers.trace_dat.pages import Pages
 
 

@@ -11,30 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.jit.compile import lean
-from wastedcores.trace.readers.perf_data.records_jit import (
-    BAD_PAGE,
-    BAD_TIME,
-    F_OFFSET,
-    HOTPLUG,
-    LOST,
-    OK,
-    PLACE,
-    TOO_SHORT,
-    Formats,
-    Records,
-)
+from wastedcores.trace.readers.perf_data import records_jit as rec
+from wastedcores.trace.readers.perf_data.records_jit import Formats, Records
+from wastedcores.trace.readers.support import ring_page_jit as rj
 from wastedcores.trace.readers.support.bytes_jit import load16, load32, load64
-from wastedcores.trace.readers.support.ring_page_jit import (
-    DELTA_BITS,
-    MISSED_EVENTS,
-    MISSED_STORED,
-    PADDING_TYPE,
-    PAGE_BYTES,
-    TIME_EXTEND,
-    TIME_STAMP,
-    TYPE_BITS,
-    event_at,
-)
+from wastedcores.trace.readers.support.ring_page_jit import event_at
 
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
@@ -57,18 +38,18 @@ def _open_page(b: U8, buffer: I64, page_bytes: int, start: int) -> int:
     bound = min(page + page_bytes, buffer[END])
     buffer[PAGE] = bound
     if page + start > bound:
-        return BAD_PAGE
+        return rec.BAD_PAGE
     commit = np.int64(load32(b, page + 8))
     buffer[NOW] = np.int64(load64(b, page))
     buffer[AT] = page + start
-    buffer[STOP] = page + start + (commit & PAGE_BYTES)
+    buffer[STOP] = page + start + (commit & rj.PAGE_BYTES)
     if buffer[STOP] > bound:
-        return BAD_PAGE
-    if commit & MISSED_EVENTS and buffer[BEGUN]:
-        if commit & MISSED_STORED and buffer[STOP] + 8 > bound:  # the number follows the entries
-            return BAD_PAGE
+        return rec.BAD_PAGE
+    if commit & rj.MISSED_EVENTS and buffer[BEGUN]:
+        if commit & rj.MISSED_STORED and buffer[STOP] + 8 > bound:  # the number follows the entries
+            return rec.BAD_PAGE
         buffer[LOSS] = page
-    return OK
+    return rec.OK
 
 
 @lean
@@ -77,8 +58,8 @@ def _wanted(b: U8, data: int, end: int, code: Any, formats: Formats) -> bool:
     success = formats.success[code]
     if success and data + success + 4 <= end:
         return load32(b, data + success) != 0
-    if code == HOTPLUG:
-        f = formats.fields[code, 1, F_OFFSET]
+    if code == rec.HOTPLUG:
+        f = formats.fields[code, 1, rec.F_OFFSET]
         if data + f + 8 > end:
             return True  # decoding refuses it
         function = np.int64(load64(b, data + f))
@@ -94,56 +75,56 @@ def _advance(b: U8, buffer: I64, page_bytes: int, formats: Formats, counts: I64)
         if at >= buffer[STOP]:
             if buffer[PAGE] >= buffer[END]:
                 buffer[REF] = -1
-                return OK
+                return rec.OK
             problem = _open_page(b, buffer, page_bytes, formats.page_start)
-            if problem != OK:
+            if problem != rec.OK:
                 return problem
             continue
         if at + 8 > buffer[STOP]:
             # an entry has 8 bytes or more, but for the padding at the end of a page
-            if np.int64(load32(b, at)) != PADDING_TYPE:
-                return TOO_SHORT
+            if np.int64(load32(b, at)) != rj.PADDING_TYPE:
+                return rec.TOO_SHORT
             buffer[AT] = buffer[STOP]
             continue
         word = np.int64(load32(b, at))
-        kind, delta = word & ((1 << TYPE_BITS) - 1), word >> TYPE_BITS
+        kind, delta = word & ((1 << rj.TYPE_BITS) - 1), word >> rj.TYPE_BITS
         more = np.int64(load32(b, at + 4))
-        if kind == PADDING_TYPE and delta == 0:
+        if kind == rj.PADDING_TYPE and delta == 0:
             buffer[AT] = buffer[STOP]
             continue
-        if kind == TIME_STAMP:
+        if kind == rj.TIME_STAMP:
             old = buffer[NOW]
-            stamp = (more << DELTA_BITS) + delta
+            stamp = (more << rj.DELTA_BITS) + delta
             stamp |= old & ~((1 << _STAMP_BITS) - 1)
             buffer[NOW] = stamp if stamp >= old else stamp + (1 << _STAMP_BITS)
             buffer[AT] = at + 8
             continue
-        if kind == TIME_EXTEND:
-            buffer[NOW] += (more << DELTA_BITS) + delta
+        if kind == rj.TIME_EXTEND:
+            buffer[NOW] += (more << rj.DELTA_BITS) + delta
             buffer[AT] = at + 8
             continue
-        if kind == PADDING_TYPE:  # an event that was discarded
+        if kind == rj.PADDING_TYPE:  # an event that was discarded
             buffer[NOW] += delta
             buffer[AT] = at + 4 + max(more, 4)
             continue
         stamp = buffer[NOW] + delta
         if stamp < 0:
-            return BAD_TIME
+            return rec.BAD_TIME
         if buffer[LOSS] >= 0:
-            buffer[TS], buffer[REF] = stamp, buffer[LOSS] << PLACE | buffer[CPU] << 8 | LOST
+            buffer[TS], buffer[REF] = stamp, buffer[LOSS] << rec.PLACE | buffer[CPU] << 8 | rec.LOST
             buffer[LOSS] = -1
-            return OK
+            return rec.OK
         data, size = event_at(b, at)
         if size < _COMMON_BYTES or data + size > buffer[STOP]:
-            return TOO_SHORT
+            return rec.TOO_SHORT
         buffer[NOW], buffer[AT] = stamp, data + (size + 3 & ~3)
         buffer[BEGUN] = 1
         number = np.uintp(load16(b, data))
         counts[number] += 1
         code = np.int64(formats.codes[number])
         if code >= 0 and _wanted(b, data, data + size, np.uintp(code), formats):
-            buffer[TS], buffer[REF] = stamp, at << PLACE | buffer[CPU] << 8 | code
-            return OK
+            buffer[TS], buffer[REF] = stamp, at << rec.PLACE | buffer[CPU] << 8 | code
+            return rec.OK
 
 
 @lean
@@ -174,13 +155,13 @@ def begin(
     for row in range(buffers.shape[0]):
         heap[live] = row
         problem = _advance(b, buffers[row], page_bytes, formats, counts)
-        if problem != OK:
+        if problem != rec.OK:
             return live, problem
         if buffers[row, REF] >= 0:
             live += 1
     for place in range(live // 2 - 1, -1, -1):
         _sift(heap, buffers, place, live)
-    return live, OK
+    return live, rec.OK
 
 
 @lean
@@ -202,10 +183,10 @@ def merge(
         out.ts[n], out.ref[n] = buffer[TS], buffer[REF]
         n += 1
         problem = _advance(b, buffer, page_bytes, formats, counts)
-        if problem != OK:
+        if problem != rec.OK:
             return n, live, problem
         if buffer[REF] < 0:
             live -= 1
             heap[0] = heap[live]
         _sift(heap, buffers, 0, live)
-    return n, live, OK
+    return n, live, rec.OK

@@ -21,11 +21,10 @@ from wastedcores.errors import TraceFormatError
 from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.readers.perf_data.header import parse_formats
 from wastedcores.trace.readers.support.bytes_jit import PADDING
-from wastedcores.trace.readers.support.raw_states import with_letters
+from wastedcores.trace.readers.support.event_columns import with_letters
 from wastedcores.trace.readers.support.text_reading import unpacked
 from wastedcores.trace.readers.trace_dat.cursor import Cursor
-from wastedcores.trace.readers.trace_dat.facts import Buffer, DatHeader
-from wastedcores.trace.readers.trace_dat.header import page_format
+from wastedcores.trace.readers.trace_dat.header import Buffer, DatHeader, page_format
 from wastedcores.trace.readers.trace_dat.reader import TraceDatReading
 from wastedcores.trace.recognisers import BPFTRACE_START, Candidate, is_tar
 

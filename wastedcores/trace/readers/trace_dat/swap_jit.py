@@ -12,15 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.jit.compile import lean
-from wastedcores.trace.readers.support.ring_page_jit import (
-    DELTA_BITS,
-    MISSED_STORED,
-    PADDING_TYPE,
-    PAGE_BYTES,
-    TIME_EXTEND,
-    TIME_STAMP,
-    TYPE_BITS,
-)
+from wastedcores.trace.readers.support import ring_page_jit as rj
 
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
@@ -59,24 +51,24 @@ def _swap_page(b: U8, page: int, bound: int, start: int, rows: I32, fields: I64)
     _reverse(b, page, 8)
     _reverse(b, page + 8, start - 8)
     commit = _value(b, page + 8)
-    at, stop = page + start, page + start + (commit & PAGE_BYTES)
+    at, stop = page + start, page + start + (commit & rj.PAGE_BYTES)
     if stop > bound:
         return
-    if commit & MISSED_STORED and stop + start - 8 <= bound:
+    if commit & rj.MISSED_STORED and stop + start - 8 <= bound:
         _reverse(b, stop, start - 8)
     while at + 4 <= stop:
         word = _number(b, at)
-        kind, delta = word >> DELTA_BITS, word & ((1 << DELTA_BITS) - 1)
-        word = kind | delta << TYPE_BITS
+        kind, delta = word >> rj.DELTA_BITS, word & ((1 << rj.DELTA_BITS) - 1)
+        word = kind | delta << rj.TYPE_BITS
         for i in range(4):
             b[at + i] = word >> 8 * i & 255
-        if (kind == PADDING_TYPE and delta == 0) or at + 8 > stop:
+        if (kind == rj.PADDING_TYPE and delta == 0) or at + 8 > stop:
             return
-        if kind == TIME_EXTEND or kind == TIME_STAMP:
+        if kind == rj.TIME_EXTEND or kind == rj.TIME_STAMP:
             _number(b, at + 4)
             at += 8
             continue
-        if kind == PADDING_TYPE:
+        if kind == rj.PADDING_TYPE:
             at += 4 + max(_number(b, at + 4), 4)
             continue
         data, size = at + 4, 4 * kind
