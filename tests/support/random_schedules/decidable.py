@@ -108,6 +108,11 @@ def _violates(
         )
         used.append((a, b, sum(cell[1] > 0 for cell in cells)))
         idle |= hidden if most else 0
+        if any(a <= x < b for x in unseen):
+            waits = every
+        waits &= ~idle | hidden
+        if not idle:
+            continue
         threads = []
         for c, cell in enumerate(cells):
             if hidden >> c & 1:
@@ -121,13 +126,12 @@ def _violates(
                     threads.append(masks.get(uid, 0))
             if most and cell[1]:
                 threads += [masks.get(uid, every) for uid in cell[4]]
-        if any(a <= x < b for x in unseen):
-            waits = every
-        waits &= ~idle | hidden
-        threads += [every & ~hidden if dark == 1 else every] * (made.cpus if dark else 0)
-        threads += [every] * waits.bit_count()
-        if wasted := matching([m & idle for m in threads if m & idle]):
-            spans.append((a, b, wasted))
+        if dark == 1:
+            threads += [every & ~hidden] * made.cpus
+        ghosts = waits.bit_count() + (made.cpus if dark > 1 else 0)
+        wasted = ghosts + matching([m & idle for m in threads if m & idle])
+        if wasted:
+            spans.append((a, b, min(wasted, idle.bit_count())))
     return _rule(made, spans, used)
 
 
