@@ -100,7 +100,7 @@ def outcome(made: Schedule, verdict: str, kind: str, limits: Limits) -> str:
         if verdict != "clean":
             return FALSE_ALARM
         # nobody knows how long an episode went on that the trace does not end
-        if truth.goes_on(truth.certain):
+        if truth.goes_on(truth.certain, limits.slack_us):
             return MISSED
     if verdict == "clean":
         if persistent or chronic:

@@ -73,9 +73,11 @@ class Truth:
             return True
         return False if self.possible.longest_us < persist_us - limits.slack_us else None
 
-    def goes_on(self, bound: Bound) -> bool:
-        """Whether an episode reaches an end of the window."""
-        return any(a <= self.start_us or b >= self.end_us for a, b in bound.episodes)
+    def goes_on(self, bound: Bound, least_us: int = 0) -> bool:
+        """Whether an episode that is longer than so much reaches an end of the window."""
+        return any(
+            b - a > least_us and (a <= self.start_us or b >= self.end_us) for a, b in bound.episodes
+        )
 
     def chronic(self, persist_us: int, limits: Limits = Limits()) -> bool | None:
         """Whether waste must be called chronic (True), must not be (False), or is between the two (None)."""
