@@ -292,7 +292,12 @@ def test_n22_an_overloaded_machine_is_told_so():
 
 @pytest.mark.parametrize(
     ("idle_ms", "known", "verdict"),
-    [(30, {}, "clean"), (300, {}, "unknown"), (300, {"every_cpu": True}, "clean")],
+    [
+        (30, {}, "clean"),
+        (300, {}, "unknown"),
+        (300, {"every_cpu": True}, "clean"),
+        (300, {"cpus_online": [0]}, "clean"),
+    ],
 )
 def test_threads_may_wait_unseen_on_a_cpu_of_which_nobody_knows_whether_it_was_recorded(
     idle_ms, known, verdict

@@ -105,7 +105,7 @@ def judge(
     decisive = doubts["reason"].is_in([*HEADER_REASONS, "count_differs"]).any()
     open_ = doubts.height or unknown_cpus.any() or lost or brief
     if rq.source == "tasks" and open_ and not decisive:
-        most = at_most(rq, state, unknown_cpus & (not rq.trace.header.every_cpu))
+        most = at_most(rq, state, unknown_cpus & _perhaps_unrecorded(rq))
     notes = _cut_short(rq)
     if sure.any() or surely_chronic:
         verdict = "violations"
@@ -161,6 +161,13 @@ def judge(
         certain.seen_ns,
         notes,
     )
+
+
+def _perhaps_unrecorded(rq: Runqueues) -> NDArray[np.bool_]:
+    """Of which CPUs nothing says that they were recorded, or that they were offline."""
+    header = rq.trace.header
+    online = range(rq.cpus) if header.cpus_online is None else header.cpus_online
+    return np.isin(np.arange(rq.cpus), [] if header.every_cpu else list(online))
 
 
 def _cut_short(rq: Runqueues) -> list[str]:
