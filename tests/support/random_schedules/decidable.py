@@ -18,7 +18,7 @@ losses     a CPU idles while its events are lost a thread runs there
 ========== ===================================== ============================================
 
 An affinity is shown by two snapshots that agree about it, and by the names of the kernel's threads of one CPU. A thread that
-began or ended meanwhile has what it was seen with. A limit is shown by a snapshot.
+began or ended meanwhile has what it was seen with. A limit is shown by a snapshot. Of a hotplug it is said that all can be decided.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ OF_MACHINE, OF_USED = 0.005, 0.0075
 
 def extremes(made: Schedule, snapshots: int) -> tuple[bool, bool]:
     """Return whether there is a violation if as much is wasted as possible, and as little; ``snapshots``: 0, 1 or 2 of them."""
+    if "hotplug" in made.features:
+        return False, True  # events tell what this does not ask: which CPUs are about to go offline
     masks, limits = _told(made, snapshots)
     silent = _silent(made, snapshots)
     quiet = made.lost + [(c, made.truth.start_us, made.truth.end_us) for c in silent]
@@ -95,6 +97,8 @@ def _violates(
 ) -> bool:
     start, end = made.truth.start_us, made.truth.end_us
     every = (1 << made.cpus) - 1
+    if limits is not None:  # a snapshot tells that nobody is moved to isolated CPUs
+        every &= ~sum(1 << c for c in made.snapshot["isolated_cpus"])
     cuts = sorted({t for _, a, b in quiet for t in (a, b) if start < t < end})
     spans: list[tuple[int, int, int]] = []
     used: list[tuple[int, int, int]] = []
