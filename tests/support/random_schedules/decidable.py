@@ -18,7 +18,7 @@ losses     a CPU idles while its events are lost a thread runs there
 ========== ===================================== ============================================
 
 An affinity is shown by two snapshots that agree about it, and by the names of the kernel's threads of one CPU. A thread that
-began or ended meanwhile has what it was seen with. A limit is shown by a snapshot. Of a hotplug it is said that all can be decided.
+began or ended meanwhile has what it was seen with. A limit is shown by a snapshot. Hotplug is left out: all counts as decidable.
 """
 
 from __future__ import annotations
