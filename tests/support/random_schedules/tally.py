@@ -137,8 +137,8 @@ def markdown(run: dict[str, Any]) -> str:
         "schedules that got the right verdict. *At most* is the share that could be answered by anybody, as far as is known: for "
         "each unknown verdict, the machine is changed in what its recording and its snapshots do not show, and where this makes "
         "a clean one waste, or takes the waste from a violating one, nobody can know which of the two was recorded "
-        "(`decidable.py`). *Refused* are traces about which `check` makes no statement, with a message: those without any "
-        "switch, or without a task of the snapshot. A *false alarm* is `violations` about a clean schedule, *missed* is `clean` "
+        "(`decidable.py`). That is not asked about hotplug and about snapshots that mislead. *Refused* are traces "
+        "about which `check` makes no statement, with a message: those without any switch, or without a task of the snapshot. A *false alarm* is `violations` about a clean schedule, *missed* is `clean` "
         "about a violating one, and *wrong kind* is `persistent` where only chronic waste is, or the other way round. "
         "*Snapshots* are from before and after the recording (`wastedcores snapshot -- COMMAND`), and *one snapshot* is only the "
         "first of them. An *old snapshot* is one before a change of affinity, and snapshots *miss a change* if it was undone or "
@@ -195,15 +195,16 @@ def _said(knowledge: str) -> str:
 def _line(row: dict[str, Any]) -> str:
     clean = row["truth"]["clean"]
     violating = sum(row["truth"][t] for t in VIOLATING)
+    asked = row["knowledge"] not in MISLEADING
     cells = [
         row["class"],
         row["schedules"],
         clean,
         _share(row["answered_of_clean"], clean),
-        _share(clean - row["undecidable_of_clean"], clean),
+        _share(clean - row["undecidable_of_clean"], clean * asked),
         violating,
         _share(row["answered_of_violating"], violating),
-        _share(violating - row["undecidable_of_violating"], violating),
+        _share(violating - row["undecidable_of_violating"], violating * asked),
         *(row["outcomes"][o] for o in OUTCOMES if o not in ("right", "not judged")),
     ]
     return "| " + " | ".join(map(str, cells)) + " |"
