@@ -138,12 +138,13 @@ def markdown(run: dict[str, Any]) -> str:
         "each unknown verdict, the machine is changed in what its recording and its snapshots do not show, and where this makes "
         "a clean one waste, or takes the waste from a violating one, nobody can know which of the two was recorded "
         "(`decidable.py`). That is not asked about hotplug and about snapshots that mislead. *Refused* are traces "
-        "about which `check` makes no statement, with a message: those without any switch, or without a task of the snapshot. A *false alarm* is `violations` about a clean schedule, *missed* is `clean` "
-        "about a violating one, and *wrong kind* is `persistent` where only chronic waste is, or the other way round. "
-        "*Snapshots* are from before and after the recording (`wastedcores snapshot -- COMMAND`), and *one snapshot* is only the "
-        "first of them. An *old snapshot* is one before a change of affinity, and snapshots *miss a change* if it was undone or "
-        "its thread ended before the second; what they make `check` say is shown, and is not among the failures. A recording is "
-        "*complete* if all CPUs were recorded, no event was lost or overwritten, and it is at least M long.",
+        "about which `check` makes no statement, with a message: those without any switch, or without a task of the snapshot. A "
+        "*false alarm* is `violations` about a clean schedule, *missed* is `clean` about a violating one, and *wrong kind* is "
+        "`persistent` where only chronic waste is, or the other way round. *Snapshots* are from before and after the recording "
+        "(`wastedcores snapshot -- COMMAND`), and *one snapshot* is only the first of them. An *old snapshot* is one before a "
+        "change of affinity, and snapshots *miss a change* if it was undone or its thread ended before the second; what they "
+        "make `check` say is shown, and is not among the failures. A recording is *complete* if all CPUs were recorded, no event "
+        "was lost or overwritten, and it is at least M long.",
         "",
         *([run["note"], ""] if run.get("note") else []),
         "## Summary",
