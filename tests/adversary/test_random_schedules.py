@@ -8,8 +8,17 @@ from itertools import permutations
 
 import pytest
 from support.random_schedules import bandwidth, placement
+from support.random_schedules.decidable import extremes
 from support.random_schedules.drawing import FEATURES, features_of, schedule
-from support.random_schedules.judging import FALSE_ALARM, MISSED, RIGHT, WRONG_KIND, judge, outcome
+from support.random_schedules.judging import (
+    FALSE_ALARM,
+    MISSED,
+    RIGHT,
+    WRONG_KIND,
+    judge,
+    outcome,
+    truth_word,
+)
 from support.random_schedules.machine import Machine
 from support.random_schedules.tally import as_rows, markdown, rows_of, tally
 from support.random_schedules.truth import Bound, Limits, Truth, matching, per_slice
@@ -198,3 +207,29 @@ def test_tables(tmp_path):
     run = {"schedules": 3, "first": 0, "commit": "x", "date": "", "machine": "", "made_ms": 1}
     shown = markdown(run | {"checked_ms": 2, "rows": rows, "why": [], "failures": {}})
     assert shown.count("| free | 2 |") + shown.count("| all | 1 |") >= 2
+
+
+def _undecidable(features, snapshots, seeds):
+    """Of how many schedules whose truth is beyond doubt nobody can know it."""
+    made = [schedule(seed, features) for seed in seeds]
+    sure = [(m, truth_word(m, Limits())) for m in made]
+    sure = [(m, truth) for m, truth in sure if truth != "between"]
+    shown = [extremes(m, snapshots) for m, _ in sure]
+    assert all(most >= least for most, least in shown)
+    return [
+        most if truth == "clean" else not least
+        for (_, truth), (most, least) in zip(sure, shown, strict=True)
+    ]
+
+
+@pytest.mark.slow
+def test_what_nobody_could_know():
+    """Without a snapshot no violation is certain, and bound threads may waste; a CPU that nobody recorded may hide anything."""
+    free = _undecidable(["free"], 2, range(12))
+    assert free
+    assert not any(free)
+    assert sum(_undecidable(["bound"], 0, range(12))) > sum(_undecidable(["bound"], 2, range(12)))
+    unrecorded = _undecidable(["unrecorded"], 2, range(12))
+    assert sum(unrecorded) > len(unrecorded) / 2
+    quiet = [_undecidable(["quiet"], n, range(12)) for n in (0, 2)]
+    assert sum(quiet[0]) > sum(quiet[1]) == 0

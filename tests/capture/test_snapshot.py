@@ -267,12 +267,13 @@ def test_what_changed_between_two_snapshots_is_named():
 def test_a_command_is_run_between_two_snapshots(here, tmp_path):
     """Of the second one only the process that the command leaves behind is new."""
     file = tmp_path / "tasks.json"
-    code = "import subprocess,sys;p=subprocess.Popen(['sleep','60']);print(p.pid);sys.exit(3)"
+    its = tmp_path / "pid"
+    code = f"import subprocess,sys;print(subprocess.Popen(['sleep','60']).pid,file=open({str(its)!r},'w'));sys.exit(3)"
     done = typed("snapshot", "-o", file, "--", sys.executable, "-c", code)
+    os.kill(int(its.read_text()), 9)
     assert done.code == 3
     taken = module.read_snapshot(file)
-    (left,) = [t for t in taken.last.tasks if t.comm == "sleep" and t.ppid != os.getpid()][-1:]
-    os.kill(left.pid, 9)
+    (left,) = [t for t in taken.last.tasks if t.pid == int(its.read_text())]
     facts = module.header_facts(taken)
     assert left.pid in {t.pid for t in facts["later_tasks"]}
     assert left.pid not in {t.pid for t in taken.tasks}

@@ -288,3 +288,69 @@ def test_n22_an_overloaded_machine_is_told_so():
     result = check(trace_of(sorted(rows, key=lambda r: r["ts_ns"]), cpus=2, known=False))
     assert (result.verdict, result.overloaded) == ("clean", True)
     assert "more work than CPUs" in describe(result)
+
+
+@pytest.mark.parametrize(
+    ("idle_ms", "known", "verdict"),
+    [
+        (30, {}, "clean"),
+        (300, {}, "unknown"),
+        (300, {"every_cpu": True}, "clean"),
+        (300, {"cpus_online": [0]}, "clean"),
+    ],
+)
+def test_threads_may_wait_unseen_on_a_cpu_of_which_nobody_knows_whether_it_was_recorded(
+    idle_ms, known, verdict
+):
+    """CPU 0 is idle for a while, and of CPU 1 there is no event; two threads may have run there by turns."""
+    rows = [switch(1, 0, 0, "R", 10), switch(S, 0, 10, "S", 0)]
+    rows += [wakeup(S + idle_ms * MS, 0, 10), switch(S + idle_ms * MS, 0, 0, "R", 10)]
+    rows += [switch(2 * S, 0, 10, "R", 10)]
+    found = check(trace_of(rows, cpus=2, source_format="ftrace", **known))
+    assert (found.verdict, found.unknown_cpus) == (verdict, [1])
+
+
+@pytest.mark.parametrize("lost_ms", [1, 500])
+def test_what_a_cpu_did_is_in_doubt_from_its_last_event_before_a_loss_on(lost_ms):
+    """As in text, the loss has the time of the event after it. CPU 1 may have been idle beside 10 and 11 since its last event."""
+    moved, runs = turns(2, 2 * S, 0, (10, 11))
+    there = [switch(1, 1, 0, "R", 9)]
+    for t in range(
+        9 * MS, S, 10 * MS
+    ):  # and CPU 0 idles now and then, so that nobody waits there unseen
+        there += [switch(t, 1, 9, "S", 0), wakeup(t + MS, 1, 9), switch(t + MS, 1, 0, "R", 9)]
+    end = S + lost_ms * MS
+    there += [{"ts_ns": end, "kind": "lost", "cpu": 1, "value": 2}, switch(end, 1, 9, "S", 0)]
+    there += [wakeup(end + MS, 1, 9), switch(end + MS, 1, 0, "R", 9)]
+    moved += [switch(2 * S, 0, runs, "S", 21 - runs), switch(2 * S + 1, 0, 21 - runs, "S", 0)]
+    rows = sorted(
+        [switch(1, 0, 0, "R", 10), wakeup(2, 0, 11), *there, *moved], key=lambda r: r["ts_ns"]
+    )
+    found = check(trace_of(rows, cpus=2, source_format="ftrace", lost={1: 2}))
+    assert found.unknown_spans == [(there[-6]["ts_ns"], end, 1)]
+    assert found.bound.waste_at_most_ns >= lost_ms * MS
+
+
+@pytest.mark.parametrize(
+    ("wait", "idle", "verdict"),
+    [
+        ((10, 30), (35, 40), "clean"),
+        ((10, 30), (29.8, 40), "clean"),
+        ((10, 30), (20, 40), "unknown"),  # as much as where waste is chronic
+        ((59, 60), (59.9, 60), "unknown"),  # nobody knows for how long it goes on
+    ],
+)
+def test_u7_a_window_shorter_than_m_is_clean_if_no_waste_reaches_its_ends(wait, idle, verdict):
+    """It is 60 ms long. Thread 11 waits on CPU 0, and CPU 1 is idle, for a while."""
+    (wakes, runs), (idles, ends) = ([round(t * MS) for t in span] for span in (wait, idle))
+    rows = [switch(1, 0, 0, "R", 10), switch(1, 1, 0, "R", 9), switch(60 * MS, 0, 10, "S", 12)]
+    rows += [wakeup(wakes, 0, 11), switch(idles, 1, 9, "S", 0)]
+    rows += [
+        switch(runs - 1, 0, 10, "S", 11),
+        switch(runs, 0, 11, "S", 10),
+        wakeup(runs - 1, 0, 10),
+    ]
+    rows += [wakeup(ends - 1, 1, 9), switch(ends, 1, 0, "R", 9), wakeup(60 * MS - 1, 0, 12)]
+    found = check(trace_of(sorted(rows, key=lambda r: r["ts_ns"]), cpus=2))
+    assert found.verdict == verdict
+    assert (verdict == "unknown") == any("a verdict needs 100 ms" in n for n in found.notes)

@@ -205,7 +205,7 @@ def test_lost_spans__begin_at_the_last_event_on_that_cpu(seed):
         for e in rows:
             # a move may be written on any CPU
             on = {"wakeup": e.get("src_cpu"), "migrate": None}.get(e["kind"], e.get("cpu"))
-            if e["kind"] != "lost" and e["ts_ns"] <= row["ts_ns"] and row["cpu"] in (None, on):
+            if e["kind"] != "lost" and e["ts_ns"] < row["ts_ns"] and row["cpu"] in (None, on):
                 known.append(e["ts_ns"])
         start = max(known) if known else row["ts_ns"]
         spans.append((start, row["ts_ns"], -1 if row["cpu"] is None else row["cpu"]))

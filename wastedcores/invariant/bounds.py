@@ -25,13 +25,14 @@ from wastedcores.runqueues.state import PARKS
 
 
 class AtMost(NamedTuple):
-    """The most waste that can be in the window: of CPU time in all, and in one piece.
+    """The most waste that can be in the window: of CPU time in all, in one piece, and whether it reaches an end of the window.
 
     The last two leave out overloads that are too brief to count: in one piece, and as a chronic share.
     """
 
     waste_ns: int
     longest_ns: int
+    goes_on: bool
     firm_longest_ns: int
     chronic: Chronic | None
 
@@ -41,8 +42,8 @@ class Pooled:
 
     source, counted, kept, is_strict = "nr_running", False, False, False
 
-    def __init__(self, rq: Runqueues) -> None:
-        self._rq = rq
+    def __init__(self, rq: Runqueues, dark: NDArray[np.bool_]) -> None:
+        self._rq, self._dark = rq, dark
         self.cpus = rq.cpus + 1
         self.affinity = unrestricted(self.cpus, 1)
         #: spans (start_ns, end_ns) in which a thread may have waited unseen; known after streaming
@@ -88,11 +89,18 @@ class Pooled:
             self._losses(),
             np.zeros(rq.cpus, np.uint8),
             np.array([-1]),
+            self._dark.astype(np.uint8),
+            self._ghosts(),
         )
-        begin = np.append(pool.nr, pool_jit.useful(pool) + 1).astype(np.int32)
+        unseen = pool_jit.haunting(pool)
+        begin = np.append(pool.nr, pool_jit.useful(pool) + unseen + 1).astype(np.int32)
         wait = np.append(np.zeros(rq.cpus), pool.waiting.sum()).astype(np.int32)
         yield self._batch(
-            np.full(self.cpus, rq.start_ns), np.arange(self.cpus, dtype=np.int32), begin, wait
+            np.full(self.cpus, rq.start_ns),
+            np.arange(self.cpus, dtype=np.int32),
+            begin,
+            wait,
+            np.append(np.zeros(rq.cpus), unseen).astype(np.int8),
         )
         trusted = start.task[:, task_row.RECORDER] != 0
         for e in rq.task_events():
@@ -102,13 +110,20 @@ class Pooled:
                 np.empty(n, np.int32),
                 np.empty(n, np.int32),
                 np.empty(n, np.int32),
+                np.empty(n, np.int8),
                 np.empty((3 * e.code.size, 2), np.int64),
                 np.zeros(2, np.int64),
             )
             pool_jit.pool(e, rq.trace.header.wakings, trusted, pool, out)
             rows, spans = out.n.tolist()
             self.unseen.append(out.span[:spans])
-            yield self._batch(out.ts_ns[:rows], out.cpu[:rows], out.nr[:rows], out.waiting[:rows])
+            yield self._batch(
+                out.ts_ns[:rows],
+                out.cpu[:rows],
+                out.nr[:rows],
+                out.waiting[:rows],
+                out.ghosts[:rows],
+            )
         if pool.since_ns[0] >= 0:
             self.unseen.append(np.array([[pool.since_ns[0], rq.end_ns]]))
         late = pool.task[:, pool_jit.LATE] != 0
@@ -119,6 +134,12 @@ class Pooled:
         known = self._rq.start.cpu[:, cpu_row.CURR] != cpu_row.CURR_UNKNOWN
         losses = [start_ns for start_ns, _, _ in self._rq.lost_spans] if known.all() else []
         return np.array(losses, np.int64)
+
+    def _ghosts(self) -> NDArray[np.int32]:
+        """As many threads as there are CPUs may wait on dark ones, and only on one if there is one."""
+        dark = np.flatnonzero(self._dark)
+        only = int(dark[0]) + 1 if dark.size == 1 else 0
+        return np.array([min(self._rq.cpus, 127) if dark.size else 0, only], np.int32)
 
     def _placed(self) -> int:
         """1 if the trace tells on which queue each thread is, else 0."""
@@ -153,15 +174,16 @@ class Pooled:
         cpu: NDArray[np.int32],
         nr: NDArray[np.int32],
         waiting: NDArray[np.int32],
+        ghosts: NDArray[np.int8],
     ) -> Batch:
-        none = np.zeros(ts_ns.size, np.int32)
-        return Batch(ts_ns, cpu, nr, waiting, none, none.astype(np.int8))
+        return Batch(ts_ns, cpu, nr, waiting, np.zeros(ts_ns.size, np.int32), ghosts)
 
 
 class _WithoutBriefWaits(WithoutBrief):
     """Leaves out the times in which threads wait for too short a time to count towards a verdict.
 
-    While nobody waits, no runqueue is overloaded. So what is brief here is brief on each runqueue.
+    While nobody waits, no runqueue is overloaded. So what is brief here is brief on each runqueue. How long threads wait that
+    nobody sees is not known, so they always count.
     """
 
     def push(self, batch: Batch) -> Batch:
@@ -175,12 +197,12 @@ class _WithoutBriefWaits(WithoutBrief):
 
     def _counting(self, left: Batch) -> Batch:
         counts = (left.cpu != self._cpus - 1) | (left.nr > 1)
-        return replace(left, nr=np.where(counts, left.free, 1).astype(np.int32))
+        return replace(left, nr=np.where(counts, left.free, 1 + left.code).astype(np.int32))
 
 
-def at_most(rq: Runqueues, first: sweep_jit.SweepState) -> AtMost:
-    """Find the most waste that the trace allows."""
-    pooled = Pooled(rq)
+def at_most(rq: Runqueues, first: sweep_jit.SweepState, dark: NDArray[np.bool_]) -> AtMost:
+    """Find the most waste that the trace allows; nothing tells what the ``dark`` CPUs did, or whether they were recorded."""
+    pooled = Pooled(rq, dark)
     window = (int(first.window[0]), int(first.window[1]))
     counted = np.append(first.counted, np.uint8(1))
     length = int(first.scalars[sweep_jit.SLICE_NS])
@@ -196,20 +218,23 @@ def at_most(rq: Runqueues, first: sweep_jit.SweepState) -> AtMost:
     slices = found.firm_state.slices
     slices[:, 0] -= length * np.arange(1, slices.shape[0] + 1)
     hidden_ns = int((spans[:, 1] - spans[:, 0]).sum())
+    every = _pieces(found.episodes, unseen)
     return AtMost(
         int(state.scalars[sweep_jit.THREAD_NS]) + hidden_ns,
-        _longest_ns(found.episodes, unseen),
-        _longest_ns(found.firm, near),
+        _longest_ns(every),
+        bool(((every["start_ns"] <= window[0]) | (every["end_ns"] >= window[1])).any()),
+        _longest_ns(_pieces(found.firm, near)),
         worst(found.firm_state, covered_ns(near, found.firm_state)),
     )
 
 
-def _longest_ns(episodes: Collected, unseen: pl.DataFrame) -> int:
-    """Return how long an episode can be if every unseen span is part of one."""
-    longest = _union(
-        np.concatenate([*(times[:, :2] for times in episodes.times), unseen.to_numpy()])
-    )
-    return int((longest["end_ns"] - longest["start_ns"]).max() or 0)  # type: ignore[arg-type]
+def _pieces(episodes: Collected, unseen: pl.DataFrame) -> pl.DataFrame:
+    """Return the episodes if every unseen span is part of one."""
+    return _union(np.concatenate([*(times[:, :2] for times in episodes.times), unseen.to_numpy()]))
+
+
+def _longest_ns(pieces: pl.DataFrame) -> int:
+    return int((pieces["end_ns"] - pieces["start_ns"]).max() or 0)  # type: ignore[arg-type]
 
 
 def _union(spans: NDArray[np.int64]) -> pl.DataFrame:

@@ -21,7 +21,6 @@ from wastedcores.trace.header import Window
 from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened
 from wastedcores.trace.window import Moment, asked
-from wastedcores.units import human_ns
 
 #: M of the paper, section 4.1: the balancer is expected to repair shorter violations
 PERSIST_NS = 100_000_000
@@ -121,6 +120,8 @@ def check_runqueues(
     )
     counted[isolated] = 0
     slice_ns = chronic.slice_ns(persist_ns, start_ns, end_ns) if chronic_share else 0
+    if chronic_share and rq.source == "tasks" and 0 < end_ns - start_ns < persist_ns:
+        slice_ns = end_ns - start_ns
     state = sweep_jit.new_state(rq.cpus, counted, start_ns, end_ns, slice_ns)
     longest = watch(rq, counted)
     # where only lengths are known, a second pass may end early, so it waits until it is needed
@@ -143,8 +144,7 @@ def check_runqueues(
         notes.append(trace.header.unproven)
     if found.dropped:
         notes.append(f"the {found.dropped} shortest episodes are not listed; the totals count them")
-    slices = (end_ns - start_ns) // slice_ns if slice_ns else 0
-    if chronic_share and slices < chronic.WINDOW:
+    if chronic_share and (not slice_ns or (end_ns - start_ns) // slice_ns < chronic.WINDOW):
         notes.append(chronic.not_judged(persist_ns, start_ns, end_ns))
     episodes, trust = judge(
         rq,
@@ -154,7 +154,7 @@ def check_runqueues(
         persist_ns,
         chronic_share,
         assumed=bool(by_evidence_ns[task_row.ASSUMED]),
-        unknown_cpus=never_known.size > 0,
+        unknown_cpus=counted.astype(bool) & ~found.known,
         lost=located,
     )
     verdict = trust.verdict
@@ -170,11 +170,6 @@ def check_runqueues(
     elif scalars[sweep_jit.KNOWN_NS] == 0 and end_ns > start_ns:
         verdict = "unknown"
         notes.append("no runqueue is known in the interval")
-    elif end_ns - start_ns < persist_ns:
-        verdict = "unknown"
-        notes.append(
-            f"the window is {human_ns(end_ns - start_ns)} long; a verdict needs {human_ns(persist_ns)} (--persist) at least"
-        )
     affinity = ", ".join(rq.affinity.sources) or "none in the trace"
     return CheckResult(
         trace=trace,

@@ -5,7 +5,8 @@ rebuilt runqueues does not matter here either.
 
 Where the trace tells each placement and move, a thread on the queue of an idle CPU does not count: either it is about to run
 there, or its control group is throttled there. Then other threads of the group cannot run on that CPU either
-(kernel/sched/fair.c, v6.12: throttle_cfs_rq() takes the group's cfs_rq of one CPU from its runqueue).
+(kernel/sched/fair.c, v6.12: throttle_cfs_rq() takes the group's cfs_rq of one CPU from its runqueue). On a CPU that was not
+recorded, a thread waits only while that CPU is busy.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class Pool(NamedTuple):
         np.uint8
     ]  # (cpus,) 1: idle at some time since the last loss, so that nobody waits there unseen
     since_ns: I64  # (1,) since when threads may wait unseen, because events were lost; -1: none do
+    dark: NDArray[np.uint8]  # (cpus,) 1: nothing tells what the CPU did, or whether it was recorded
+    ghosts: I32  # (2,) threads that may wait unseen on dark CPUs, and one more than their only one, or 0
 
 
 class Changes(NamedTuple):
@@ -75,14 +78,15 @@ class Changes(NamedTuple):
     cpu: I32
     nr: I32
     waiting: I32  # threads that wait, whether or not they may use a CPU that may be idle
+    ghosts: NDArray[np.int8]  # threads that may wait unseen, and could use a CPU that may be idle
     span: I64  # (room, 2)
     n: I64  # (2,) valid rows and spans
 
 
 @jit
-def _row(out: Changes, t: int, c: int, nr: int, waiting: int) -> None:
+def _row(out: Changes, t: int, c: int, nr: int, waiting: int, ghosts: int) -> None:
     k = out.n[0]
-    out.ts_ns[k], out.cpu[k], out.nr[k], out.waiting[k] = t, c, nr, waiting
+    out.ts_ns[k], out.cpu[k], out.nr[k], out.waiting[k], out.ghosts[k] = t, c, nr, waiting, ghosts
     out.n[0] = k + 1
 
 
@@ -93,12 +97,25 @@ def useful(p: Pool) -> int:
     for k in range(p.waiting.size):
         if p.may_idle[k] > 0:
             n += p.waiting[k]
+            for c in range(p.dark.size):
+                if p.dark[c] != 0 and p.nr[c] == 0 and p.may_idle[k] == p.has[k, c]:
+                    n -= p.queued[c, k]
     return n
 
 
 @jit
+def haunting(p: Pool) -> int:
+    """Return how many threads may wait unseen while a CPU may be idle. While the only dark CPU has them it is busy."""
+    only, idle = p.ghosts[1] - 1, 0
+    for c in range(p.nr.size):
+        idle += 1 if p.nr[c] == 0 and c != only else 0
+    return p.ghosts[0] if idle > 0 else 0
+
+
+@jit
 def _pool_row(p: Pool, out: Changes, t: int) -> None:
-    _row(out, t, p.nr.size, useful(p) + 1, p.waiting.sum())
+    unseen = haunting(p)
+    _row(out, t, p.nr.size, useful(p) + unseen + 1, p.waiting.sum(), unseen)
 
 
 @jit
@@ -163,8 +180,8 @@ def _set(p: Pool, out: Changes, t: int, c: int, nr: int, idle: int) -> None:
         _offer(p, c, -1, change)
     if some:
         _blocked(p, c, -1)
-    _row(out, t, c, nr, 0)
-    waits = False
+    _row(out, t, c, nr, 0, 0)
+    waits = p.ghosts[0] > 0
     for k in range(p.waiting.size):
         waits |= p.waiting[k] > 0
     if some or (change != 0 and waits):  # other threads, or none, may use a CPU that may be idle

@@ -31,6 +31,8 @@ _LOOKS = 8
 #: 2 CPUs under load 99.9 % of 19,979 wakings were queued within 0.04 ms, on a virtual phone 99.4 % of 15,470 within 1 ms
 #: (docs/verdict.md).
 QUEUED_WITHIN_NS = 1_000_000
+#: no contradictions: all else makes a window that is shorter than M doubtful
+_NO_CONTRADICTION = ("starved", "bound_by_name")
 #: what may be wrong in one direction only: with it there is less waste than it seems
 _ONLY_LESS = ("starved",)
 
@@ -76,7 +78,7 @@ def judge(
     chronic_share: float | None,
     *,
     assumed: bool,
-    unknown_cpus: bool,
+    unknown_cpus: NDArray[np.bool_],
     lost: bool,
 ) -> tuple[pl.DataFrame, Trust]:
     """Decide the verdict."""
@@ -97,10 +99,13 @@ def judge(
     sure, share = certain.episodes, certain.chronic.share if certain.chronic else 0.0
     surely_chronic = seems_chronic and share >= limit
     most = None
+    start_ns, end_ns = (int(t) for t in state.window)
+    brief = end_ns - start_ns < persist_ns and state.counted.sum() > 1
     # what the header says of all of a trace can mean that a CPU is idle for a reason, and the kernel's count that it was idle
     decisive = doubts["reason"].is_in([*HEADER_REASONS, "count_differs"]).any()
-    if rq.source == "tasks" and (doubts.height or unknown_cpus or lost) and not decisive:
-        most = at_most(rq, state)
+    open_ = doubts.height or unknown_cpus.any() or lost or brief
+    if rq.source == "tasks" and open_ and not decisive:
+        most = at_most(rq, state, unknown_cpus & _perhaps_unrecorded(rq))
     notes = _cut_short(rq)
     if sure.any() or surely_chronic:
         verdict = "violations"
@@ -111,8 +116,16 @@ def judge(
         hidden = lost or (
             not seems and _may_hide(rq, episodes, doubts, found.firm_state, persist_ns, limit)
         )
-        notes += _left_open(bool(notes), unknown_cpus, hidden, short)
+        notes += _left_open(bool(notes), bool(unknown_cpus.any()), hidden, short)
         verdict = "unknown" if seems or notes else "clean"
+    if brief:
+        odd = not doubts["reason"].is_in(_NO_CONTRADICTION).all()
+        if verdict != "clean" or most is None or most.goes_on or odd:
+            verdict = "unknown"
+            notes.append(
+                f"the window is {human_ns(end_ns - start_ns)} long, and waste may have begun before it or gone on after it; a "
+                f"verdict needs {human_ns(persist_ns)} (--persist) at least"
+            )
     if verdict != "clean" and seems:
         missing = int((persistent & ~sure).sum())
         only_chronic = seems_chronic and not surely_chronic and not sure.any()
@@ -136,7 +149,7 @@ def judge(
     return table, Trust(
         verdict,
         kind if episodes.height else "none",
-        chronic,
+        None if brief else chronic,
         doubts,
         _affinity_unknown(rq),
         certain.affinity_matters and verdict == "unknown",
@@ -148,6 +161,13 @@ def judge(
         certain.seen_ns,
         notes,
     )
+
+
+def _perhaps_unrecorded(rq: Runqueues) -> NDArray[np.bool_]:
+    """Of which CPUs nothing says that they were recorded, or that they were offline."""
+    header = rq.trace.header
+    online = range(rq.cpus) if header.cpus_online is None else header.cpus_online
+    return np.isin(np.arange(rq.cpus), [] if header.every_cpu else list(online))
 
 
 def _cut_short(rq: Runqueues) -> list[str]:

@@ -112,14 +112,14 @@ def lost_spans(trace: Trace, kinds: Collection[str], start_ns: int) -> list[tupl
     """Find the spans in which events are missing after ``start_ns``."""
     if "lost" not in kinds:
         return []
-    # what was lost before the first event does not matter
+    # what was lost before the first event does not matter; many formats give a loss the time of the event after it
     lost = trace.only("lost").select("ts_ns", "cpu").filter(pl.col("ts_ns") > start_ns)
     seen = trace.without("lost", *TRANSITIONS).select("ts_ns", start_ns="ts_ns", cpu=_recorded_on())
     named = lost.filter(pl.col("cpu").is_not_null()).join_asof(
-        seen, on="ts_ns", by="cpu", check_sortedness=False
+        seen, on="ts_ns", by="cpu", check_sortedness=False, allow_exact_matches=False
     )
     unnamed = lost.filter(pl.col("cpu").is_null()).join_asof(
-        seen.drop("cpu"), on="ts_ns", check_sortedness=False
+        seen.drop("cpu"), on="ts_ns", check_sortedness=False, allow_exact_matches=False
     )
     spans: list[tuple[int, int, int]] = []
     for part in pl.collect_all([named, unnamed]):

@@ -136,6 +136,8 @@ class Header(BaseModel):
         True if somebody knows that a CPU without any event ran nothing; else one thread may have run there alone.
     some_tasks
         True if only the events of some tasks were recorded.
+    every_cpu
+        True if the recorder's command says that the events of all CPUs were recorded.
     unswitched
         CPUs on which no task began or ceased to run between two snapshots around the recording; True: one task ran there all
         the time, False: the CPU was idle. None: unknown.
@@ -204,6 +206,7 @@ class Header(BaseModel):
     every_switch: bool = False
     silent_is_idle: bool = False
     some_tasks: bool = False
+    every_cpu: bool = False
     unswitched: dict[int, bool] | None = None
     wakings: bool = False
     lost: dict[int, int] = Field(default_factory=dict)

@@ -20,7 +20,7 @@ from wastedcores.trace.formats import FOREIGN, listed
 from wastedcores.trace.header import Header
 from wastedcores.trace.inspector import Inspector
 from wastedcores.trace.parquet import MAGIC, check_name, read_parquet, stream_parquet, write_parquet
-from wastedcores.trace.readers.support.perf_command import some_tasks_only
+from wastedcores.trace.readers.support.perf_command import every_cpu, some_tasks_only
 from wastedcores.trace.readers.support.reading import Facts, Reading, in_order
 from wastedcores.trace.recognisers import Candidate, is_systing, refuse_summary
 from wastedcores.trace.schema import conform
@@ -265,6 +265,7 @@ class _Import:
             every_switch=facts.every_switch,
             wakings=facts.wakings,
             some_tasks=some_tasks_only(notes.get("source cmdline", "")),
+            every_cpu=every_cpu(notes.get("source cmdline", "")),
             follows_affinity=facts.follows_affinity,
             lost=dict(facts.lost) | ({-1: -1} if missing else {}),
             overwritten=dict(facts.overwritten),

@@ -26,6 +26,7 @@ population     the threads that the features ask for
 validity       an independent test of the log of states and of the text
 snapshots      what ``wastedcores snapshot`` would have written
 judging        a verdict compared with the truth
+decidable      whether the evidence fits another truth, too
 ============== ==================================================================
 
 Times are integers in microseconds, because ftrace prints microseconds.

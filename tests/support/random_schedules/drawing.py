@@ -66,6 +66,10 @@ class Schedule:
     #: all states and all events, for the tests of the generator
     log: Log
     events: list[Event]
+    #: what was recorded, whether it says that it has all CPUs, and when (CPU, from, to) events were lost
+    kept: list[Event]
+    every_cpu: bool
+    lost: list[tuple[int, int, int]]
 
 
 def features_of(seed: int) -> tuple[str, ...]:
@@ -115,7 +119,7 @@ def schedule(
         # nobody knows what was overwritten: the truth is that of the time which all buffers cover
         firsts = {e.cpu: e.us for e in reversed(left.kept)}
         first = max(firsts.values(), default=first)
-    truth = truth_of(m.log, max(first, start), min(last, m.now), recorder.seen)
+    truth = truth_of(m.log, max(first, start), min(last, m.now))
     text = recording.text(recorder, left, m.online.bit_count())
     changed = m.rebound & there.keys()
     stale = bool(changed)
@@ -133,6 +137,9 @@ def schedule(
         hidden,
         m.log,
         m.events.events,
+        left.kept,
+        recorder.form == "perf script" and recorder.seen == m.all,
+        left.losses(),
     )
 
 

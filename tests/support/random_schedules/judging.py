@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import wastedcores
+from support.random_schedules.decidable import extremes
 from support.random_schedules.drawing import Schedule, schedule
 from support.random_schedules.truth import Limits
 from wastedcores.capture.snapshot import Snapshot, with_snapshot
@@ -62,6 +63,9 @@ class Judged:
     verdicts: dict[str, str]
     #: one of REASONS for each verdict that is unknown
     reasons: dict[str, str]
+    #: for each verdict that is unknown, whether another machine with another truth fits the evidence; the knowledge that misleads
+    #: and truths that are too close to call are left out
+    undecidable: dict[str, bool]
     made_ms: float
     checked_ms: float
 
@@ -91,13 +95,12 @@ def outcome(made: Schedule, verdict: str, kind: str, limits: Limits) -> str:
     truth = made.truth
     if verdict == "unknown":
         return UNKNOWN
-    length = truth.end_us - truth.start_us
-    if length < made.persist_us and made.cpus > 1:
+    if truth.end_us - truth.start_us < made.persist_us and made.cpus > 1:
+        if verdict != "clean":
+            return FALSE_ALARM
         # nobody knows how long an episode went on that the trace does not end
-        wasted = sum(b - a for a, b in truth.certain.episodes)
-        if verdict == "clean":
-            return MISSED if wasted > length / 10 else NOT_JUDGED
-        return FALSE_ALARM
+        if truth.goes_on(truth.certain, limits.slack_us):
+            return MISSED
     if verdict == "clean":
         if persistent or chronic:
             return MISSED
@@ -149,18 +152,25 @@ def judge(
                 )
     finally:
         file.unlink()
+    truth, checked = truth_word(made, limits), time.perf_counter()
+    undecidable = {}
+    for snapshots, knowledge in enumerate((ALONE, ONE_SNAPSHOT, SNAPSHOT)):
+        if outcomes.get(knowledge) == UNKNOWN and truth != "between":
+            most, least = extremes(made, snapshots)
+            undecidable[knowledge] = most if truth == "clean" else not least
     return Judged(
         seed,
         made.features,
-        truth_word(made, limits),
+        truth,
         made.persist_us,
         made.stale,
         len(made.events),
         outcomes,
         verdicts,
         reasons,
+        undecidable,
         round(1000 * (between - began), 2),
-        round(1000 * (time.perf_counter() - between), 2),
+        round(1000 * (checked - between), 2),
     )
 
 

@@ -32,8 +32,8 @@ class Quality:
 
 
 #: a runqueue at a moment: whether its CPU is online, the running thread's uid (0: idle), the length, and the threads that wait:
-#: their uids, the CPUs that could run them for certain, and those that could perhaps
-Cell = tuple[bool, int, int, tuple[tuple[int, int, int], ...]]
+#: their uids, the CPUs that could run them for certain, and those that could perhaps; and the uids of those that are throttled
+Cell = tuple[bool, int, int, tuple[tuple[int, int, int], ...], tuple[int, ...]]
 
 
 class Machine:
@@ -70,7 +70,7 @@ class Machine:
         #: called before time passes, whether or not something changed
         self.audit: Callable[[Machine], None] | None = None
         self.log: list[tuple[int, tuple[Cell, ...]]] = []
-        self._cells: list[Cell] = [(True, 0, 0, ())] * cpus
+        self._cells: list[Cell] = [(True, 0, 0, (), ())] * cpus
         self._dirty = self.all
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._number = self._uid = 0
@@ -134,7 +134,8 @@ class Machine:
         if current is None and waiting:
             waiting.remove(min(waiting, key=_order))  # it is about to run
         found = tuple((t.uid, self.certain(t), self.possible(t)) for t in waiting)
-        return bool(self.online >> c & 1), current.uid if current else 0, length, found
+        throttled = tuple(t.uid for t in self.queue[c] if not self.runnable(t))
+        return bool(self.online >> c & 1), current.uid if current else 0, length, found, throttled
 
     def possible(self, task: Task) -> int:
         """Return the CPUs on which a waiting thread could perhaps run now."""

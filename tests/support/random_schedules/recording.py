@@ -55,6 +55,16 @@ class Recording:
     lost: dict[Event, int]
     written: int
 
+    def losses(self) -> list[tuple[int, int, int]]:
+        """Return (CPU, from, to) of the events around every loss."""
+        last: dict[int, int] = {}
+        found = []
+        for e in self.kept:
+            if e in self.lost:
+                found.append((e.cpu, last.get(e.cpu, self.kept[0].us), e.us))
+            last[e.cpu] = e.us
+        return found
+
 
 @dataclass
 class Recorder:

@@ -22,10 +22,11 @@ from support.random_schedules.judging import (
 #: separates the parts of a key, so that a tally is a plain JSON object
 _BAR = "|"
 SINGLE, COMBINED, ALL = "alone", "combined", "all"
-#: begins the keys that count reasons
-WHY = "why"
+#: begins the keys that count reasons, and those that count unknown verdicts of which it is shown that nobody could know
+WHY, OPEN = "why", "open"
 #: rows of the summary
 TOTAL, EVERY, COMPLETE = "total", "all schedules", "complete recordings"
+VIOLATING = ("persistent", "chronic", "both")
 STEADY = "complete, and no affinity changed"
 #: classes of which a recording is not complete
 _INCOMPLETE = {"unrecorded", "lost", "overwritten", "short"}
@@ -52,6 +53,8 @@ def tally(schedules: Iterable[Judged]) -> Counter[str]:
                 counts[_BAR.join((*row, knowledge, judged.truth, outcome))] += 1
                 if row[0] == TOTAL and outcome == UNKNOWN and judged.truth != "between":
                     counts[_BAR.join((WHY, *row, knowledge, judged.reasons[knowledge]))] += 1
+                if judged.undecidable.get(knowledge):
+                    counts[_BAR.join((OPEN, *row, knowledge, judged.truth))] += 1
     return counts
 
 
@@ -77,7 +80,7 @@ def failures(counts: Counter[str]) -> Counter[str]:
     for key, n in counts.items():
         place, row, knowledge, _, outcome = key.split(_BAR)
         if (
-            place != WHY
+            place not in (WHY, OPEN)
             and outcome in FAILURES
             and knowledge not in MISLEADING
             and (place == SINGLE or row == ALL)
@@ -101,6 +104,7 @@ def as_rows(counts: Counter[str]) -> list[dict[str, Any]]:
             total = sum(of.values())
             if not total:
                 continue
+            nobody = {t: counts[_BAR.join((OPEN, place, name, knowledge, t))] for t in TRUTHS}
             found.append(
                 {
                     "knowledge": knowledge,
@@ -109,9 +113,9 @@ def as_rows(counts: Counter[str]) -> list[dict[str, Any]]:
                     "schedules": total,
                     "truth": {t: sum(of[t, o] for o in OUTCOMES) for t in TRUTHS},
                     "answered_of_clean": of["clean", "right"],
-                    "answered_of_violating": sum(
-                        of[t, "right"] for t in ("persistent", "chronic", "both")
-                    ),
+                    "answered_of_violating": sum(of[t, "right"] for t in VIOLATING),
+                    "undecidable_of_clean": nobody["clean"],
+                    "undecidable_of_violating": sum(nobody[t] for t in VIOLATING),
                     "outcomes": {o: sum(of[t, o] for t in TRUTHS) for o in OUTCOMES},
                 }
             )
@@ -128,15 +132,19 @@ def markdown(run: dict[str, Any]) -> str:
         f"verdicts together take {run['checked_ms']} ms.",
         "",
         "The schedules and the truth come from `tests/support/random_schedules/`. *Clean* and *violating* are those whose truth "
-        "is beyond doubt; the others are too close to call and judge nothing. *Answered* is the share of the clean and of the "
-        "violating schedules that got the right verdict. *Refused* are traces about which `check` makes no statement, with a "
-        "message: those without any switch, or without a task of the snapshot. A *false alarm* is `violations` about a clean "
-        "schedule, *missed* is `clean` about a violating one, and *wrong kind* is `persistent` where only chronic waste is, or "
-        "the other way round. *Snapshots* are from before and after the recording (`wastedcores snapshot -- COMMAND`), and *one "
-        "snapshot* is only the first of them. An *old snapshot* is one before a change of affinity, and snapshots *miss a "
-        "change* if it was undone or its thread ended before the second; what they make `check` say is shown, and is not among "
-        "the failures. A recording is *complete* if all CPUs were recorded, no event was lost or "
-        "overwritten, and it is at least M long.",
+        "is beyond doubt; the others are too close to call and judge nothing, and so do windows shorter than M with waste at one "
+        "of their ends, of which nobody knows for how long it went on. *Answered* is the share of the clean and of the violating "
+        "schedules that got the right verdict. *At most* is the share that could be answered by anybody, as far as is known: for "
+        "each unknown verdict, the machine is changed in what its recording and its snapshots do not show, and where this makes "
+        "a clean one waste, or takes the waste from a violating one, nobody can know which of the two was recorded "
+        "(`decidable.py`). That is not asked about hotplug and about snapshots that mislead. *Refused* are traces "
+        "about which `check` makes no statement, with a message: those without any switch, or without a task of the snapshot. A "
+        "*false alarm* is `violations` about a clean schedule, *missed* is `clean` about a violating one, and *wrong kind* is "
+        "`persistent` where only chronic waste is, or the other way round. *Snapshots* are from before and after the recording "
+        "(`wastedcores snapshot -- COMMAND`), and *one snapshot* is only the first of them. An *old snapshot* is one before a "
+        "change of affinity, and snapshots *miss a change* if it was undone or its thread ended before the second; what they "
+        "make `check` say is shown, and is not among the failures. A recording is *complete* if all CPUs were recorded, no event "
+        "was lost or overwritten, and it is at least M long.",
         "",
         *([run["note"], ""] if run.get("note") else []),
         "## Summary",
@@ -175,9 +183,9 @@ def markdown(run: dict[str, Any]) -> str:
 
 
 _HEAD = (
-    "| class | schedules | clean | answered | violating | answered | unknown | refused | false alarm | missed | wrong kind "
-    "| error |",
-    "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    "| class | schedules | clean | answered | at most | violating | answered | at most | unknown | refused | false alarm "
+    "| missed | wrong kind | error |",
+    "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
 )
 
 
@@ -187,14 +195,17 @@ def _said(knowledge: str) -> str:
 
 def _line(row: dict[str, Any]) -> str:
     clean = row["truth"]["clean"]
-    violating = sum(row["truth"][t] for t in ("persistent", "chronic", "both"))
+    violating = sum(row["truth"][t] for t in VIOLATING)
+    asked = row["knowledge"] not in MISLEADING
     cells = [
         row["class"],
         row["schedules"],
         clean,
         _share(row["answered_of_clean"], clean),
+        _share(clean - row["undecidable_of_clean"], clean * asked),
         violating,
         _share(row["answered_of_violating"], violating),
+        _share(violating - row["undecidable_of_violating"], violating * asked),
         *(row["outcomes"][o] for o in OUTCOMES if o not in ("right", "not judged")),
     ]
     return "| " + " | ".join(map(str, cells)) + " |"

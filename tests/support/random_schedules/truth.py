@@ -66,10 +66,18 @@ class Truth:
         return self.persistent(persist_us, limits), self.chronic(persist_us, limits)
 
     def persistent(self, persist_us: int, limits: Limits = Limits()) -> bool | None:
-        """Whether an episode of at least M exists."""
+        """Whether an episode of at least M exists; of one at an end of a window that is shorter nobody knows."""
+        if self.end_us - self.start_us < persist_us and self.goes_on(self.possible):
+            return None
         if self.certain.longest_us >= persist_us + limits.slack_us:
             return True
         return False if self.possible.longest_us < persist_us - limits.slack_us else None
+
+    def goes_on(self, bound: Bound, least_us: int = 0) -> bool:
+        """Whether an episode that is longer than so much reaches an end of the window."""
+        return any(
+            b - a > least_us and (a <= self.start_us or b >= self.end_us) for a, b in bound.episodes
+        )
 
     def chronic(self, persist_us: int, limits: Limits = Limits()) -> bool | None:
         """Whether waste must be called chronic (True), must not be (False), or is between the two (None)."""
@@ -97,11 +105,8 @@ def per_slice(waste: list[tuple[int, int, int]], start: int, end: int, length: i
     return slices
 
 
-def truth_of(log: Log, start: int, end: int, seen: int, limits: Limits = Limits()) -> Truth:
-    """Compute the facts between two moments.
-
-    ``seen`` are the CPUs that were recorded: for what is certain, only they count.
-    """
+def truth_of(log: Log, start: int, end: int, limits: Limits = Limits()) -> Truth:
+    """Compute the facts between two moments, whether or not the CPUs were recorded."""
     cpus = len(log[0][1])
     waits = _waits(log, start, end)
     long_enough = {
@@ -118,18 +123,12 @@ def truth_of(log: Log, start: int, end: int, seen: int, limits: Limits = Limits(
         if a >= b or not waiting:
             continue
         for which, bound in enumerate(bounds):
-            counted = seen if which == 0 else (1 << cpus) - 1
-            idle = sum(
-                1 << c
-                for c, cell in enumerate(cells)
-                if cell[0] and not cell[2] and counted >> c & 1
-            )
+            idle = sum(1 << c for c, cell in enumerate(cells) if cell[0] and not cell[2])
             if not idle:
                 continue
             masks = [
                 (uid, (sure if which == 0 else maybe) & idle)
-                for c, cell in enumerate(cells)
-                if counted >> c & 1
+                for cell in cells
                 for uid, sure, maybe in cell[3]
                 if (sure if which == 0 else maybe) & idle
             ]

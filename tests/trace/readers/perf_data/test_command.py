@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wastedcores.trace.readers.support.perf_command import some_tasks_only
+from wastedcores.trace.readers.support.perf_command import every_cpu, some_tasks_only
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,23 @@ from wastedcores.trace.readers.support.perf_command import some_tasks_only
 )
 def test_which_tasks_perf_recorded(command, some):
     assert some_tasks_only(command) == some
+
+
+@pytest.mark.parametrize(
+    ("command", "every"),
+    [
+        ("perf sched record", True),
+        ("perf record -a -e sched:sched_switch sleep 1", True),
+        ("perf record -e sched:sched_switch -a", True),
+        ("perf sched record -- -C 1", True),
+        ("perf record -e sched:sched_switch -a -C 0-2", False),
+        ("perf record -aC 1 -e sched:sched_switch", False),
+        ("perf record --cpu=0 -e sched:sched_switch", False),
+        ("perf record -e sched:sched_switch make -a", False),
+        ("perf record -a -p 7", False),
+        ("perf stat -a", False),
+        ("", False),
+    ],
+)
+def test_it_is_known_that_all_cpus_were_recorded(command, every):
+    assert every_cpu(command) == every
