@@ -128,7 +128,9 @@ def _truth(value: Any) -> bool:
 
 
 def checked_policy(decision: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a decision of somebody's own whose answers are checked."""
+    """Return a decision of somebody's own whose answers are checked; those of this package are returned as they are."""
+    if (getattr(function, "__module__", None) or "").startswith("wastedcores."):
+        return function
     expected, fits = DECISIONS[decision]
 
     @functools.wraps(function)
