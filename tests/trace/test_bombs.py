@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from support import perf_file
+from polars.testing import assert_frame_equal
+from support import ROOT, perf_file
 
 from wastedcores.errors import TraceFormatError, UsageError, WastedCoresError
 from wastedcores.trace.formats import FOREIGN
@@ -294,3 +295,27 @@ def test_compressed_records_that_fill_a_disk(tmp_path):
 
 def test_every_text_format_is_detected_by_its_lines():
     assert {sniff(f) for f in GOLDEN.glob("*.txt")} == {"ftrace", "perf-script", "sched_profiler"}
+
+
+@pytest.mark.parametrize("name", ["perf.data", "trace.dat"])
+def test_a_packed_binary_file_opens_like_the_file_itself(tmp_path, name):
+    """Their readers map the file, so it is unpacked beside."""
+    data = lzma.decompress((ROOT / "datasets" / "warmup" / f"{name}.xz").read_bytes())
+    (tmp_path / name).write_bytes(data)
+    whole = open_trace(tmp_path / name)
+    for ending, pack in (
+        (".gz", gzip.compress),
+        (".xz", lzma.compress),
+        (".zst", zstandard.compress),
+    ):
+        packed = tmp_path / f"{name}{ending}"
+        packed.write_bytes(pack(data))
+        assert sniff(packed) in ("perf.data", "trace.dat")
+        assert_frame_equal(open_trace(packed).events.collect(), whole.events.collect())
+
+
+def test_a_packed_binary_file_that_is_mostly_zeros_is_refused(tmp_path):
+    bomb = tmp_path / "trace.dat.zst"
+    bomb.write_bytes(zstandard.compress(b"\x17\x08\x44tracing6\0" + bytes(1 << 27)))
+    with within(20), pytest.raises(TraceFormatError, match="unpacks to more than 2000 times"):
+        open_trace(bomb)

@@ -1,4 +1,4 @@
-"""Copies what can be read only once, such as a pipe, to a temporary file, because readers look at a file several times."""
+"""Copies what cannot be read several times, such as a pipe or a compressed binary file, to a temporary file."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import IO
 
 from wastedcores.errors import TraceFormatError, UsageError, WastedCoresError
+from wastedcores.trace.recognisers import PERF_DATA, TRACE_DAT
+
+#: Ring buffers of an idle machine, which are mostly zeros, are packed to a hundredth by xz.
+_MOST_TIMES = 2000
 
 
 @contextmanager
@@ -43,13 +47,27 @@ def _copy(path: str | Path) -> Path | None:
                 f"{path}: this is a device; expected a file or a pipe with a trace."
             )
         if not stat.S_ISFIFO(mode):
-            return None
+            return _unpacked(path)
         with path.open("rb") as pipe:
             return _spool(pipe, path.name)
     except OSError as e:
         if path.exists():
             raise WastedCoresError(f"{path}: cannot be read ({e.strerror or e}).") from e
         return None  # the reader says so
+
+
+def _unpacked(path: Path) -> Path | None:
+    """Return a copy of a compressed trace.dat or perf.data, whose readers map the file; text is unpacked as it is read."""
+    from wastedcores.trace.readers.support.text_reading import head, unpacked
+
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        packed = not file.read(len(TRACE_DAT)).startswith((TRACE_DAT, PERF_DATA))
+    if not packed or not head(path).startswith((TRACE_DAT, PERF_DATA)):
+        return None
+    with unpacked(path) as stream:
+        return _spool(stream, path.stem, _MOST_TIMES * path.stat().st_size)
 
 
 def kept_until_exit() -> Path:
@@ -59,12 +77,19 @@ def kept_until_exit() -> Path:
     return folder
 
 
-def _spool(pipe: IO[bytes], name: str) -> Path:
+def _spool(pipe: IO[bytes], name: str, most: int | None = None) -> Path:
     folder = kept_until_exit()
     copy = folder / name
     try:
         with copy.open("wb") as out:
-            shutil.copyfileobj(pipe, out, 1 << 20)
+            while chunk := pipe.read(1 << 20):
+                out.write(chunk)
+                if most is not None and out.tell() > most:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    raise TraceFormatError(
+                        f"{name}: it unpacks to more than {_MOST_TIMES} times its size, which no trace does. Unpack it yourself "
+                        "if it is one."
+                    )
     except OSError as e:
         shutil.rmtree(folder, ignore_errors=True)
         raise WastedCoresError(

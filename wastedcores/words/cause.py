@@ -149,7 +149,7 @@ def price_sentences(price: Price | None) -> list[str]:
     where = [f"{100 * ns / total:.0f} % with one {place}" for ns, place in parts if ns]
     if not price.topology_known:
         where = []
-    waking = f"{100 * price.waking_ns / total:.0f} % while no other thread was before them, so that only the CPU had to wake up"
+    waking = f"{100 * price.waking_ns / total:.0f} % while only their own CPU had to wake up"
     out = [
         f"Threads waited {human_ns(total)} in all beside an idle CPU that they may use: "
         f"{', '.join([*where, waking])}.",
@@ -158,7 +158,9 @@ def price_sentences(price: Price | None) -> list[str]:
     if price.judgement == CANNOT_TELL:
         out.append(_what_would_tell(price))
     elif price.turns_at_ns:
-        out.append(f"This turns where a move costs {human_ns(price.turns_at_ns)} wherever it goes.")
+        out.append(
+            f"The advice turns if a move costs {human_ns(price.turns_at_ns)}, whatever the distance."
+        )
     return out
 
 
@@ -196,7 +198,7 @@ def _what_would_tell(price: Price) -> str:
         return "The trace does not say which CPUs share a cache; --machine NAME, FILE or live does."
     at = max(1, round(price.turns_at_ns / US))
     turn = (
-        f"The advice turns where a move costs {human_ns(price.turns_at_ns)} wherever it goes. "
+        f"The advice turns if a move costs {human_ns(price.turns_at_ns)}, whatever the distance. "
         if price.turns_at_ns
         else ""
     )
