@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -144,3 +146,12 @@ def test_a_textfile_is_whole_and_its_name_is_one_that_node_exporter_reads(tmp_pa
 def test_an_address_that_cannot_be_served_is_refused(address):
     with pytest.raises(UsageError, match="--serve"):
         serve(CollectorRegistry(), address)
+
+
+def test_a_checker_that_finds_nothing_loads_neither_polars_nor_numba():
+    """They take more memory than everything else of the service."""
+    code = (
+        "import sys, wastedcores.capture.service, wastedcores.capture.live; "
+        "sys.exit({'polars', 'numba'} & set(sys.modules) != set())"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

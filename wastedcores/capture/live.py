@@ -18,11 +18,9 @@ from typing import IO, TYPE_CHECKING, Any
 from wastedcores.capture.backends import Backend, choose, command
 from wastedcores.capture.collector import Collector, Terminated, terminable
 from wastedcores.capture.live_result import LiveCheck, LiveOptions
-from wastedcores.capture.record import capture
 from wastedcores.capture.snapshot import header_facts, take
 from wastedcores.capture.system import this_machine, throttled, throttled_since
 from wastedcores.errors import CollectorError, UsageError
-from wastedcores.invariant import check
 
 if TYPE_CHECKING:
     from wastedcores.capture.evidence import Evidence
@@ -71,6 +69,9 @@ def record_and_check(
     result: LiveCheck, folder: Path, seconds: float | None, backend: Backend, report: Report
 ) -> None:
     """Record all the time, check the recording, and add what the kernel's own counts showed."""
+    from wastedcores.capture.record import capture
+    from wastedcores.invariant import check
+
     file = folder / "recording.parquet"
     persist_ns = result.options.persist_ns
     counts = _Counts(result, backend, file)

@@ -17,7 +17,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -33,7 +33,9 @@ from wastedcores.errors import CollectorError, TraceFormatError, UsageError, Was
 from wastedcores.files import written_whole
 from wastedcores.trace.header import CpuCounts, CpusetFacts, Header, SchedDomainFacts, TaskFacts
 from wastedcores.trace.pseudonyms import Pseudonyms
-from wastedcores.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from wastedcores.trace.trace import Trace
 
 #: clocks that count from boot, suspended time left out or not; perf.data names none if it used perf's own
 _SINCE_BOOT = (

@@ -13,16 +13,18 @@ import secrets
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import polars as pl
 from pydantic import BaseModel
 
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.files import written_whole
 from wastedcores.trace.header import Header
-from wastedcores.trace.parquet import read_parquet, write_parquet
-from wastedcores.trace.trace import Trace
+
+if TYPE_CHECKING:  # the live checker takes pseudonyms and reads no traces
+    import polars as pl
+
+    from wastedcores.trace.trace import Trace
 
 COMMS = ("comm", "prev_comm", "by_comm")
 #: kinds of events whose text a person or a program chose
@@ -33,6 +35,10 @@ KEPT_NOTES = ("skipped", "clock jump", "state columns", "wakeups", "frequency")
 
 def renamed(trace: Trace, names: Pseudonyms) -> Trace:
     """Return a trace whose names are pseudonyms; what people and programs wrote into it counts as a name."""
+    import polars as pl
+
+    from wastedcores.trace.trace import Trace
+
     header = _header(trace.header, names)
     written = pl.col("kind").is_in(list(NAMED))
     comms = set().union(*(_texts(trace.events, pl.col(c)) for c in COMMS))
@@ -48,6 +54,8 @@ def renamed(trace: Trace, names: Pseudonyms) -> Trace:
 
 
 def _texts(events: pl.LazyFrame, texts: pl.Expr) -> Iterable[str]:
+    import polars as pl
+
     found = events.select(texts.cast(pl.String).drop_nulls().unique())
     return found.collect(engine="streaming").to_series().to_list()
 
@@ -68,6 +76,8 @@ def _header(header: Header, names: Pseudonyms) -> Header:
 
 def written_again(make: Callable[[Path], Trace], output: Path, names: Pseudonyms | None) -> Trace:
     """Let ``make`` write a trace to a temporary place; what it returns becomes ``output``, with pseudonyms if there are any."""
+    from wastedcores.trace.parquet import read_parquet, write_parquet
+
     with written_whole(output) as part:
         trace = make(part)
         write_parquet(trace if names is None else renamed(trace, names), part)
@@ -75,6 +85,8 @@ def written_again(make: Callable[[Path], Trace], output: Path, names: Pseudonyms
 
 
 def _replaced(column: str, pseudonyms: dict[str, str]) -> pl.Expr:
+    import polars as pl
+
     return pl.col(column).cast(pl.String).replace(pseudonyms)
 
 
