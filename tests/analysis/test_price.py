@@ -230,8 +230,8 @@ def test_the_sentences_have_the_numbers():
     rightly = " ".join(price_sentences(weigh_waits(waits(far(100), (50, 50, 50, True)))))
     assert "Idle, and rightly so" in rightly
     assert "only 0 % of this time" in rightly
-    assert "33 % while no other thread was before them" in rightly
-    assert "turns where a move costs 100 us" in rightly
+    assert "33 % while only their own CPU had to wake up" in rightly
+    assert "turns if a move costs 100 us" in rightly
     pays = price_sentences(weigh_waits(waits(far(4000), near(4000))))
     assert "50 % with one behind the same last-level cache" in pays[0]
     assert "would have paid: even if a move costs 500 us" in pays[1]
