@@ -66,6 +66,14 @@ Settings = Annotated[
 Until = Annotated[
     float | None, Option("--until", metavar="SECONDS", help="Stop after this much simulated time.")
 ]
+RefillUs = Annotated[
+    int,
+    Option(
+        metavar="US",
+        min=0,
+        help="What a thread pays when it moves behind another last-level cache, in us. Default: nothing.",
+    ),
+]
 Offline = Annotated[
     list[str] | None,
     Option("--offline", metavar="LIST", help="Take these CPUs offline. May be repeated."),

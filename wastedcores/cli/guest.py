@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -28,9 +28,6 @@ from wastedcores.cli._guest_options import (
 )
 from wastedcores.cli._options import AsJson, Settings, Until, settings, until_ns
 from wastedcores.cli._output import check_writable, print_json, print_next, print_recording
-
-if TYPE_CHECKING:
-    pass
 
 KERNELS_SCHEMA = "wastedcores.guest_kernels/1"
 _NOTES = """No root, no KVM, and no network once the kernel is there. docs/guest.md says what lockstep means, what is

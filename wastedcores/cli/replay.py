@@ -15,6 +15,7 @@ from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import (
     AsJson,
     MachineName,
+    RefillUs,
     ScenarioName,
     Seed,
     Settings,
@@ -69,14 +70,7 @@ def replay(
             help="Trace every call of the load balancer: what it saw and why it gave up.",
         ),
     ] = False,
-    refill_us: Annotated[
-        int,
-        Option(
-            metavar="US",
-            min=0,
-            help="What a thread pays when it moves behind another last-level cache, in us. Default: nothing.",
-        ),
-    ] = 0,
+    refill_us: RefillUs = 0,
     as_json: AsJson = False,
 ) -> None:
     """Replay a scenario under a kernel's scheduler."""

@@ -18,6 +18,7 @@ from wastedcores.cli._options import (
     HotplugCommand,
     Offline,
     Online,
+    RefillUs,
     TraceInput,
     hotplug_steps,
 )
@@ -38,14 +39,7 @@ _EXIT_CODES = "0 fine, 2 bad use or input, 3 the work cannot be recovered, or th
 class Replays:
     """How the work is replayed."""
 
-    refill_us: Annotated[
-        int,
-        Option(
-            metavar="US",
-            min=0,
-            help="What a thread pays when it moves behind another last-level cache, in us. Default: nothing.",
-        ),
-    ] = 0
+    refill_us: RefillUs = 0
     seeds: Annotated[
         int, Option(metavar="N", min=1, help="The number of replays of each kernel.")
     ] = 20

@@ -210,11 +210,6 @@ class KernelModel:
         return generations.generation(self.version).name
 
     @property
-    def has_eevdf(self) -> bool:
-        """True if the fair class is EEVDF, which replaced CFS in v6.6 (147f3efaa241)."""
-        return self.at_least(6, 6)
-
-    @property
     def rules(self) -> Rules:
         """What distinguishes the scheduler of this release from other modern ones.
 

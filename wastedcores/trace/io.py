@@ -92,8 +92,8 @@ def sniff(path: Path) -> str:
             return row.name
     shown = repr(start[:60])[2:-1]
     raise TraceFormatError(
-        f"{path}: not a trace that this package reads; it begins with '{shown}'. Expected {listed()} (text plain, .gz, .xz or "
-        ".zst)."
+        f"{path}: not a trace that this package reads; it begins with '{shown}'. Expected {listed()} (text, perf.data "
+        "and trace.dat also as .gz, .xz or .zst)."
     )
 
 

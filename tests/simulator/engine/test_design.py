@@ -32,7 +32,7 @@ CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too
 
 def wasted(plain):
     """Find an idle CPU and a thread that waits although it may run there: the CPU, the thread, its CPU; or None."""
-    for idle in sorted(plain.kernel(plain._m).active):
+    for idle in sorted(plain.k.active):
         if plain.rqs[idle].nr_running:
             continue
         for rq in plain.rqs:

@@ -42,8 +42,8 @@ class PlainEngine(Plain):
         self.machine = machine
         self.comms = [spec.comm for spec in (*program.templates, *program.tasks)]
         self.rqs: Sequence[Rq] = ()
-        self._m = np.empty((0, 0), np.int64)
-        self._k: Any = None
+        self.m = np.empty((0, 0), np.int64)
+        self.k: Any = None
         self._shown: dict[int, ReadOnly] = {}
         self.replace(
             rows_jit.cpu_rq, maker(Rq)
@@ -51,11 +51,11 @@ class PlainEngine(Plain):
 
     def kernel(self, m: np.ndarray) -> Any:
         """Return the kernel of a table; this engine keeps it until it gets another one."""
-        if self._k is None or m is not self._m:
-            self._m, self._k = m, super().kernel(m)
-            self.rqs = RunQueues(self._k, self.machine.cpus)
+        if self.k is None or m is not self.m:
+            self.m, self.k = m, super().kernel(m)
+            self.rqs = RunQueues(self.k, self.machine.cpus)
             self._shown.clear()
-        return self._k
+        return self.k
 
     def run(self, entry: Any) -> Callable[[np.ndarray], int]:
         """Return an entry of the engine as a function of the table."""
@@ -68,7 +68,7 @@ class PlainEngine(Plain):
 
     def cpus_of(self, mask: int) -> frozenset[int]:
         """Return the CPUs of a set by its row."""
-        return frozenset(cpuset.cpus_of(self._m[mask], self.machine.cpus))
+        return frozenset(cpuset.cpus_of(self.m[mask], self.machine.cpus))
 
     def shown(self, value: Any) -> Any:
         """Return something of the kernel so that it cannot be changed; the same object for the same one."""

@@ -14,9 +14,7 @@ from wastedcores.simulator.plain.engine import PlainEngine
 def functions_of(kernel: KernelModel) -> dict[str, Any]:
     """Return the engine's function for each decision under a kernel."""
     if kernel.is_modern:
-        from wastedcores.simulator.engine.balance import (
-            find_src_group_v6_12_jit as group,
-        )
+        from wastedcores.simulator.engine.balance import find_src_group_v6_12_jit as group
         from wastedcores.simulator.engine.balance import (
             idle_sibling_v6_12_jit,
             load_balance_v6_12_jit,

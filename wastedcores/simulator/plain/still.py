@@ -71,10 +71,9 @@ class Still(PlainEngine):
         replace_decisions(self, model, policies or {})
         self.model = model
         self.trees = domain_events(machine, model.linux) if trees is None else trees
-        self.m: np.ndarray = build_world(
+        build_world(
             program, machine, model, self.trees, costs or Costs(), seed=1, considered=considered, load=False, plain=self
         )  # fmt: skip
-        self.k = self.kernel(self.m)
         self.tasks = [TaskStruct(self.k, self.k.task0 + i) for i in range(len(specs))]
         for p in self.tasks:
             self.call(queue_jit.cancel, (p.row << table.SHIFT) + TaskStruct.timer)

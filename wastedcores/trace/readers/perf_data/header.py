@@ -27,8 +27,6 @@ _IP, _TID, _TIME, _ADDR, _READ, _CHAIN, _ID, _CPU, _PERIOD, _STREAM, _RAW = (
 )
 _IDENTIFIER = 1 << 16
 _SAMPLE_ID_ALL = 1 << 18
-#: tools/lib/perf/include/perf/event.h: PERF_RECORD_COMPRESSED2 or later, depending on the version
-_FIRST_COUNTERS = 83
 # features, tools/perf/util/header.h
 _TRACING, _HOSTNAME, _RELEASE, _NRCPUS, _CMDLINE, _CLOCKID = 1, 3, 4, 7, 11, 23
 #: No recording has more: 8192 CPUs, and an attribute for each tracepoint of the kernel.
