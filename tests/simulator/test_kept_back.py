@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from support import ROOT
 from support.kept_back.judging import judge, recordings, shares, summary, table
-from support.kept_back.measuring import helped, measure
+from support.kept_back.measuring import helped, measure, worker
 from support.kept_back.reading import (
     MIGRATE,
     NEW,
@@ -18,14 +18,14 @@ from support.kept_back.reading import (
     meta_of,
     recorded,
     replayed,
+    running_aside,
 )
 from support.kept_back.work import machine_of, model_of, workload
 
 from wastedcores.simulator import replay
 
-#: the shares that must agree: the goal for all quantities of a kernel, where it is reached, and otherwise what the replay had
-#: when the recordings came into the repository (docs/kept-back.md), so that no change makes it worse unseen
-AT_LEAST = {"6.1": 0.90, "6.12": 0.87}
+#: the shares of all quantities of a kernel that must agree (docs/kept-back.md), so that no change makes it worse unseen
+AT_LEAST = {"6.1": 0.90, "6.12": 0.90}
 PAGE = ROOT / "docs" / "kept-back.md"
 
 
@@ -90,9 +90,24 @@ def test_a_machine_that_booted_with_some_of_its_cpus_is_replayed():
     meta["machine"] |= {"boot_online": "0-4"}
     machine = machine_of(meta)
     assert machine.online_cpus == (0, 1, 2, 3, 4)
-    run = replayed(replay(workload(meta, 1), machine, model_of(meta), 1, load=False))
+    run = replayed(replay(workload(meta, 1, []), machine, model_of(meta), 1, load=False))
     assert {e.cpu for e in run.events if e.kind == SWITCH} == set(range(5))
     assert measure(run, [0, 1, 2, 3, 4], {})["busy CPUs"] > 4
+
+
+def test_a_kernel_thread_that_ran_when_the_window_began_is_part_of_the_work():
+    """Ciphers are tested on CPU 6 for the first 100.586 ms of this recording; kworkers are too short to count."""
+    folder = next(f for f in recordings() if f.name == "bar8-two4-6.12")
+    run = recorded(folder)
+    aside = running_aside(run, lambda comm: comm == "shell" or worker(comm))
+    assert aside == [("cryptomgr_test", 6, 100_586_000)]
+    meta = meta_of(folder)
+    found = replayed(
+        replay(workload(meta, 1, aside), machine_of(meta), model_of(meta), 1, load=False)
+    )
+    (again,) = running_aside(found, lambda comm: comm == "shell" or worker(comm))
+    assert again.comm == "cryptomgr_test"
+    assert again.ns == pytest.approx(100_586_000, rel=0.1)  # work that shared its CPU comes on top
 
 
 @pytest.mark.slow

@@ -170,6 +170,26 @@ def test_affinity_to_an_offline_cpu():
         replay(w, "bd-paper-16")
 
 
+@pytest.mark.parametrize(
+    ("kernel", "cpus"),
+    [("v4.1", [2, 2, 2]), ("v6.1.192", [2, 9, 2]), ("v6.12.107", [2, 9, 2])],
+)
+def test_affinity_distributes_tasks_since_v5_7(kernel, cpus):
+    """CPU 0 goes on behind its last choice. The second task may stay, but the choice is made; the third one begins without one."""
+    w = Workload("bound")
+    for i, script in enumerate(
+        (
+            Script().affinity([2, 3, 9]),
+            Script().affinity([0, 2, 3, 9]),
+            Script().affinity([0]).affinity([2, 3, 9]),
+            Script().affinity([2, 3, 9]),
+        )
+    ):
+        w.task(f"t{i}", script.compute(MS), cpu=0, allowed=[0], start_ns=(1 + 20 * i) * MS)
+    moves = replay(w, "bd-paper-64", kernel).trace.only("migrate").collect()
+    assert moves.filter(op="affinity")["cpu"].to_list() == cpus
+
+
 def test_program_without_time():
     # this one, in addition, writes more records in its single event than the log has room for
     w = Workload("spin")

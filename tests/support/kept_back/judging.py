@@ -16,8 +16,8 @@ import polars as pl
 from support import ROOT
 from wastedcores.simulator import replay
 
-from .measuring import measure
-from .reading import meta_of, recorded, replayed
+from .measuring import measure, worker
+from .reading import meta_of, recorded, replayed, running_aside
 from .work import first_cpus, machine_of, model_of, workload
 
 FOLDER = ROOT / "datasets" / "recordings-kinds"
@@ -46,9 +46,11 @@ def judge(folder: Path, seeds: Iterable[int] = range(1, 21)) -> list[dict]:
     meta = meta_of(folder)
     machine, model, first = machine_of(meta), model_of(meta), first_cpus(meta)
     online = list(machine.online_cpus)
-    found = measure(recorded(folder), online, first)
+    run = recorded(folder)
+    aside = running_aside(run, lambda comm: comm == "shell" or worker(comm))
+    found = measure(run, online, first)
     replays = [
-        measure(replayed(replay(workload(meta, seed), machine, model, seed, load=False)), online, first)
+        measure(replayed(replay(workload(meta, seed, aside), machine, model, seed, load=False)), online, first)
         for seed in seeds
     ]  # fmt: skip
     rows = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import lzma
 import re
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +34,14 @@ class Run:
     events: list[Event]
     names: dict[int, str]
     window: tuple[int, int]
+
+
+class Aside(NamedTuple):
+    """A kernel thread that ran when the measured window began: its name, its CPU, and how long it ran inside the window."""
+
+    comm: str
+    cpu: int
+    ns: int
 
 
 _LINE = re.compile(r" *.+-(\d+) +\[(\d+)\] \S+ +(\d+)\.(\d{6}): (\w+): ?(.*)")
@@ -119,3 +129,21 @@ def _mark(text: str, ts: int, cpu: int, pid: int, events: list[Event], marks: li
 def _window(marks: list[tuple[int, str]], last: int) -> tuple[int, int]:
     start = next(ts for ts, text in marks if text.endswith(" start"))
     return start, next((ts for ts, text in marks if text.endswith(" end")), last)
+
+
+def running_aside(
+    run: Run, known: Callable[[str], object], least_ns: int = 1_000_000
+) -> list[Aside]:
+    """Return the tasks that ran when the window began, that are not ``known``, and that ran for ``least_ns`` of it or more."""
+    start, end = run.window
+    began: dict[int, int] = {}
+    first: dict[int, int] = {}
+    total: Counter[int] = Counter()
+    for e in sorted(run.events, key=lambda e: e.ts_ns):
+        if e.kind == SWITCH:
+            if e.ts_ns > start and began.get(e.cpu, start) <= start:
+                first.setdefault(e.other, e.cpu)
+            total[e.other] += max(0, min(e.ts_ns, end) - max(began.get(e.cpu, start), start))
+            began[e.cpu] = e.ts_ns
+    aside = (Aside(run.names[pid], cpu, total[pid]) for pid, cpu in first.items() if pid)
+    return [a for a in aside if a.ns >= least_ns and not known(a.comm)]

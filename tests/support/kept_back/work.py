@@ -7,7 +7,7 @@ from wastedcores.topology.machine import Machine
 from wastedcores.workload import Script, Workload
 from wastedcores.workload.background import add_kworkers
 
-from .reading import bits, cpus
+from .reading import Aside, bits, cpus
 
 US, MS = 1_000, 1_000_000
 CALL = US
@@ -44,8 +44,8 @@ def first_cpus(meta: dict) -> dict[str, int]:
     return {f"p{i}": bits(cpus(g[1])) for i, g in enumerate(groups) if len(g) > 1 and g[1]}
 
 
-def workload(meta: dict, seed: int) -> Workload:
-    """Return the recorded work for a replay with this seed."""
+def workload(meta: dict, seed: int, aside: list[Aside]) -> Workload:
+    """Return the recorded work for a replay with this seed, and beside it what ran when it began."""
     p, kind, machine = _given(meta), meta["scenario"], machine_of(meta)
     w = Workload(f"kept-back-{kind}")
     online = list(machine.online_cpus)
@@ -56,6 +56,10 @@ def workload(meta: dict, seed: int) -> Workload:
     shell.sleep(int(float(p.get("warm", 200)) * MS))
     if "start" in p:
         shell.affinity(online)
+    for other in aside:
+        gate = w.semaphore()
+        w.task(other.comm, Script().wait(gate, "spin").compute(other.ns), cpu=other.cpu)
+        shell.post(gate)
     shell.mark(f"{kind} start")
     _KINDS[kind](_Parts(w, shell, meta), p)
     shell.mark(f"{kind} end")

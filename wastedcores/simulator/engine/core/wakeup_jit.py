@@ -61,6 +61,23 @@ def fallback_cpu(k: Kernel, p: TaskStruct, cpu: int) -> int:
 
 
 @apart(VALUE)
+def any_allowed_cpu(k: Kernel, p: TaskStruct) -> int:
+    """Return the CPU to which set_cpus_allowed_ptr() sends a task, or -1 if none of its CPUs is active.
+
+    cpumask_any_and_distribute() (lib/cpumask.c, 6.1.192) goes on behind the CPU that this CPU chose last; before v5.7,
+    cpumask_any_and() took the first one.
+    """
+    rq = cpu_rq(k, k.this_cpu)
+    begin = rq.distribute_prev + 1 if k.is_modern != 0 else 0
+    for i in range(k.nr_cpus):
+        cpu = (begin + i) % k.nr_cpus
+        if test(k, cpuset.ACTIVE, cpu) and test(k, p.cpus_allowed, cpu):
+            rq.distribute_prev = cpu
+            return cpu
+    return -1
+
+
+@apart(VALUE)
 def select_task_rq(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
     """select_task_rq(): return the CPU that a woken, new or exec'ing task goes to."""
     cpu = p.cpu

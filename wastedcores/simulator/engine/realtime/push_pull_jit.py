@@ -43,10 +43,18 @@ def lowest_priority(k: Kernel, p: TaskStruct) -> int:
 
 
 @apart(VALUE)
-def first_at(k: Kernel, p: TaskStruct, priority: int, mask: int) -> int:
-    """Return the first CPU of the mask (0: of all) with that priority where ``p`` may run, or -1."""
-    for cpu in range(k.nr_cpus):
+def any_at(k: Kernel, p: TaskStruct, priority: int, mask: int) -> int:
+    """Return a CPU of the mask (0: of all) with that priority where ``p`` may run, or -1.
+
+    cpumask_any_and_distribute() (lib/cpumask.c, 6.1.192) goes on behind the CPU that this CPU chose last; before v5.11 it was the
+    first one.
+    """
+    rq = cpu_rq(k, k.this_cpu)
+    begin = rq.distribute_prev + 1 if k.is_modern != 0 else 0
+    for i in range(k.nr_cpus):
+        cpu = (begin + i) % k.nr_cpus
         if may_run(k, p, cpu) and highest(k, cpu) == priority and (mask == 0 or test(k, mask, cpu)):
+            rq.distribute_prev = cpu
             return cpu
     return -1
 
@@ -67,11 +75,11 @@ def find_lowest_rq(k: Kernel, p: TaskStruct) -> int:
         if sd.flags & sd_flag.WAKE_AFFINE:
             if here and test(k, sd.span, this):
                 return this
-            near = first_at(k, p, least, sd.span)
+            near = any_at(k, p, least, sd.span)
             if near >= 0:
                 return near
         sd = sd.parent
-    return this if here else first_at(k, p, least, 0)
+    return this if here else any_at(k, p, least, 0)
 
 
 @inner

@@ -14,7 +14,7 @@ from wastedcores.simulator.engine.codes import (
 )
 from wastedcores.simulator.engine.core.schedule_jit import move_group, move_task
 from wastedcores.simulator.engine.core.stretch_jit import start_stretch
-from wastedcores.simulator.engine.core.wakeup_jit import fallback_cpu, select_task_rq
+from wastedcores.simulator.engine.core.wakeup_jit import any_allowed_cpu, select_task_rq
 from wastedcores.simulator.engine.fair.cfs_jit import resched
 from wastedcores.simulator.engine.fair.entity_jit import (
     clear_buddies,
@@ -43,7 +43,7 @@ from wastedcores.simulator.engine.tasks.vmstat_jit import (
     sleep_jiffies,
 )
 from wastedcores.simulator.engine.tasks.weight_jit import SCHED_BATCH
-from wastedcores.simulator.engine.world.cpusets_jit import test
+from wastedcores.simulator.engine.world.cpusets_jit import equal, test
 from wastedcores.simulator.engine.world.log_jit import log_affinity, pid_of, record
 from wastedcores.simulator.engine.world.random_jit import draw_exponential, draw_uniform
 from wastedcores.simulator.engine.world.rows_jit import cpu_rq, fair_class, rt_class
@@ -124,6 +124,7 @@ def placement_op(k: Kernel, p: TaskStruct, code: int, a: int, b: int) -> bool:
     """Do AFFINITY, SESSION, NICE, POLICY, EXEC or YIELD; return whether the program continues at once."""
     cpu = k.this_cpu
     if code == ops.OP_AFFINITY:
+        same = equal(k, a, p.cpus_allowed)
         p.cpus_allowed = a
         total = 0
         for c in range(k.nr_cpus):
@@ -131,11 +132,16 @@ def placement_op(k: Kernel, p: TaskStruct, code: int, a: int, b: int) -> bool:
                 total += 1
         p.nr_cpus_allowed = total
         log_affinity(k, p, cpu)
+        if same:
+            return True
+        dst = any_allowed_cpu(k, p)
+        if dst < 0:
+            k.status = status.NO_CPU
+            k.culprit = p.row
+            return False
         if test(k, a, cpu):
             return True
-        dst = fallback_cpu(k, p, cpu)
-        if k.status == status.RUNNING:
-            move_task(k, p, dst, log_op.AFFINITY)
+        move_task(k, p, dst, log_op.AFFINITY)
         return False
     if code == ops.OP_EXEC:
         dst = select_task_rq(k, p, sd_flag.BALANCE_EXEC, False)

@@ -49,6 +49,15 @@ def is_empty(k: Kernel, mask: int) -> bool:
 
 
 @inner
+def equal(k: Kernel, one: int, other: int) -> bool:
+    """Return whether two sets have the same CPUs."""
+    for word in range(k.cpuset_words):
+        if k[row_of(k, one), word] != k[row_of(k, other), word]:
+            return False
+    return True
+
+
+@inner
 def item(k: Kernel, i: int) -> int:
     """Return element ``i`` of the list of CPU numbers and other constants."""
     return k[k.list0 + (i >> table.SHIFT), i & table.LOW]

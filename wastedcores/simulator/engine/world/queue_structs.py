@@ -105,6 +105,7 @@ class Rq(Struct):
     keep_tick_until = integer(52)  # the jiffy until which an idle CPU keeps its tick
     node = integer(53)
     touched = integer(54)  # whether its page counters changed since they were last folded
+    distribute_prev = integer(55)  # distribute_cpu_mask_prev: the CPU that it chose last
 
     @property
     def cpu(self) -> int:
