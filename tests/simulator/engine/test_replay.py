@@ -175,7 +175,7 @@ def test_affinity_to_an_offline_cpu():
     [("v4.1", [2, 2, 2]), ("v6.1.192", [2, 9, 2]), ("v6.12.107", [2, 9, 2])],
 )
 def test_affinity_distributes_tasks_since_v5_7(kernel, cpus):
-    """CPU 0 goes on behind its last choice. The second task may stay, but the choice is made; the third one begins without one."""
+    """CPU 0 goes on behind its last choice. The second task may stay, but a choice is made."""
     w = Workload("bound")
     for i, script in enumerate(
         (

@@ -51,7 +51,7 @@ def is_empty(k: Kernel, mask: int) -> bool:
 @inner
 def equal(k: Kernel, one: int, other: int) -> bool:
     """Return whether two sets have the same CPUs."""
-    for word in range(k.cpuset_words):
+    for word in range(k.cpuset_words):  # noqa: SIM110 (numba has no generators here)
         if k[row_of(k, one), word] != k[row_of(k, other), word]:
             return False
     return True
