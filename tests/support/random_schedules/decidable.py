@@ -168,6 +168,8 @@ def _rule(
     edges = end - start < length and any(e[0][0] <= start or e[-1][1] >= end for e in episodes)
     if edges or any(e[-1][1] - e[0][0] >= length for e in episodes):
         return True
+    if start == end:
+        return False
     length = min(length, end - start)
     wasted = per_slice([s for e in episodes for s in e], start, end, length)
     busy = per_slice(used, start, end, length)
