@@ -33,6 +33,7 @@ from wastedcores.simulator.engine.world.log_jit import log_affinity, log_migrate
 from wastedcores.simulator.engine.world.rows_jit import (
     balancer,
     core_module,
+    cpu_cfs_rq,
     cpu_rq,
     designed,
     fair_class,
@@ -67,7 +68,7 @@ def any_allowed_cpu(k: Kernel, p: TaskStruct) -> int:
     cpumask_any_and_distribute() (lib/cpumask.c, 6.1.192) goes on behind the CPU that this CPU chose last; before v5.7,
     cpumask_any_and() took the first one.
     """
-    rq = cpu_rq(k, k.this_cpu)
+    rq = cpu_cfs_rq(k, k.this_cpu).rq_modern
     begin = rq.distribute_prev + 1 if k.is_modern != 0 else 0
     for i in range(k.nr_cpus):
         cpu = (begin + i) % k.nr_cpus

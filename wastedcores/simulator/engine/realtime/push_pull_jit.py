@@ -19,7 +19,7 @@ from wastedcores.simulator.engine.realtime.queue_jit import (
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.log_jit import log_migrate
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
 from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStruct
 
 
@@ -49,7 +49,7 @@ def any_at(k: Kernel, p: TaskStruct, priority: int, mask: int) -> int:
     cpumask_any_and_distribute() (lib/cpumask.c, 6.1.192) goes on behind the CPU that this CPU chose last; before v5.11 it was the
     first one.
     """
-    rq = cpu_rq(k, k.this_cpu)
+    rq = cpu_cfs_rq(k, k.this_cpu).rq_modern
     begin = rq.distribute_prev + 1 if k.is_modern != 0 else 0
     for i in range(k.nr_cpus):
         cpu = (begin + i) % k.nr_cpus

@@ -105,7 +105,6 @@ class Rq(Struct):
     keep_tick_until = integer(52)  # the jiffy until which an idle CPU keeps its tick
     node = integer(53)
     touched = integer(54)  # whether its page counters changed since they were last folded
-    distribute_prev = integer(55)  # distribute_cpu_mask_prev: the CPU that it chose last
 
     @property
     def cpu(self) -> int:
@@ -140,6 +139,7 @@ class RqModern(Struct):
     in_schedule = integer(58)
     hrtick_delay = integer(59)  # what to set the timer to at the end of schedule(), 0: nothing
     stopper_runs = integer(60)  # Rq.curr is NULL then, too, but the CPU is not idle
+    distribute_prev = integer(61)  # distribute_cpu_mask_prev: the CPU that this one chose last
 
 
 class RtRq(Struct):
