@@ -54,6 +54,41 @@ def test_whom_an_interrupt_interrupted_is_no_waker(irq, waker):
     assert named[-6:] == [waker] * 6
 
 
+def waking(ts_ns: int, cpu: int, by: int, irq: bool | None) -> dict:
+    return {
+        "ts_ns": ts_ns, "kind": "waking", "cpu": 1, "src_cpu": cpu, "pid": 7, "by_pid": by, "comm": "t7", "in_irq": irq,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("irq", "waker"), [(False, 9), (True, None), (None, None)])
+def test_a_sched_waking_names_the_waker_although_the_wakeup_is_written_on_an_idle_cpu(irq, waker):
+    """Task 9, of no family with 7, runs on CPU 2 and wakes 7 once; without the interrupt's flag nobody knows."""
+    events = [
+        switch(0, 2, 0, "R", 9),
+        waking(5 * US, 2, 9, irq),
+        wakeup(8 * US, 1, 7, src_cpu=1, by_pid=0, in_irq=True),
+        switch(900 * US, 2, 9, "R", 0),
+    ]
+    events[-1]["prev_state"] = "R"
+    s, sleeps = told(rounds(events, times=1))
+    named = [int(s.tasks[w, sj.T_PID]) if w >= 0 else None for w in sleeps[-1:, sj.S_WAKER]]
+    assert named == [waker]
+    if waker:
+        assert sleeps[-1, sj.S_WAKER_NS] - s.start_ns == MS + 5 * US
+
+
+def test_the_balancer_does_not_hide_whom_a_sched_waking_names():
+    """The sleeper is moved between its waking and its wakeup, as every wakeup on another CPU does."""
+    events = [
+        waking(5 * US, 0, 5, False),
+        move(6 * US, 3, 1, 5),
+        wakeup(8 * US, 3, 7, src_cpu=3, by_pid=0, in_irq=True),
+    ]
+    s, sleeps = told(rounds(events))
+    assert (s.tasks[sleeps[-6:, sj.S_WAKER], sj.T_PID] == 5).all()
+    assert (sleeps[-5:, sj.S_FROM_CPU] == 3).all()
+
+
 def move(ts_ns: int, cpu: int, src: int, by: int) -> dict:
     return {
         "ts_ns": ts_ns, "kind": "migrate", "cpu": cpu, "src_cpu": src, "pid": 7, "by_pid": by, "comm": "t7", "in_irq": False,

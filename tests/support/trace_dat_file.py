@@ -40,6 +40,9 @@ _PRINT = {
     "sched_migrate_task": (
         '"comm=%s pid=%d prio=%d orig_cpu=%d dest_cpu=%d", REC->comm, REC->pid, REC->prio, REC->orig_cpu, REC->dest_cpu'
     ),
+    "sched_waking": (
+        '"comm=%s pid=%d prio=%d target_cpu=%03d", REC->comm, REC->pid, REC->prio, REC->target_cpu'
+    ),
     "cpu_frequency": '"state=%lu cpu_id=%lu", (unsigned long)REC->state, (unsigned long)REC->cpu_id',
 }
 
@@ -100,7 +103,9 @@ def _heads() -> tuple[bytes, bytes, bytes]:
     pages = b"header_page\0" + _sized("<Q", HEADER_PAGE.encode())
     pages += b"header_event\0" + _sized("<Q", _HEADER_EVENT.encode())
     events = struct.pack("<I", 2) + _events("power", ["cpu_frequency"])
-    events += _events("sched", ["sched_switch", "sched_wakeup", "sched_migrate_task"])
+    events += _events(
+        "sched", ["sched_switch", "sched_wakeup", "sched_waking", "sched_migrate_task"]
+    )
     return pages, struct.pack("<I", 0), events
 
 

@@ -45,6 +45,8 @@ def build(
         w.barrier(parties)
     for _ in range(plan.semaphores + 1):  # the last one is for sleeps without an end
         w.semaphore()
+    for _ in np.unique(plan.actions[plan.actions[:, tl.A_WHAT] == tl.LOCK, tl.A_WITH]):
+        w.lock()
     for _ in np.unique(plan.actions[plan.actions[:, tl.A_WHAT] == tl.UNTIL, tl.A_TASK]):
         w.timer()
     # the parents of the tasks that end the span must be there until the last of them is born
@@ -88,6 +90,8 @@ def _until(seen: Seen, actions: I64, tasks: set[int], end_ns: int) -> I64:
     late = mine & (actions[:, tl.A_NS] > end_ns)
     late |= mine & (actions[:, tl.A_WHAT] == tl.STOP)
     cut = np.unique(actions[late, tl.A_TASK])
+    held = np.flatnonzero(np.isin(actions[:, tl.A_WHAT], (tl.LOCK, tl.UNLOCK)))
+    late[held[::2]] |= late[held[1::2]]  # nobody ends while holding a lock
     clock, _ = seen.clock(cut, np.full(len(cut), end_ns))
     exits = tl.rows(cut, clock, np.full(len(cut), end_ns), tl.END, 1)
     return tl.in_order(np.concatenate([actions[~late], exits]))
@@ -123,6 +127,10 @@ def _add_old(
         script.affinity(allowed)
     if state == sj.ASLEEP and born < 0:
         script.sleep(WARM_NS - start)
+    if (
+        endless and seen.tasks[t, sj.T_EXIT_NS] >= 0
+    ):  # what follows is what it computed in the trace
+        script.compute(WARM_NS)
     offset = len(script.rows)
     script.rows += [
         (op, a + offset if op == ops.OP_LOOP else a, b, c, d) for op, a, b, c, d in rows
@@ -194,7 +202,7 @@ def _slept_lately(seen: Seen, t: int) -> bool:
 def _computed(actions: I64) -> I64:
     """Return the CPU time before each action; what the scheduler's own work cost is taken off."""
     task, at, cost = actions[:, tl.A_TASK], actions[:, tl.A_AT], actions[:, tl.A_COST]
-    cost = np.where(np.isin(actions[:, tl.A_WHAT], (tl.POST, tl.LAST)), cost, 0)
+    cost = np.where(np.isin(actions[:, tl.A_WHAT], (tl.POST, tl.LAST, tl.UNLOCK)), cost, 0)
     same = np.append(False, task[1:] == task[:-1])[: len(task)]
     before = np.append(0, at[:-1])[: len(at)]
     paid = np.append(0, cost[:-1])[: len(at)]
@@ -228,6 +236,8 @@ def _operations(seen: Seen, plan: Timeline, templates: I64, facts: Facts) -> I64
         (tl.SLEEP, ops.OP_SLEEP),
         (tl.CHILDREN, ops.OP_WAIT_CHILDREN),
         (tl.STOP, ops.OP_WAIT),
+        (tl.LOCK, ops.OP_LOCK),
+        (tl.UNLOCK, ops.OP_UNLOCK),
     ):
         mine = what == action
         rows[mine, 0] = op
@@ -236,7 +246,7 @@ def _operations(seen: Seen, plan: Timeline, templates: I64, facts: Facts) -> I64
     rows[post, 2], rows[post, 3] = 1, plan.sync[arg[post]]
     meet = np.isin(what, (tl.MEET, tl.LAST))
     rows[meet, 2], rows[meet, 4] = ops.MODE_BLOCK, -1
-    rows[np.isin(what, (tl.WAIT, tl.STOP)), 2] = ops.MODE_BLOCK
+    rows[np.isin(what, (tl.WAIT, tl.STOP, tl.LOCK)), 2] = ops.MODE_BLOCK
     rows[what == tl.STOP, 1] = plan.semaphores
     rows[what == tl.SLEEP, 2] = rows[what == tl.SLEEP, 1]
     rows[what == tl.UNTIL] = _timers(plan)

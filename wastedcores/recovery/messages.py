@@ -69,7 +69,9 @@ def find_messages(seen: Seen, bound: Bool) -> None:
     sleeps[sure, sj.S_CLASS] = MESSAGE
     sleeps[sure, sj.S_WAKER] = sleeps[sure, sj.S_BY]
     sleeps[sure, sj.S_WAKER_AT] = sleeps[sure, sj.S_BY_AT]
-    sleeps[sure, sj.S_WAKER_NS] = sleeps[sure, sj.S_WAKE_NS]
+    named = sleeps[sure, sj.S_FAR] == sj.NAMED
+    when = np.where(named, sleeps[sure, sj.S_TOLD_NS], sleeps[sure, sj.S_WAKE_NS])
+    sleeps[sure, sj.S_WAKER_NS] = when
     free[sure] = False
     sleep, waker = wakers_by_alibi(seen, np.flatnonzero(free), family(seen))
     when = seen.ran_until(waker, sleeps[sleep, sj.S_WAKE_NS])
@@ -94,7 +96,7 @@ def _believed(seen: Seen, told: I64) -> Bool:
     related = eldest[task] == eldest[by]
     few = woken[task] <= FEW
     near = ~far & (often | mutual)[pair] | (~far & related & (from_far > 0)[pair])
-    believed: Bool = far & (related | often[pair] | few) | near
+    believed: Bool = far & (related | often[pair] | few) | near | (told[:, sj.S_FAR] == sj.NAMED)
     return believed
 
 

@@ -20,7 +20,7 @@ C_TASK, C_ROW, C_PREV = range(3)
 
 
 # codes of events
-SWITCH, WAKEUP, WAKEUP_NEW, MIGRATE, FORK, EXIT, MARK = range(7)
+SWITCH, WAKEUP, WAKEUP_NEW, MIGRATE, FORK, EXIT, MARK, WAKING = range(8)
 # columns of an event
 E_TS, E_KIND, E_CPU, E_PID, E_PREV, E_ASLEEP, E_BY, E_SRC, E_IRQ, E_ROW = range(10)
 E_WIDTH = 10
@@ -79,6 +79,8 @@ INTERRUPT = -2
 PLACED_WITHIN_NS = 50_000
 #: in S_FAR until the wakeup: the task was pulled to the CPU of the one that moved it
 PULLED = 2
+#: in S_FAR: a sched_waking names the task that woke it
+NAMED = 3
 
 # columns of a piece: a span on a CPU, and the task's clock at its beginning
 # P_HERE is when the task became runnable on that CPU
@@ -147,7 +149,7 @@ def _name_waker(tasks: I64, sleeps: I64, t: int, by: int, event: I64, far: int) 
     it was told is the waker's only if the same task then puts the sleeper on that queue; else the balancer pulled a sleeper.
     """
     s, now = tasks[t, T_SLEEP], event[E_TS]
-    if s < 0:
+    if s < 0 or sleeps[s, S_FAR] == NAMED:
         return
     told = sleeps[s, S_TOLD_NS]
     if event[E_KIND] != MIGRATE:
@@ -167,6 +169,18 @@ def _name_waker(tasks: I64, sleeps: I64, t: int, by: int, event: I64, far: int) 
     sleeps[s, S_BY], sleeps[s, S_TOLD_NS] = by, now
     sleeps[s, S_BY_AT] = _clock(tasks, by, now) if by >= 0 else 0
     sleeps[s, S_FAR] = far if by >= 0 else 0
+
+
+@inner
+def _waking(tasks: I64, sleeps: I64, t: int, by: int, event: I64) -> None:
+    """Note who wakes a sleeper: the task that ran where its sched_waking was written, or an interrupt there."""
+    s = tasks[t, T_SLEEP]
+    if tasks[t, T_STATE] != ASLEEP or s < 0 or (by < 0 and not event[E_IRQ]):
+        return
+    sleeps[s, S_BY] = INTERRUPT if event[E_IRQ] else by
+    sleeps[s, S_BY_AT] = 0 if event[E_IRQ] else _clock(tasks, by, event[E_TS])
+    sleeps[s, S_TOLD_NS], sleeps[s, S_FROM_CPU] = event[E_TS], tasks[t, T_CPU]
+    sleeps[s, S_FAR] = NAMED
 
 
 @inner
@@ -366,7 +380,10 @@ def stretches(
                 tasks[t, T_STATE] = tasks[t, T_FIRST_STATE] = ASLEEP
                 _begin_sleep(tasks, sleeps, s, t, start_ns, tasks[t, T_CPU])
                 s += 1
-            _other(tasks, sleeps, t, event, by)
+            if kind == WAKING:
+                _waking(tasks, sleeps, t, by, event)
+            else:
+                _other(tasks, sleeps, t, event, by)
     for t in range(n):
         k = _piece(tasks, pieces, k, t, events[-1, E_TS])
     return n, s, m, k, odd

@@ -24,6 +24,7 @@ CODES = {
     "fork": sj.FORK,
     "exit": sj.EXIT,
     "mark": sj.MARK,
+    "waking": sj.WAKING,
 }
 _LUT = np.full(len(KINDS), -1, np.int64)
 for _kind, _code in CODES.items():
@@ -66,6 +67,16 @@ class Seen:
         inside = np.minimum(ts_ns, piece[:, sj.P_END]) - piece[:, sj.P_SINCE]
         clock = np.where(found, piece[:, sj.P_CLOCK] + inside, 0)
         return clock, found & (ts_ns <= piece[:, sj.P_END])
+
+    def moment(self, task: I64, clock: I64) -> I64:
+        """Return when the tasks' own clocks showed these times, the earliest such moment."""
+        span = int(max(self.pieces[:, sj.P_CLOCK].max(initial=0), clock.max(initial=0))) + 1
+        keys = self.pieces[:, sj.P_TASK] * span + self.pieces[:, sj.P_CLOCK]
+        at = np.searchsorted(keys, task * span + clock, side="left") - 1
+        piece = self.pieces[np.maximum(at, 0)]
+        mine = (at >= 0) & (piece[:, sj.P_TASK] == task)
+        ns = np.minimum(piece[:, sj.P_SINCE] + clock - piece[:, sj.P_CLOCK], piece[:, sj.P_END])
+        return np.where(mine, ns, self.tasks[task, sj.T_FIRST_NS])
 
     def ran_until(self, task: I64, ts_ns: I64) -> I64:
         """Return until when tasks ran before some moments, or these moments if they ran then."""
@@ -111,6 +122,8 @@ def seen(trace: Trace, switch_ns: int) -> Seen:
             )
     table = (
         trace.only(*CODES)
+        # without the interrupt flag, it may name a bystander
+        .filter((pl.col("kind") != "waking") | pl.col("in_irq").is_not_null())
         .select(
             "ts_ns", "cpu", "pid", "prev_pid", "by_pid", "src_cpu", "comm", "prev_comm", "prio", "text", "in_irq",
             kind=pl.col("kind").to_physical(),

@@ -19,6 +19,7 @@ from wastedcores.recovery.classes import (
     UNENDED,
 )
 from wastedcores.recovery.joins import Joins, alive
+from wastedcores.recovery.locks import circles, holds
 from wastedcores.recovery.messages import synchronous
 from wastedcores.recovery.task_tables import Seen
 
@@ -28,7 +29,7 @@ I64 = NDArray[np.int64]
 A_TASK, A_AT, A_NS, A_WHAT, A_WITH, A_COST = range(6)
 A_WIDTH = 6
 # actions, in the order in which those of one moment happen
-LAST, POST, FORK, MARK, MEET, WAIT, SLEEP, UNTIL, CHILDREN, STOP, END = range(11)
+LAST, POST, UNLOCK, FORK, MARK, MEET, WAIT, LOCK, SLEEP, UNTIL, CHILDREN, STOP, END = range(13)
 
 
 @dataclass
@@ -89,8 +90,11 @@ def _of_class(seen: Seen, *classes: int) -> I64:
 def _messages(
     seen: Seen, wake_ns: int, llc_of_cpu: I64 | None
 ) -> tuple[list[I64], NDArray[np.bool_]]:
-    """Return the waits and the posts that end them; each pair of tasks has a semaphore, which may wake synchronously."""
+    """Return the waits and what ends them; each pair of tasks has a semaphore, which may wake synchronously, or uses a lock."""
     s = _of_class(seen, MESSAGE, LIKELY)
+    circle = circles(s[:, sj.S_WAKER], s[:, sj.S_TASK], len(seen.tasks))
+    locks = _locks(seen, s[circle >= 0], circle[circle >= 0], wake_ns)
+    s = s[circle < 0]
     pair = s[:, sj.S_WAKER] * len(seen.tasks) + s[:, sj.S_TASK]
     number = np.unique(pair, return_inverse=True)[1]
     waits = rows(s[:, sj.S_TASK], s[:, sj.S_AT], s[:, sj.S_OUT_NS], WAIT, number)
@@ -100,7 +104,17 @@ def _messages(
     at = np.where(gone, exits[:, sj.T_EXIT_AT], s[:, sj.S_WAKER_AT])
     when = np.where(gone, exits[:, sj.T_EXIT_NS], s[:, sj.S_WAKER_NS])
     posts = rows(s[:, sj.S_WAKER], at, when, POST, number, wake_ns)
-    return [waits, posts], synchronous(seen, s, number, llc_of_cpu)
+    return [waits, posts, *locks], synchronous(seen, s, number, llc_of_cpu)
+
+
+def _locks(seen: Seen, sleeps: I64, circle: I64, wake_ns: int) -> list[I64]:
+    """Return how the users of locks take them and give them back."""
+    task, begin, end, lock, woke = holds(seen, sleeps, circle)
+    number = np.unique(lock, return_inverse=True)[1]
+    return [
+        rows(task, begin, seen.moment(task, begin), LOCK, number),
+        rows(task, end, seen.moment(task, end), UNLOCK, number, np.where(woke, wake_ns, 0)),
+    ]
 
 
 def _joins(seen: Seen, joins: Joins, semaphores: int, wake_ns: int) -> list[I64]:

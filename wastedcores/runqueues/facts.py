@@ -51,7 +51,7 @@ def _recorded_on() -> pl.Expr:
     A waker moves the thread that it wakes, so a move can be written on a CPU that has no part in it.
     """
     return (
-        pl.when(pl.col("kind").is_in(["wakeup", "wakeup_new"]))
+        pl.when(pl.col("kind").is_in(["wakeup", "wakeup_new", "waking"]))
         .then("src_cpu")
         .when(~pl.col("kind").is_in(["migrate", "frequency"]))
         .then("cpu")

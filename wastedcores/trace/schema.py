@@ -106,6 +106,9 @@ EVENTS: dict[str, EventSpec] = {
         EventSpec("kernel_exit", ("cpu", "op"), ("pid", "comm", "value", "text"),
             "raw_syscalls:sys_exit, irq, irq_vectors; perf's count of handled page faults",
             "`cpu` leaves what the latest kernel_entry of this `op` entered; `value` is what a system call returned."),
+        EventSpec("waking", ("cpu", "pid"), ("comm", "prio", "src_cpu", "by_pid", "by_comm", "in_irq"),
+            "sched_waking, beside sched_wakeup",
+            "`pid`, which was on `cpu`, is woken on `src_cpu`, in the context of `by_pid`; its wakeup follows."),
     )
 }  # fmt: skip
 

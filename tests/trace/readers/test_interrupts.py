@@ -70,6 +70,37 @@ def test_pages_of_the_ring_buffer(tmp_path, order):
     assert told(path) == list(FLAGS.values())
 
 
+@pytest.mark.parametrize("form", ["text", "perf.data", "trace.dat"])
+def test_a_waking_beside_the_wakeup_is_an_event_of_its_own(tmp_path, form):
+    """It names the CPU where the thread was, and who wakes it where; the wakeup follows on the CPU that was chosen."""
+    path = tmp_path / "t"
+    waking, wakeup = (b"a", 7, 120, 0), (b"a", 7, 120, 1)
+    if form == "text":
+        path.write_text(
+            "    b-5     [003] d..1.     1.000001: sched_waking: comm=a pid=7 prio=120 target_cpu=000\n"
+            "    <idle>-0       [001] d.h1.     1.000002: sched_wakeup: comm=a pid=7 prio=120 target_cpu=001\n"
+        )
+    elif form == "perf.data":
+        data = perf_file.sample(10**9 + 1000, 3, 5, "sched_waking", *waking)
+        data += perf_file.sample(10**9 + 2000, 1, 0, "sched_wakeup", *wakeup, flags=0x09)
+        path.write_bytes(perf_file.file_of(data + perf_file.ROUND, 4))
+    else:
+        pages = [
+            trace_dat_file.pages_of(
+                [(10**9 + ns, perf_file.payload(name, *what, by=by, flags=flags))]
+            )
+            for ns, name, what, by, flags in (
+                (1000, "sched_waking", waking, 5, 0),
+                (2000, "sched_wakeup", wakeup, 0, 0x09),
+            )
+        ]
+        path.write_bytes(trace_dat_file.version_6(b"", [pages[0], pages[1]]))
+    trace = open_trace(path)
+    assert not trace.header.wakings
+    found = trace.events.select("kind", "cpu", "by_pid", "in_irq").collect().head(2).rows()
+    assert found == [("waking", 0, 5, False), ("wakeup", 1, 0, True)]
+
+
 def test_perfetto(tmp_path):
     trace = pb.Trace()
     bundle = trace.packet.add().ftrace_events

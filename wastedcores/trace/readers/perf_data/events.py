@@ -90,6 +90,8 @@ def find_formats(
     kinds = np.zeros(pj.N_CODES, np.uint8)
     for code, kind in _KINDS.items():
         kinds[code] = KINDS.index(kind)
+    if "sched_wakeup" in tracepoints and not page_start:
+        kinds[tp.WAKING] = KINDS.index("waking")
     if page_start or "sched_process_exit" in tracepoints:
         kinds[pj.ENDED] = 0
     formats = pj.Formats(
@@ -105,8 +107,6 @@ def find_formats(
         hotplug=hotplug or (0, 0),
     )
     for name, format in tracepoints.items():
-        if name == "sched_waking" and not (place or page_start):
-            continue
         if name in EVENTS and (name != "cpuhp_enter" or hotplug):
             _learn(format, formats, path)
     return formats

@@ -382,7 +382,7 @@ def decode(
         else:  # a wakeup, migration or exit
             by = comm_at(comms, tid, i) if what != t.EXIT else np.uint32(0)
             problem = _task_event(b, data, room, f, what, cpu, tid, by, names, r, out)
-            wakings += what == t.WAKING
+            wakings += formats.place and what == t.WAKING
             if what == t.MIGRATE and formats.place and problem == rj.OK:
                 _place_waking(ts, ref, k, r, last[0, cpu], last[1, cpu], out)
         if problem != rj.OK:

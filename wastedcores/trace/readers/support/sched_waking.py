@@ -1,4 +1,4 @@
-"""Recordings that have sched_waking and no sched_wakeup.
+"""sched_waking: an event of its own beside sched_wakeup, and the wakeup itself where that was not recorded.
 
 ``perf sched record`` prefers sched_waking (tools/perf/builtin-sched.c, 6.1 to 6.12). That event comes when a task is
 woken, before it is put on a runqueue, and it names the CPU that the task was on before. If the task is placed on another
@@ -12,6 +12,7 @@ import polars as pl
 from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.readers.support.reading import FactsBuilder
 from wastedcores.trace.readers.support.sched_waking_jit import place_wakings
+from wastedcores.trace.schema import KIND_DTYPE
 
 NOTE = "sched_waking taken for sched_wakeup, which was not recorded; placed by sched_migrate_task"
 
@@ -25,7 +26,7 @@ class WakingEvents:
         self.wanted: bool | None = None
 
     def settle(self, events: pl.DataFrame) -> pl.DataFrame:
-        """Drop sched_waking events, or turn them into wakeups if the recording has no sched_wakeup.
+        """Turn sched_waking events into wakeups if the recording has no sched_wakeup.
 
         The first table that has either event decides.
         """
@@ -51,8 +52,10 @@ class WakingEvents:
             placed = pl.when(pl.col("cpu").is_not_null()).then(pl.Series(cpu))
             events = events.with_columns(cpu=placed)
         elif n:
-            self._found.skipped["sched_waking"] += n
-            events = events.filter(~pl.col("waking").fill_null(False))
+            kind = (
+                pl.when("waking").then(pl.lit("waking")).otherwise(pl.col("kind").cast(pl.String))
+            )
+            events = events.with_columns(kind=kind.cast(KIND_DTYPE))
         return events.drop("waking", "ctx_cpu")
 
 

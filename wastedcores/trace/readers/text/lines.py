@@ -55,7 +55,7 @@ class LineReading(TextReading):
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield event tables in the order of the file, one per block of text."""
         wakings = WakingEvents(self.found)
-        scanner = Scanner(perf=self._dialect.perf, waking=lambda: wakings.wanted is not False)
+        scanner = Scanner(perf=self._dialect.perf)
         scanning = ordered_map(scanner.scan, self.blocks())
         last_fast = 0
         for scanned in self.resources.enter_context(closing(scanning)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,21 +51,19 @@ class Scanned(NamedTuple):
     events: pl.DataFrame
     rest: pl.DataFrame
     counts: np.ndarray
-    waking: bool
 
 
 class Scanner:
     """Finds the events in blocks of text. Several threads can use it; each of them has its own table of names."""
 
-    def __init__(self, *, perf: bool, waking: Callable[[], bool]) -> None:
-        self.perf, self.waking = perf, waking
+    def __init__(self, *, perf: bool) -> None:
+        self.perf = perf
         self.used = False
         self._local = threading.local()
         self._categories = CategoryCodes()
 
     def scan(self, block: Block) -> Scanned:
         """Return the events of a block, and the lines that are not in the common spelling."""
-        want_waking = self.waking()
         counts = np.zeros(tp.N_CODES, np.int64)
         raw, size = block.memory, block.size
         self.used |= size >= WORTHWHILE_BYTES
@@ -74,11 +71,9 @@ class Scanner:
             rest = split_lines(block).with_columns(
                 next_ts=pl.lit(None, dtype=pl.Int64), before=pl.lit(0, dtype=pl.Int64)
             )
-            return Scanned(pl.DataFrame(), rest, counts, want_waking)
+            return Scanned(pl.DataFrame(), rest, counts)
         names, out, slow = self._room(size, block.lines)
-        rows, n_slow, n_bytes, _ = tj.scan(
-            raw, size, self.perf, out, slow, names.table, counts, want_waking
-        )
+        rows, n_slow, n_bytes, _ = tj.scan(raw, size, self.perf, out, slow, names.table, counts)
         before = slow.before[:n_slow]
         rest = pl.DataFrame(
             {
@@ -89,7 +84,7 @@ class Scanner:
             }
         ).with_columns(next_ts=pl.when(pl.col("next_ts") >= 0).then("next_ts"))
         events = event_frame(out, rows, names).with_columns(pl.col("line") + block.first_line)
-        return Scanned(events, rest, counts, want_waking)
+        return Scanned(events, rest, counts)
 
     def _room(self, size: int, lines: int) -> tuple[NameTable, np.ndarray, tj.Slow]:
         """Return the names of this thread, and its memory for results, which is reused."""
@@ -109,8 +104,6 @@ def count(scanned: Scanned, facts: FactsBuilder) -> None:
     counts = scanned.counts
     if counts[tp.STAT_RUNTIME]:
         facts.skipped["sched_stat_runtime"] += int(counts[tp.STAT_RUNTIME])
-    if not scanned.waking and counts[tp.WAKING]:
-        facts.skipped["sched_waking"] += int(counts[tp.WAKING])
     facts.every_switch |= bool(counts[tp.SWITCH])
 
 

@@ -323,7 +323,7 @@ def _line(
 
 @lean
 def scan(
-    b: U8, size: int, perf: bool, out: I64, slow: Slow, names: U64, counts: I64, waking: bool
+    b: U8, size: int, perf: bool, out: I64, slow: Slow, names: U64, counts: I64
 ) -> tuple[int, int, int, int]:
     """Decode a block of whole lines."""
     row = n_slow = n_bytes = line = pending = start = 0
@@ -344,7 +344,7 @@ def scan(
                 pending += 1
             before = line
             counts[code] += 1
-            if code != ts.STAT_RUNTIME and (waking or code != ts.WAKING):
+            if code != ts.STAT_RUNTIME:
                 out[LINE, row], out[TS_NS, row], out[CODE, row] = line, ns, code
                 row += 1
         line += 1

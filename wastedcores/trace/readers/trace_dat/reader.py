@@ -14,6 +14,7 @@ from wastedcores.trace.readers.perf_data.events import find_formats
 from wastedcores.trace.readers.support.tracepoints import WAKEUP, WAKING
 from wastedcores.trace.readers.trace_dat.header import Buffer, DatHeader, read_header
 from wastedcores.trace.readers.trace_dat.pages import Pages
+from wastedcores.trace.schema import KINDS
 
 
 class TraceDatReading(TracepointReading):
@@ -91,24 +92,20 @@ class TraceDatReading(TracepointReading):
         """Take the next events of all CPUs."""
         records, where, problem = self._pages.take(self._formats, self._counts)
         if self._only_wakings is None:
-            records = self._settle(records)
+            self._settle(records)
         safe = int(records.ts[-1]) if records.ts.size else at
         at = where if problem else self._pages.done
         return Found(records, at, problem, safe)
 
-    def _settle(self, records: pj.Records) -> pj.Records:
+    def _settle(self, records: pj.Records) -> None:
         """Decide whether sched_waking events become wakeups: if they come and no sched_wakeup does."""
         codes = records.ref & 255
-        wakings = codes == WAKING
         if (codes == WAKEUP).any():
             self._only_wakings = False
-            known = self._formats.codes
-            known[known == WAKING] = pj.IGNORED
-            return pj.Records(records.ts[~wakings], records.ref[~wakings])
-        if wakings.any():
+            self._formats.kinds[WAKING] = KINDS.index("waking")
+        elif (codes == WAKING).any():
             self._only_wakings = True
             self._formats = self._formats._replace(place=True)
-        return records
 
 
 def _filled(header: DatHeader) -> dict[str, Buffer]:

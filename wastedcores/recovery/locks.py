@@ -1,0 +1,88 @@
+"""Sleeps that the users of a lock end for each other.
+
+Whom a task wakes when it gives a lock back depends on who waits at that moment, so under another order of things it is somebody else.
+A lock that the replay has keeps that right. How long it is held is seen where a task waits for it and later wakes another one; the
+median of these times is taken where only one of the two is seen. A lock that nobody waited for leaves no trace and is not replayed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastedcores.recovery import stretches_jit as sj
+from wastedcores.recovery.task_tables import Seen
+
+I64 = NDArray[np.int64]
+
+#: a task that goes on for this many times the usual hold before it wakes another one has given the lock back, and taken it again
+LONGEST = 2
+
+
+def circles(waker: I64, sleeper: I64, count: int) -> I64:
+    """Return for each wakeup the first task of those who wake each other all around, as the users of a lock do, or -1.
+
+    Each of them wakes at least two others that wake it, too, and at least half of all their pairs do.
+    """
+    codes = np.unique(waker * count + sleeper)
+    mutual = codes[np.isin(codes % count * count + codes // count, codes)]
+    a, b = mutual // count, mutual % count
+    first = np.arange(count)
+    while True:  # the first of all tasks that are reached
+        least = first.copy()
+        np.minimum.at(least, a, first[b])
+        if (least == first).all():
+            break
+        first = least
+    partners = np.bincount(a, minlength=count)
+    fewest = np.full(count, count)
+    np.minimum.at(fewest, first, np.where(partners > 0, partners, count))
+    size = np.bincount(first, partners > 0, count)
+    whole = (fewest >= 2) & (2 * np.bincount(first, partners, count) >= size * (size - 1))
+    together = whole[first[sleeper]] & (first[sleeper] == first[waker])
+    return np.where(together, first[sleeper], -1)
+
+
+def holds(seen: Seen, sleeps: I64, circle: I64) -> tuple[I64, I64, I64, I64, NDArray[np.bool_]]:
+    """Return who holds a lock, from when to when on its own clock, which lock, and whether its end woke somebody.
+
+    A task sleeps nowhere while it holds one, so the tasks never wait for each other for ever.
+    """
+    task = np.concatenate([sleeps[:, sj.S_TASK], sleeps[:, sj.S_WAKER]])
+    at = np.concatenate([sleeps[:, sj.S_AT], sleeps[:, sj.S_WAKER_AT]])
+    got = np.repeat([True, False], len(sleeps))
+    lock = np.tile(circle, 2)
+    order = np.lexsort(
+        (~got, at, task)
+    )  # a task that wakes another one at once when it got the lock
+    task, at, got, lock = task[order], at[order], got[order], lock[order]
+    before, after = _between_sleeps(seen, task, at, got)
+    follows = np.append(task[1:] == task[:-1], False)
+    closed = got & follows & ~np.append(got[1:], True) & (np.append(at[1:], 0) <= after)
+    length = np.append(at[1:], 0) - at
+    usual = np.median(length[closed]).astype(np.int64) if closed.any() else 1
+    closed &= length <= LONGEST * usual
+    opened = np.append(False, closed[:-1])
+    nearest = np.where(np.append(False, follows[:-1]), np.append(0, at[:-1]), 0)
+    begin = np.where(got, at, np.maximum(at - usual, np.maximum(before, nearest)))
+    end = np.where(closed, np.append(at[1:], 0), np.where(got, np.minimum(at + usual, after), at))
+    limit = np.where(follows & ~closed, np.append(begin[1:], 0), np.iinfo(np.int64).max)
+    end = np.minimum(end, np.maximum(limit, begin))
+    keep = ~opened & (end > begin)
+    return task[keep], begin[keep], end[keep], lock[keep], (~got | closed)[keep]
+
+
+def _between_sleeps(seen: Seen, task: I64, at: I64, got: NDArray[np.bool_]) -> tuple[I64, I64]:
+    """Return the clocks at the sleeps before and after some moments; one that ends a sleep begins behind it."""
+    clock = seen.sleeps[:, [sj.S_TASK, sj.S_AT]]
+    span = (
+        int(max(clock[:, 1].max(initial=0), at.max(initial=0), seen.tasks[:, sj.T_RAN].max())) + 2
+    )
+    keys = np.sort(clock[:, 0] * span + clock[:, 1])
+    place = np.searchsorted(keys, task * span + at, "right")
+    ends = seen.tasks[task, sj.T_RAN]
+    following = keys[np.minimum(place, len(keys) - 1)]
+    after = np.where((place < len(keys)) & (following // span == task), following % span, ends)
+    previous = keys[np.maximum(place - 1, 0)]
+    before = np.where((place > 0) & (previous // span == task), previous % span, 0)
+    return np.where(got, at, before), np.maximum(after, at)
