@@ -1,8 +1,9 @@
 """Sleeps that the users of a lock end for each other.
 
-Whom a task wakes when it gives a lock back depends on who waits at that moment, so under another order of things it is somebody else.
-A lock that the replay has keeps that right. How long it is held is seen where a task waits for it and later wakes another one; the
-median of these times is taken where only one of the two is seen. A lock that nobody waited for leaves no trace and is not replayed.
+Whom a task wakes when it gives a lock back depends on who waits at that moment, so under another order of things it is somebody
+else. A lock that the replay has keeps that right. How long it is held is seen where a task waits for it and later wakes another
+one; the median of these times is taken where only one of the two is seen. A lock for which nobody waited leaves no trace and is
+not replayed.
 """
 
 from __future__ import annotations

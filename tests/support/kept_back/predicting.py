@@ -95,8 +95,8 @@ def report(found: list[Prediction]) -> str:
     ]
     return "\n".join(
         [
-            f"{len(answered)} of {len(found)} are answered, {near} are within 5 % under their own kernel, and {other} within 10 % "
-            "of the recording of the other kernel.",
+            f"{len(answered)} of {len(found)} are answered, {near} are within 5 % under their own kernel, and {other} are within "
+            "10 % of the recording of the other kernel.",
             "",
             "| recording | itself | the other kernel | trust |",
             "|---|---|---|---|",
