@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from support.builders import switch, trace_of, wakeup
+from support.kept_back.judging import recordings
+from support.kept_back.predicting import facts
+from support.kept_back.reading import meta_of, recorded
+from support.kept_back.work import machine_of
 
 from wastedcores.kernels import KernelModel
 from wastedcores.recovery import recover
@@ -15,7 +21,7 @@ from wastedcores.simulator import replay
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.trace import Trace
 from wastedcores.workload.builder import Workload
-from wastedcores.workload.ops import OP_POST
+from wastedcores.workload.ops import OP_COMPUTE, OP_LOCK, OP_POST
 from wastedcores.workload.script import Script
 
 US, MS = 1_000, 1_000_000
@@ -142,3 +148,23 @@ def test_a_pipe_is_told_from_a_futex_by_the_cpus_that_the_kernel_chose(kernel, s
             assert np.mean(hints) > 0.9
         else:  # a futex, or nothing tells the caches
             assert not any(hints)
+
+
+@pytest.mark.parametrize("kernel", ["6.1", "6.12"])
+def test_the_users_of_two_locks_are_replayed_with_two_locks(kernel):
+    """Twelve tasks take one of two locks 250 times, for 100 us each time, between 400 to 800 us of other work."""
+    folder = next(f for f in recordings() if f.name == f"mtx-three-{kernel}")
+    meta, run = meta_of(folder), recorded(folder)
+    found = recover(folder / "trace.txt.xz", facts(run, meta), machine=machine_of(meta))
+    assert found.guessed_work < 0.02
+    program = found.workload.program()
+    assert program.locks == 2
+    held, taken = [], 0
+    for task in program.templates:
+        rows = list(task.rows)
+        taken += sum(row[0] == OP_LOCK for row in rows)
+        held += [
+            work[1] for lock, work in pairwise(rows) if (lock[0], work[0]) == (OP_LOCK, OP_COMPUTE)
+        ]
+    assert 0.8 * 12 * 250 < taken <= 12 * 250  # those for which nobody waited leave no trace
+    assert np.median(held) == pytest.approx(100 * US, rel=0.05)

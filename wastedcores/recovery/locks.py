@@ -18,13 +18,17 @@ I64 = NDArray[np.int64]
 
 #: a task that goes on for this many times the usual hold before it wakes another one has given the lock back, and taken it again
 LONGEST = 2
+#: these quantiles of the holds of a lock differ by a factor of two at most
+QUARTILES = (0.25, 0.75)
 
 
-def circles(waker: I64, sleeper: I64, count: int) -> I64:
+def circles(waker: I64, sleeper: I64, slept: I64) -> I64:
     """Return for each wakeup the first task of those who wake each other all around, as the users of a lock do, or -1.
 
-    Each of them wakes at least two others that wake it, too, and at least half of all their pairs do.
+    Each of them wakes at least two others that wake it, too, at least half of all their pairs do, and they end at least half of
+    each other's sleeps. ``slept`` has the number of sleeps of each task.
     """
+    count = len(slept)
     codes = np.unique(waker * count + sleeper)
     mutual = codes[np.isin(codes % count * count + codes // count, codes)]
     a, b = mutual // count, mutual % count
@@ -40,14 +44,35 @@ def circles(waker: I64, sleeper: I64, count: int) -> I64:
     np.minimum.at(fewest, first, np.where(partners > 0, partners, count))
     size = np.bincount(first, partners > 0, count)
     whole = (fewest >= 2) & (2 * np.bincount(first, partners, count) >= size * (size - 1))
-    together = whole[first[sleeper]] & (first[sleeper] == first[waker])
-    return np.where(together, first[sleeper], -1)
+    together = first[sleeper] == first[waker]
+    ended = np.bincount(first[sleeper[together]], minlength=count)
+    whole &= 2 * ended >= np.bincount(first, slept, count)
+    return np.where(together & whole[first[sleeper]], first[sleeper], -1)
 
 
-def holds(seen: Seen, sleeps: I64, circle: I64) -> tuple[I64, I64, I64, I64, NDArray[np.bool_]]:
-    """Return who holds a lock, from when to when on its own clock, which lock, and whether its end woke somebody.
+def of_locks(seen: Seen, sleeps: I64) -> I64:
+    """Return for each sleep the lock that it waited for, or -1.
 
-    A task sleeps nowhere while it holds one, so the tasks never wait for each other for ever.
+    It is that of a circle whose tasks mostly wake another one after they got it, and about equally soon.
+    """
+    slept = np.bincount(seen.sleeps[:, sj.S_TASK], minlength=len(seen.tasks))
+    circle = circles(sleeps[:, sj.S_WAKER], sleeps[:, sj.S_TASK], slept)
+    for one in np.unique(circle[circle >= 0]):
+        mine = circle == one
+        *_, length, closed = _turns(seen, sleeps[mine], circle[mine])
+        if (
+            2 * closed.sum() < mine.sum()
+            or np.ptp(np.log2(np.quantile(length[closed], QUARTILES))) > 1
+        ):
+            circle[mine] = -1
+    return circle
+
+
+def _turns(seen: Seen, sleeps: I64, circle: I64) -> tuple[I64, ...]:
+    """Return all moments at which a task got a lock for which it had waited, or woke another one, ordered by task and clock.
+
+    That is task, clock, whether it got it, lock, the clocks at its sleeps before and after, for how long it went on until the
+    next moment, and whether that ends the hold that begins here: the task did not sleep meanwhile.
     """
     task = np.concatenate([sleeps[:, sj.S_TASK], sleeps[:, sj.S_WAKER]])
     at = np.concatenate([sleeps[:, sj.S_AT], sleeps[:, sj.S_WAKER_AT]])
@@ -58,15 +83,24 @@ def holds(seen: Seen, sleeps: I64, circle: I64) -> tuple[I64, I64, I64, I64, NDA
     )  # a task that wakes another one at once when it got the lock
     task, at, got, lock = task[order], at[order], got[order], lock[order]
     before, after = _between_sleeps(seen, task, at, got)
+    following = np.append(at[1:], 0)
+    closed = got & np.append((task[1:] == task[:-1]) & ~got[1:], False) & (following <= after)
+    return task, at, got, lock, before, after, following - at, closed
+
+
+def holds(seen: Seen, sleeps: I64, circle: I64) -> tuple[I64, I64, I64, I64, NDArray[np.bool_]]:
+    """Return who holds a lock, from when to when on its own clock, which lock, and whether its end woke somebody.
+
+    A task sleeps nowhere while it holds one, so the tasks never wait for each other for ever.
+    """
+    task, at, got, lock, before, after, length, closed = _turns(seen, sleeps, circle)
     follows = np.append(task[1:] == task[:-1], False)
-    closed = got & follows & ~np.append(got[1:], True) & (np.append(at[1:], 0) <= after)
-    length = np.append(at[1:], 0) - at
     usual = np.median(length[closed]).astype(np.int64) if closed.any() else 1
     closed &= length <= LONGEST * usual
     opened = np.append(False, closed[:-1])
     nearest = np.where(np.append(False, follows[:-1]), np.append(0, at[:-1]), 0)
     begin = np.where(got, at, np.maximum(at - usual, np.maximum(before, nearest)))
-    end = np.where(closed, np.append(at[1:], 0), np.where(got, np.minimum(at + usual, after), at))
+    end = np.where(closed, at + length, np.where(got, np.minimum(at + usual, after), at))
     limit = np.where(follows & ~closed, np.append(begin[1:], 0), np.iinfo(np.int64).max)
     end = np.minimum(end, np.maximum(limit, begin))
     keep = ~opened & (end > begin)

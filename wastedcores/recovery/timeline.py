@@ -19,7 +19,7 @@ from wastedcores.recovery.classes import (
     UNENDED,
 )
 from wastedcores.recovery.joins import Joins, alive
-from wastedcores.recovery.locks import circles, holds
+from wastedcores.recovery.locks import holds, of_locks
 from wastedcores.recovery.messages import synchronous
 from wastedcores.recovery.task_tables import Seen
 
@@ -92,7 +92,7 @@ def _messages(
 ) -> tuple[list[I64], NDArray[np.bool_]]:
     """Return the waits and what ends them; each pair of tasks has a semaphore, which may wake synchronously, or uses a lock."""
     s = _of_class(seen, MESSAGE, LIKELY)
-    circle = circles(s[:, sj.S_WAKER], s[:, sj.S_TASK], len(seen.tasks))
+    circle = of_locks(seen, s)
     locks = _locks(seen, s[circle >= 0], circle[circle >= 0], wake_ns)
     s = s[circle < 0]
     pair = s[:, sj.S_WAKER] * len(seen.tasks) + s[:, sj.S_TASK]
