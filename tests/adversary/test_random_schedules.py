@@ -18,11 +18,14 @@ from support.random_schedules.judging import (
     judge,
     outcome,
     truth_word,
+    write,
 )
 from support.random_schedules.machine import Machine
 from support.random_schedules.tally import as_rows, markdown, rows_of, tally
 from support.random_schedules.truth import Bound, Limits, Truth, matching, per_slice
 from support.random_schedules.validity import Auditor, text_faults
+
+from wastedcores import check
 
 MS = 1_000
 
@@ -45,6 +48,26 @@ def test_schedules_that_were_judged_wrongly_once(seed, tmp_path):
     of a CPU whose oldest events were overwritten, and was written on another CPU; waits that were seen, and too brief to count.
     """
     assert not judge(seed, tmp_path).failed
+
+
+def test_a_check_is_the_same_with_and_without_the_wakings_beside_wakeups(tmp_path):
+    """They say who woke whom, and nothing about runqueues: of eight schedules with both, the answers are equal in all figures."""
+    compared = 0
+    for seed in range(60):
+        file = write(seed, tmp_path, ("wakings",))
+        text = file.read_text()
+        if "sched_waking:" not in text or "sched_wakeup:" not in text or compared == 8:
+            continue
+        bare = tmp_path / "bare.txt"
+        kept = (line for line in text.splitlines(True) if "sched_waking:" not in line)
+        bare.write_text("".join(kept))
+        both, without = (check(f, ignore_affinity=True).to_json() for f in (file, bare))
+        for answer in (both, without):
+            for key in ("trace", "events", "notes"):
+                answer.pop(key, None)
+        assert both == without, seed
+        compared += 1
+    assert compared == 8
 
 
 @pytest.mark.slow

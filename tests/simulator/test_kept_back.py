@@ -8,6 +8,7 @@ import pytest
 from support import ROOT
 from support.kept_back.judging import judge, recordings, shares, summary, table
 from support.kept_back.measuring import helped, measure, worker
+from support.kept_back.predicting import predict
 from support.kept_back.reading import (
     MIGRATE,
     NEW,
@@ -132,3 +133,22 @@ def test_the_shares_of_the_page():
         assert shares(found, by) in page
     assert np.isfinite(found["median"].to_numpy()).all()
     assert found.select(pl.col("run").n_unique()).item() == 34
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["6.1", "6.12"])
+def test_locks_are_predicted_from_their_traces(kernel):
+    """Recovered from the trace alone: within 5 % under the recorded kernel, within 10 % of the recording of the other one."""
+    found = predict(next(f for f in recordings() if f.name == f"mtx-three-{kernel}"))
+    assert abs(found.itself) <= 0.05
+    assert abs(found.other) <= 0.10
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_the_shares_of_what_if():
+    """docs/what-if.md: all are answered, 29 of 34 within 5 % under their own kernel, 30 within 10 % of the other's recording."""
+    found = [predict(folder) for folder in recordings()]
+    assert all(p.itself is not None for p in found)
+    assert sum(abs(p.itself) <= 0.05 for p in found) >= 29
+    assert sum(abs(p.other) <= 0.10 for p in found) >= 30

@@ -8,7 +8,7 @@ import polars as pl
 
 from wastedcores.errors import TraceContentError
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
-from wastedcores.trace.schema import TRANSITIONS
+from wastedcores.trace.schema import UNCOUNTED
 from wastedcores.trace.trace import Trace
 from wastedcores.trace.window import cut
 
@@ -24,7 +24,7 @@ def extent(trace: Trace) -> tuple[int, int, int, int]:
         top_cpu, top_pid = header.highest_cpu or 0, header.highest_pid or 0
         low = 0  # the stream of events checks every CPU and pid again
     else:
-        found = trace.ranges.filter(~pl.col("kind").is_in(TRANSITIONS))
+        found = trace.ranges.filter(~pl.col("kind").is_in(UNCOUNTED))
         columns = "low_cpu", "low_pid", "first_ns", "last_ns", "top_cpu", "top_pid"
         lowest, highest = (
             found.select(columns[:3]).min().row(0),
@@ -51,7 +51,7 @@ def _recorded_on() -> pl.Expr:
     A waker moves the thread that it wakes, so a move can be written on a CPU that has no part in it.
     """
     return (
-        pl.when(pl.col("kind").is_in(["wakeup", "wakeup_new", "waking"]))
+        pl.when(pl.col("kind").is_in(["wakeup", "wakeup_new"]))
         .then("src_cpu")
         .when(~pl.col("kind").is_in(["migrate", "frequency"]))
         .then("cpu")
@@ -68,7 +68,7 @@ def complete(trace: Trace, kinds: Collection[str]) -> Trace:
     if not over or "affinity" in kinds:
         return trace
     firsts = (
-        trace.without("lost", *TRANSITIONS)
+        trace.without("lost", *UNCOUNTED)
         .select("ts_ns", cpu=_recorded_on())
         .filter(pl.col("cpu").is_not_null(), pl.lit(-1 in over) | pl.col("cpu").is_in(list(over)))
         .group_by("cpu")
@@ -114,7 +114,7 @@ def lost_spans(trace: Trace, kinds: Collection[str], start_ns: int) -> list[tupl
         return []
     # what was lost before the first event does not matter; many formats give a loss the time of the event after it
     lost = trace.only("lost").select("ts_ns", "cpu").filter(pl.col("ts_ns") > start_ns)
-    seen = trace.without("lost", *TRANSITIONS).select("ts_ns", start_ns="ts_ns", cpu=_recorded_on())
+    seen = trace.without("lost", *UNCOUNTED).select("ts_ns", start_ns="ts_ns", cpu=_recorded_on())
     named = lost.filter(pl.col("cpu").is_not_null()).join_asof(
         seen, on="ts_ns", by="cpu", check_sortedness=False, allow_exact_matches=False
     )

@@ -10,7 +10,7 @@ import polars as pl
 
 from wastedcores.errors import TraceContentError
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
-from wastedcores.trace.schema import ASIDE, TRANSITIONS
+from wastedcores.trace.schema import ASIDE, UNCOUNTED
 
 #: No kernel is silent for so long, since its own threads wake up: after such a gap between two events of all CPUs the machine
 #: slept, the clock was set, two recordings follow one another, or events are missing.
@@ -155,7 +155,7 @@ class Inspector:
 
 def scheduling(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the events of a table without the transitions between user and kernel mode."""
-    among = frame["kind"].is_in(TRANSITIONS)
+    among = frame["kind"].is_in(UNCOUNTED)
     return frame.filter(~among) if among.any() else frame
 
 

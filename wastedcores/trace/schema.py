@@ -112,13 +112,14 @@ EVENTS: dict[str, EventSpec] = {
     )
 }  # fmt: skip
 
+TRANSITIONS = ("kernel_entry", "kernel_exit")
 #: Events that tell nothing about runqueues. They do not count for a trace's range, its gaps and its CPUs, so that a check gives
 #: the same answer with and without them.
-TRANSITIONS = ("kernel_entry", "kernel_exit")
+UNCOUNTED = (*TRANSITIONS, "waking")
 
 #: Events that do not state who ran or waited where. A file that has no others is not a trace of the scheduler.
 ASIDE = (
-    *TRANSITIONS,
+    *UNCOUNTED,
     "mark",
     "frequency",
     "cpu_idle",
