@@ -272,10 +272,10 @@ def _write_specs(
 
 def _start(m: np.ndarray, program: Program, base_slice_ns: int | None, plain: Plain | None) -> None:
     """Let the engine boot the machine, and plan the starts of the tasks and the hotplug steps."""
-    from wastedcores.simulator.engine import start_jit
+    from wastedcores.simulator.engine import run_jit
 
     k: Any = m
-    add_step, add_top, start_state = start_jit.add_step, start_jit.add_top, start_jit.start_state
+    add_step, add_top, start_state = run_jit.add_step, run_jit.add_top, run_jit.start_state
     if plain is not None:
         k = plain.kernel(m)
         add_step, add_top, start_state = map(plain.of, (add_step, add_top, start_state))

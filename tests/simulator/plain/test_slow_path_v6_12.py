@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.still_v6_12 import MS, Still, groups, machine, tasks_of
 
-from wastedcores.simulator.engine.balance import group_stats_v6_12_jit as group_stats
+from wastedcores.simulator.engine.balance import find_src_group_v6_12_jit as group_stats
 from wastedcores.simulator.engine.balance import placement_v6_12_jit as placement
-from wastedcores.simulator.engine.balance import slow_path_v6_12_jit as slow
-from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import idle_cpu
+from wastedcores.simulator.engine.balance import placement_v6_12_jit as slow
+from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import idle_cpu
 from wastedcores.simulator.engine.codes import arrival, cpu_event, log_kind, log_op, sd_flag
 from wastedcores.simulator.engine.codes.group_type import OVERLOADED
 from wastedcores.simulator.engine.codes.stats_row import BUSIEST, LOCAL, SPARE

@@ -91,7 +91,6 @@ def _cfs_v6_1() -> Functions:
 def _balancer() -> Functions:
     from wastedcores.simulator.engine.balance import (
         idle_sibling_v6_12_jit,
-        idle_v6_12_jit,
         load_balance_v6_12_jit,
         nohz_v6_12_jit,
         placement_v6_12_jit,
@@ -99,19 +98,19 @@ def _balancer() -> Functions:
     )
 
     return {
-        "booted": idle_v6_12_jit.booted,
-        "attached": idle_v6_12_jit.attached,
+        "booted": nohz_v6_12_jit.booted,
+        "attached": nohz_v6_12_jit.attached,
         "select_task_rq": placement_v6_12_jit.select_task_rq_fair,
         "newidle_balance": rebalance_domains_v6_12_jit.idle_balance,
         "trigger_load_balance": nohz_v6_12_jit.trigger_load_balance,
         "run_rebalance_domains": nohz_v6_12_jit.run_rebalance,
         "kick_arrives": nohz_v6_12_jit.kick_arrives,
         "active_load_balance": load_balance_v6_12_jit.active_load_balance,
-        "enters_idle": idle_v6_12_jit.enters_idle,
+        "enters_idle": nohz_v6_12_jit.enters_idle,
         "update_idle_core": idle_sibling_v6_12_jit.update_idle_core,
         "nohz_balance_enter_idle": nohz_v6_12_jit.nohz_enter,
         "idle_cpu_woken": rebalance_domains_v6_12_jit.update_wakeup_idle,
-        "leaves": idle_v6_12_jit.leaves,
+        "leaves": nohz_v6_12_jit.leaves,
     }
 
 
@@ -124,7 +123,7 @@ STRUCTURES: dict[str, tuple[Callable[[], Functions], Callable[[], Functions]]] =
 
 def realtime(row: np.ndarray, plain: Plain | None) -> None:
     """Write the functions of the real-time class (v4.1) into the row of what its queues share."""
-    from wastedcores.simulator.engine.realtime import class_jit, push_pull_jit, queue_jit
+    from wastedcores.simulator.engine.realtime import class_jit, queue_jit
 
     install(
         row,
@@ -135,9 +134,9 @@ def realtime(row: np.ndarray, plain: Plain | None) -> None:
             "pick_next_task": class_jit.pick_rt,
             "put_prev_task": queue_jit.put_prev,
             "task_tick": queue_jit.tick_rt,
-            "select_task_rq": push_pull_jit.select_task_rq_rt,
-            "check_preempt_curr": push_pull_jit.check_preempt_rt,
-            "task_woken": push_pull_jit.woken_rt,
+            "select_task_rq": class_jit.select_task_rq_rt,
+            "check_preempt_curr": class_jit.check_preempt_rt,
+            "task_woken": class_jit.woken_rt,
             "yield_task": class_jit.yield_task_rt,
             "post_schedule": class_jit.post_schedule,
             "period_timer": queue_jit.period,

@@ -203,7 +203,7 @@ def begin_scan(k: Kernel, p: TaskStruct, sd: SchedDomain, limit: int) -> None:
 
 @apart(NOTHING)
 def log_scan(k: Kernel, cpu: int, level: int) -> None:
-    """Log the CPUs that a search examined: a record, and then the words of the set, six in a record (simulator/scans.py)."""
+    """Log the CPUs that a search examined: a record, and then the words of the set, six in a record (simulator/log.py)."""
     if k.log_considered == 0:
         return
     here = k.this_cpu

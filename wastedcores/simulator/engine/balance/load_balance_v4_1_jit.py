@@ -26,7 +26,7 @@ from wastedcores.simulator.engine.fair.entity_jit import (
 )
 from wastedcores.simulator.engine.fair.load_jit import idle_cpu, task_h_load, weighted_cpuload
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import migrate
-from wastedcores.simulator.engine.tasks.weight_jit import SCHED_IDLE
+from wastedcores.simulator.engine.fair.vruntime_jit import SCHED_IDLE
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import (
     exclude,

@@ -13,6 +13,7 @@ from wastedcores.simulator.engine.balance.decisions_v6_12_jit import log_decisio
 from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import (
     find_src_group,
     find_src_rq,
+    idle_cpu,
 )
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import (
     MAX_PINNED_INTERVAL,
@@ -20,7 +21,6 @@ from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import (
     attach_task,
     attach_tasks,
 )
-from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import idle_cpu
 from wastedcores.simulator.engine.balance.stays_v6_12_jit import held_back, task_hot
 from wastedcores.simulator.engine.codes import (
     cpu_event,
@@ -37,8 +37,7 @@ from wastedcores.simulator.engine.fair.signals_v6_12_jit import task_h_load, tas
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, item, start_from_active, test
 from wastedcores.simulator.engine.world.log_jit import log_balance, log_migrate
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, fair_class
-from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, fair_class, rule
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
     NO_GROUP,

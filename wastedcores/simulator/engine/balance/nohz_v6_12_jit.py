@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
+from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import idle_cpu
 from wastedcores.simulator.engine.balance.group_stats_jit import ms_to_jiffies
+from wastedcores.simulator.engine.balance.idle_sibling_v6_12_jit import update_sharing
 from wastedcores.simulator.engine.balance.rebalance_domains_jit import nohz_exit
 from wastedcores.simulator.engine.balance.rebalance_domains_v6_12_jit import (
     rebalance_domains,
     update_blocked_averages,
 )
-from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import idle_cpu
 from wastedcores.simulator.engine.codes import cpu_event, idle_type, log_op, nohz_kick
+from wastedcores.simulator.engine.core.schedule_jit import next_tick, stop_tick
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import include, test
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
-from wastedcores.simulator.engine.world.structs import NO_DOMAIN, Kernel
+from wastedcores.simulator.engine.world.random_jit import stream
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, domain_at, modern
+from wastedcores.simulator.engine.world.structs import NO_DOMAIN, NO_SHARED, Kernel, RandomState
 
 #: LOAD_AVG_PERIOD, in ms
 BLOCKED_MS = 32
@@ -255,3 +258,49 @@ def run_idle_balance(k: Kernel, cpu: int) -> None:
         and cpu_rq(k, cpu).ilb_next == 0
     ):
         begin_pass(k, cpu, nohz_kick.STATS)
+
+
+@apart(NOTHING)
+def booted(k: Kernel) -> None:
+    """Let the LLCs know what balancing of the idle machine has found out since boot, and seed newidle balancing."""
+    n = k.nr_cpus
+    smt_active = modern(k).smt_active
+    for cpu in range(n):
+        RandomState(k, n + cpu).state = stream(k.seed, -2 - cpu)
+        for height in range(cpu_rq(k, cpu).nr_domains):
+            sd = domain_at(k, cpu, height)
+            shared = sd.shared
+            if shared != NO_SHARED:
+                shared.nr_idle_scan = sd.span_weight
+                shared.has_idle_cores = smt_active
+
+
+@apart(NOTHING)
+def attached(k: Kernel, now: int) -> None:
+    """Let the domains that every CPU got just now begin; ``now`` is the jiffy of their last balancing."""
+    for cpu in range(k.nr_cpus):
+        for height in range(cpu_rq(k, cpu).nr_domains):
+            sd = domain_at(k, cpu, height)
+            sd.last_decay_max_lb_cost = now
+            sd.newidle_stamp = k.now_ns
+    update_sharing(k)
+
+
+@apart(NOTHING)
+def enters_idle(k: Kernel, cpu: int) -> None:
+    """do_idle() (kernel/sched/idle.c): update averages of idle CPUs, and stop the tick at once or after one more tick."""
+    run_idle_balance(k, cpu)
+    if modern(k).idle_ticks_before_stop == 0:
+        stop_tick(k, cpu)
+    elif cpu_rq(k, cpu).tick_stopped != 0:
+        # tick_nohz_idle_exit(): the CPU left the idle loop to schedule, and found nothing
+        cpu_rq(k, cpu).tick_stopped = 0
+        queue_jit.push_tick(k, cpu, next_tick(k, cpu))
+
+
+@apart(NOTHING)
+def leaves(k: Kernel, cpu: int) -> None:
+    """Drop the kicks of a CPU that goes offline."""
+    q = cpu_cfs_rq(k, cpu)
+    q.rq_modern.nohz_flags = 0
+    q.rq_modern.nohz_idle_balance = 0

@@ -9,11 +9,11 @@ import numpy as np
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
+from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import idle_cpu
 from wastedcores.simulator.engine.balance.group_stats_jit import ms_to_jiffies
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import MIGRATION_COST
 from wastedcores.simulator.engine.balance.load_balance_v6_12_jit import load_balance
 from wastedcores.simulator.engine.balance.rebalance_domains_jit import lb_cost
-from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import idle_cpu
 from wastedcores.simulator.engine.codes import idle_type, log_op, newidle, nohz_kick, sd_flag
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (

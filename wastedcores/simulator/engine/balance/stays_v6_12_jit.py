@@ -6,8 +6,7 @@ from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import MIGRATION_COST
 from wastedcores.simulator.engine.codes import migration_type, sd_flag
 from wastedcores.simulator.engine.fair.eevdf_jit import eligible
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq
-from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq, rule
 from wastedcores.simulator.engine.world.structs import CfsRq, Kernel, LbEnv, Modern, TaskStruct
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.clocks.khz_jit import constants, has_cooled_down
 from wastedcores.simulator.engine.codes import log_kind
-from wastedcores.simulator.engine.core.stretch_jit import done, needed_ns
+from wastedcores.simulator.engine.core.stretch_jit import (
+    constants,
+    done,
+    has_cooled_down,
+    needed_ns,
+)
 from wastedcores.simulator.engine.events.queue_jit import push_run
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.world import table

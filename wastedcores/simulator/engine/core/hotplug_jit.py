@@ -18,10 +18,9 @@ from wastedcores.simulator.engine.core.wakeup_jit import fallback_cpu, ttwu_pend
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair.cfs_jit import check_preempt
-from wastedcores.simulator.engine.fair.entity_jit import set_task_rq
+from wastedcores.simulator.engine.fair.entity_jit import dequeue, enqueue, has_rt, set_task_rq
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import migrate
-from wastedcores.simulator.engine.realtime.of_class_jit import dequeue, enqueue, has_rt
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, item, test
 from wastedcores.simulator.engine.world.log_jit import log_migrate

@@ -13,21 +13,31 @@ from wastedcores.simulator.engine.balance.rebalance_domains_jit import (
     sd_state_idle,
     trigger_load_balance,
 )
-from wastedcores.simulator.engine.clocks.follow_jit import clock_switched, clock_ticked
 from wastedcores.simulator.engine.codes import cpu_event, log_kind, task_state, waits_for
-from wastedcores.simulator.engine.core.stretch_jit import stop_stretch
+from wastedcores.simulator.engine.core.stretch_jit import clock_switched, clock_ticked, stop_stretch
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair import pelt_v4_4_jit
 from wastedcores.simulator.engine.fair.cfs_jit import (
     check_preempt,
+    enter_kernel,
+    hrtick_enter,
+    hrtick_exit,
+    hrtick_of,
     pick_task,
     put_prev_task,
     resched,
     set_next_entity,
     task_tick,
 )
-from wastedcores.simulator.engine.fair.entity_jit import add_nr_running, set_task_rq
+from wastedcores.simulator.engine.fair.entity_jit import (
+    add_nr_running,
+    dequeue,
+    enqueue,
+    has_rt,
+    is_rt,
+    set_task_rq,
+)
 from wastedcores.simulator.engine.fair.load_jit import (
     catch_up_idle,
     idle_cpu,
@@ -35,13 +45,6 @@ from wastedcores.simulator.engine.fair.load_jit import (
     update_cpu_load,
     weighted_cpuload,
 )
-from wastedcores.simulator.engine.fair.preemption_jit import (
-    enter_kernel,
-    hrtick_enter,
-    hrtick_exit,
-    hrtick_of,
-)
-from wastedcores.simulator.engine.realtime.of_class_jit import dequeue, enqueue, has_rt, is_rt
 from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.log_jit import log_load, log_migrate, pid_of, record
 from wastedcores.simulator.engine.world.rows_jit import (
@@ -53,8 +56,8 @@ from wastedcores.simulator.engine.world.rows_jit import (
     fair_class,
     modern,
     rt_class,
+    rule,
 )
-from wastedcores.simulator.engine.world.rules_jit import rule
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_TASK,

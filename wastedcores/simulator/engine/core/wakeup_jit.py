@@ -19,14 +19,13 @@ from wastedcores.simulator.engine.codes import (
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair.cfs_jit import check_preempt, check_preempt_new
-from wastedcores.simulator.engine.fair.entity_jit import set_task_rq
+from wastedcores.simulator.engine.fair.entity_jit import enqueue, is_rt, set_task_rq
 from wastedcores.simulator.engine.fair.pelt_jit import synchronize_decay
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import is_detached, migrate
 from wastedcores.simulator.engine.fair.vruntime_jit import (
     init_task_runnable_average,
     task_fork_fair,
 )
-from wastedcores.simulator.engine.realtime.of_class_jit import enqueue, is_rt
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.log_jit import log_affinity, log_migrate, pid_of, record
@@ -37,8 +36,8 @@ from wastedcores.simulator.engine.world.rows_jit import (
     designed,
     fair_class,
     rt_class,
+    rule,
 )
-from wastedcores.simulator.engine.world.rules_jit import rule
 from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, Modern, TaskStruct
 
 

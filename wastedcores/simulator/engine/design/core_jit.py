@@ -6,20 +6,18 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import attach_task, detach_task
 from wastedcores.simulator.engine.codes import log_kind, log_op, sd_flag, suggestion
-from wastedcores.simulator.engine.design.machine_jit import (
+from wastedcores.simulator.engine.design.modules_jit import (
+    NONE,
+    REST,
     is_free,
     is_idle,
     near,
     nearest_free,
     shortest_queue,
-    waiting_thread,
-)
-from wastedcores.simulator.engine.design.modules_jit import (
-    NONE,
-    REST,
     suggest_cpu,
     suggest_pull,
     suggest_source,
+    waiting_thread,
 )
 from wastedcores.simulator.engine.fair.load_jit import update_blocked_averages
 from wastedcores.simulator.engine.world import cpuset

@@ -11,16 +11,8 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import arrival, task_state
 from wastedcores.simulator.engine.fair.cfs_jit import check_preempt_tick, next_entity, resched
-from wastedcores.simulator.engine.fair.cfs_v6_1_queue_jit import (
-    MIGRATING,
-    SAVED,
-    SLEEP,
-    dequeue_task,
-    enqueue_task,
-    reweight_entity,
-    update_cfs_group,
-)
 from wastedcores.simulator.engine.fair.entity_jit import (
+    add_nr_running,
     clear_buddies,
     insert,
     list_add_task,
@@ -29,19 +21,35 @@ from wastedcores.simulator.engine.fair.entity_jit import (
     set_buddy,
 )
 from wastedcores.simulator.engine.fair.modern_task_jit import (
+    add_weight,
     begin_task,
+    calc_group_shares,
     change_group,
     inverse_of,
     rq_of,
+    update_runnable,
     weight_of,
 )
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
+    DO_ATTACH,
+    DO_DETACH,
+    MIN_DIVIDER,
     UPDATE_TG,
+    UTIL_EST_MARGIN,
+    dequeue_load_avg,
+    enqueue_load_avg,
     post_init_util,
+    scale_load_down,
     update_load_avg,
 )
 from wastedcores.simulator.engine.fair.signals_v6_12_jit import migrate_task
-from wastedcores.simulator.engine.fair.vruntime_jit import task_fork_fair, update_curr
+from wastedcores.simulator.engine.fair.vruntime_jit import (
+    inverse_weight,
+    place_entity,
+    task_fork_fair,
+    update_curr,
+    update_min_vruntime,
+)
 from wastedcores.simulator.engine.world.log_jit import log_load
 from wastedcores.simulator.engine.world.rows_jit import balancer, cpu_cfs_rq, cpu_rq, task_of
 from wastedcores.simulator.engine.world.structs import (
@@ -53,6 +61,177 @@ from wastedcores.simulator.engine.world.structs import (
     SchedEntity,
     TaskStruct,
 )
+
+#: how a task leaves its queue: asleep; for another CPU; for a moment and for the same queue (DEQUEUE_SAVE without _MOVE)
+SLEEP, MIGRATING, SAVED = 1, 2, 4
+
+
+# --- weights of groups --------------------------------------------------------------------------------------------------
+
+
+@apart(NOTHING)
+def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
+    """reweight_entity(): change a weight and keep the virtual time."""
+    q = se.cfs_rq
+    on_rq = se.on_rq != 0
+    if on_rq:
+        if q.curr == se:
+            update_curr(k, q)
+        add_weight(k, q, se, -1)
+    dequeue_load_avg(k, q, se)
+    se.weight = weight
+    se.inv_weight = inv
+    divider = MIN_DIVIDER + se.avg.period_contrib
+    se.avg.load_avg = scale_load_down(weight) * se.avg.load_sum // divider
+    enqueue_load_avg(k, q, se)
+    if on_rq:
+        add_weight(k, q, se, 1)
+
+
+@inner
+def update_cfs_group(k: Kernel, se: SchedEntity) -> None:
+    """update_cfs_group(): give a group's entity its CPU's part of the group, also while it is empty."""
+    g = se.my_q
+    if g != NO_QUEUE:
+        weight = calc_group_shares(k, g)
+        reweight_entity(k, se, weight, inverse_weight(scale_load_down(weight)))
+
+
+# --- enqueue, dequeue ---------------------------------------------------------------------------------------------------
+
+
+@apart(NOTHING)
+def enqueue_entity(k: Kernel, se: SchedEntity, wakeup: int) -> None:
+    """enqueue_entity(), account_entity_enqueue(): put one entity on its queue.
+
+    A virtual time is relative to the queue that was left, except that of a sleeper that wakes on its old CPU.
+    """
+    q = se.cfs_rq
+    runs = q.curr == se
+    is_task = se.my_q == NO_QUEUE
+    relative = wakeup == 0 or (is_task and se.avg.last_update == 0)
+    if relative and runs:
+        se.vruntime += q.min_vruntime
+    update_curr(k, q)
+    if relative and not runs:
+        se.vruntime += q.min_vruntime
+    update_load_avg(k, se, UPDATE_TG | DO_ATTACH)
+    update_runnable(k, se)
+    update_cfs_group(k, se)
+    add_weight(k, q, se, 1)
+    if is_task:
+        list_add_task(k, q.cpu, task_of(se))
+    q.nr_running += 1
+    if wakeup:
+        place_entity(k, q, se, False)
+    if not runs:
+        insert(k, q, se)
+    se.on_rq = 1
+    q.on_list = 1
+
+
+@apart(NOTHING)
+def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> None:
+    """dequeue_entity(), account_entity_dequeue(): take one entity off its queue."""
+    q = se.cfs_rq
+    is_task = se.my_q == NO_QUEUE
+    update_curr(k, q)
+    update_load_avg(k, se, UPDATE_TG | DO_DETACH if is_task and flags & MIGRATING else UPDATE_TG)
+    update_runnable(k, se)
+    clear_buddies(k, se)
+    if q.curr != se:
+        remove(k, q, se)
+    se.on_rq = 0
+    add_weight(k, q, se, -1)
+    if is_task:
+        list_del_task(k, q.cpu, task_of(se))
+    q.nr_running -= 1
+    if flags & SLEEP == 0:
+        se.vruntime -= q.min_vruntime
+    update_cfs_group(k, se)
+    if flags & SAVED == 0:
+        update_min_vruntime(k, q)
+
+
+@apart(NOTHING)
+def update_above(k: Kernel, se: SchedEntity, change: int) -> None:
+    """Update the levels that stay queued while a task below them comes (``change`` is 1) or goes (-1)."""
+    while se != NO_ENTITY:
+        update_load_avg(k, se, UPDATE_TG)
+        update_runnable(k, se)
+        update_cfs_group(k, se)
+        se.cfs_rq.h_nr_running += change
+        se = se.parent
+
+
+@apart(NOTHING)
+def enqueue_task(k: Kernel, p: TaskStruct, wakeup: int) -> None:
+    """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
+    cpu = rq_of(k, p)
+    cpu_rq(k, cpu).clock = k.now_ns
+    cpu_cfs_rq(k, cpu).avg.util_est += p.se.avg.util_est
+    se = p.se
+    while se != NO_ENTITY and se.on_rq == 0:
+        enqueue_entity(k, se, wakeup)
+        se.cfs_rq.h_nr_running += 1
+        wakeup = 1
+        se = se.parent
+    update_above(k, se, 1)
+    log_load(k, cpu)
+    add_nr_running(k, cpu, 1)
+
+
+@inner
+def util_est_update(k: Kernel, p: TaskStruct) -> None:
+    """util_est_update(): update the estimate of a task's use after it left the queue to sleep.
+
+    UTIL_EST_FASTUP: the average follows a rise at once, and a fall by a quarter each time.
+    """
+    if p.se.avg.unchanged != 0:
+        return
+    last = p.util_enqueued
+    util = p.se.avg.util_avg
+    fall = p.util_ewma - util
+    if fall < 0:
+        p.util_ewma = util
+    elif fall < UTIL_EST_MARGIN:
+        if abs(last - util) < UTIL_EST_MARGIN:
+            return
+    elif util > 1024:
+        return
+    else:
+        p.util_ewma = (p.util_ewma * 4 - fall) >> 2
+    p.util_enqueued = util
+    p.se.avg.util_est = max(p.util_ewma, util)
+    p.se.avg.unchanged = 1
+
+
+@apart(NOTHING)
+def dequeue_task(k: Kernel, p: TaskStruct, flags: int) -> None:
+    """dequeue_task_fair(), sub_nr_running(): take a task, and its group if nothing else of it is queued, off the runqueue."""
+    cpu = rq_of(k, p)
+    root = cpu_cfs_rq(k, cpu)
+    cpu_rq(k, cpu).clock = k.now_ns
+    root.avg.util_est -= min(root.avg.util_est, p.se.avg.util_est)
+    below = flags
+    se = p.se
+    while se != NO_ENTITY:
+        q = se.cfs_rq
+        dequeue_entity(k, se, below)
+        q.h_nr_running -= 1
+        se = se.parent
+        if q.load_weight != 0:
+            # other tasks of the group remain: prefer to continue with the group
+            if flags & SLEEP and se != NO_ENTITY:
+                set_buddy(k, se, CfsRq.next)
+            break
+        below |= SLEEP
+    update_above(k, se, -1)
+    log_load(k, cpu)
+    add_nr_running(k, cpu, -1)
+    if flags & SLEEP:
+        util_est_update(k, p)
+
 
 # --- choice, tick -------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import arrival
-from wastedcores.simulator.engine.fair.cfs_jit import resched
+from wastedcores.simulator.engine.fair.cfs_jit import hrtick_start, resched, resched_lazy
 from wastedcores.simulator.engine.fair.eevdf_jit import (
     clear_buddies,
     eligible,
@@ -45,10 +45,8 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     post_init_util,
     update_load_avg,
 )
-from wastedcores.simulator.engine.fair.preemption_jit import hrtick_start, resched_lazy
 from wastedcores.simulator.engine.world.log_jit import log_load
-from wastedcores.simulator.engine.world.rows_jit import balancer, cpu_cfs_rq, cpu_rq, task_of
-from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.rows_jit import balancer, cpu_cfs_rq, cpu_rq, rule, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,

@@ -9,6 +9,8 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import reweight
 from wastedcores.simulator.engine.fair import entity_jit
+from wastedcores.simulator.engine.fair.cfs_jit import resched_lazy
+from wastedcores.simulator.engine.fair.modern_task_jit import add_weight, calc_group_shares
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     MIN_DIVIDER,
     UPDATE_TG,
@@ -18,11 +20,8 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     scale_load_down,
     update_load_avg,
 )
-from wastedcores.simulator.engine.fair.preemption_jit import resched_lazy
-from wastedcores.simulator.engine.fair.scaled_weights_jit import add_weight, calc_group_shares
 from wastedcores.simulator.engine.fair.vruntime_jit import calc_delta, inverse_weight
-from wastedcores.simulator.engine.world.rows_jit import modern, task_of
-from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.rows_jit import modern, rule, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,

@@ -6,6 +6,7 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import task_state
 from wastedcores.simulator.engine.fair import entity_jit
+from wastedcores.simulator.engine.fair.cfs_jit import hrtick_update
 from wastedcores.simulator.engine.fair.eevdf_jit import (
     clear_buddies,
     eligible,
@@ -17,7 +18,7 @@ from wastedcores.simulator.engine.fair.eevdf_jit import (
     update_curr,
     update_entity_lag,
 )
-from wastedcores.simulator.engine.fair.modern_task_jit import rq_of
+from wastedcores.simulator.engine.fair.modern_task_jit import add_weight, rq_of, update_runnable
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     DO_ATTACH,
     DO_DETACH,
@@ -25,11 +26,8 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     update_load_avg,
     util_est_update,
 )
-from wastedcores.simulator.engine.fair.preemption_jit import hrtick_update
-from wastedcores.simulator.engine.fair.scaled_weights_jit import add_weight, update_runnable
 from wastedcores.simulator.engine.world.log_jit import log_load, log_nr
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, task_of
-from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, rule, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,

@@ -14,14 +14,14 @@ from wastedcores.simulator.engine.fair.pelt_jit import (
     update_entity_load_avg,
 )
 from wastedcores.simulator.engine.fair.vruntime_jit import (
+    SCHED_IDLE,
     inverse_weight,
     place_entity,
     update_curr,
     update_min_vruntime,
 )
-from wastedcores.simulator.engine.tasks.weight_jit import SCHED_IDLE
 from wastedcores.simulator.engine.world.log_jit import log_load, log_nr
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq, fair_class, task_of
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq, fair_class, rt_class, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,
@@ -298,3 +298,33 @@ def set_task_rq(k: Kernel, p: TaskStruct, cpu: int) -> None:
     n = k.nr_cpus
     p.se.cfs_rq = CfsRq(k, k.cfs_rq0 + tg * n + cpu)
     p.se.parent = SchedEntity(k, k.entity0 + tg * n + cpu) if tg > 0 else NO_ENTITY
+
+
+@inner
+def has_rt(k: Kernel) -> bool:
+    """Return whether the program changes policies, so that there may be real-time tasks."""
+    return k.rt0 != 0
+
+
+@inner
+def is_rt(k: Kernel, p: TaskStruct) -> bool:
+    """Return whether ``p`` is a real-time task; NULL, which stands for the idle task, is none."""
+    return p != NO_TASK and p.rt_priority != 0
+
+
+@inner
+def enqueue(k: Kernel, p: TaskStruct, wakeup: int, waking: int) -> None:
+    """enqueue_task() of the task's class."""
+    if p.rt_priority != 0:
+        rt_class(k).enqueue_task(k, p, 0)
+    else:
+        enqueue_task(k, p, wakeup, waking)
+
+
+@inner
+def dequeue(k: Kernel, p: TaskStruct, sleep: int) -> None:
+    """dequeue_task() of the task's class."""
+    if p.rt_priority != 0:
+        rt_class(k).dequeue_task(k, p)
+    else:
+        dequeue_task(k, p, sleep)

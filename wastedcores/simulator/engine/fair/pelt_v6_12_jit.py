@@ -7,7 +7,7 @@ from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.fair.decay_jit import LOAD_AVG_MAX, MAX32, decay_sum
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import test
-from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.rows_jit import rule
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,

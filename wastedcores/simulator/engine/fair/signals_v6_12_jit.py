@@ -10,8 +10,7 @@ from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import task_state
 from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import update_blocked_se
-from wastedcores.simulator.engine.world.idle_jit import runs_idle
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, runs_idle
 from wastedcores.simulator.engine.world.structs import NO_ENTITY, NO_TASK, CfsRq, Kernel, TaskStruct
 
 #: SCHED_CAPACITY_SCALE

@@ -10,6 +10,7 @@ from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.fair.decay_jit import MAX32, mul_shift
 from wastedcores.simulator.engine.fair.pelt_jit import update_task_contrib
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import new_entity
+from wastedcores.simulator.engine.world.cpusets_jit import item
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
@@ -18,6 +19,25 @@ from wastedcores.simulator.engine.world.structs import (
     SchedEntity,
     TaskStruct,
 )
+
+#: the policies of the fair class that behave differently (include/uapi/linux/sched.h)
+SCHED_BATCH, SCHED_IDLE = 3, 5
+#: WEIGHT_IDLEPRIO and WMULT_IDLEPRIO (kernel/sched/sched.h)
+IDLE_WEIGHT = 3
+IDLE_WMULT = 1431655765
+
+
+@inner
+def set_load_weight(k: Kernel, p: TaskStruct) -> None:
+    """set_load_weight(): set the weight that the fair class gives a task."""
+    if p.policy == SCHED_IDLE:
+        p.se.weight = IDLE_WEIGHT
+        p.se.inv_weight = IDLE_WMULT
+        return
+    nice = p.nice
+    p.se.weight = item(k, k.weight_lists + nice + 20)
+    p.se.inv_weight = item(k, k.weight_lists + 40 + nice + 20)
+
 
 NR_LATENCY = 8
 

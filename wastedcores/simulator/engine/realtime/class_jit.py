@@ -2,24 +2,188 @@
 
 from __future__ import annotations
 
+from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
+from wastedcores.simulator.engine.codes import log_op, sd_flag
 from wastedcores.simulator.engine.fair.cfs_jit import put_prev_task, resched, set_next_task
-from wastedcores.simulator.engine.fair.entity_jit import dequeue_task, enqueue_task
-from wastedcores.simulator.engine.realtime.push_pull_jit import pull_rt_task, push_rt_tasks
+from wastedcores.simulator.engine.fair.entity_jit import dequeue_task, enqueue_task, set_task_rq
+from wastedcores.simulator.engine.fair.vruntime_jit import set_load_weight
 from wastedcores.simulator.engine.realtime.queue_jit import (
     count_tasks,
     dequeue_rt,
     enqueue_rt,
     first_pushable,
     highest,
+    priority_of,
     put_prev,
     requeue,
     rt_of,
     shared,
     update_curr,
 )
-from wastedcores.simulator.engine.tasks.weight_jit import set_load_weight
+from wastedcores.simulator.engine.world import cpuset
+from wastedcores.simulator.engine.world.cpusets_jit import test
+from wastedcores.simulator.engine.world.log_jit import log_migrate
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq
 from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStruct
+
+
+@inner
+def may_run(k: Kernel, p: TaskStruct, cpu: int) -> int:
+    """Return whether ``p`` may run on ``cpu``, which is active."""
+    return test(k, p.cpus_allowed, cpu) and test(k, cpuset.ACTIVE, cpu)
+
+
+@apart(VALUE)
+def lowest_priority(k: Kernel, p: TaskStruct) -> int:
+    """cpupri_find(): return the lowest priority of the CPUs where ``p`` may run, or -1 if it is not below that of ``p``.
+
+    CPUs with fair tasks and idle CPUs are equal.
+    """
+    out = p.rt_priority
+    for cpu in range(k.nr_cpus):
+        if may_run(k, p, cpu):
+            out = min(out, highest(k, cpu))
+    return out if out < p.rt_priority else -1
+
+
+@apart(VALUE)
+def first_at(k: Kernel, p: TaskStruct, priority: int, mask: int) -> int:
+    """Return the first CPU of the mask (0: of all) with that priority where ``p`` may run, or -1."""
+    for cpu in range(k.nr_cpus):
+        if may_run(k, p, cpu) and highest(k, cpu) == priority and (mask == 0 or test(k, mask, cpu)):
+            return cpu
+    return -1
+
+
+@apart(VALUE)
+def find_lowest_rq(k: Kernel, p: TaskStruct) -> int:
+    """find_lowest_rq(): return the CPU to which a task should go, its own or one near to it, or -1."""
+    least = lowest_priority(k, p)
+    if p.nr_cpus_allowed == 1 or least < 0:
+        return -1
+    own = p.cpu
+    if may_run(k, p, own) and highest(k, own) == least:
+        return own
+    this = k.this_cpu
+    here = may_run(k, p, this) and highest(k, this) == least
+    sd = cpu_rq(k, own).sd
+    for _ in range(cpu_rq(k, own).nr_domains):
+        if sd.flags & sd_flag.WAKE_AFFINE:
+            if here and test(k, sd.span, this):
+                return this
+            near = first_at(k, p, least, sd.span)
+            if near >= 0:
+                return near
+        sd = sd.parent
+    return this if here else first_at(k, p, least, 0)
+
+
+@inner
+def as_urgent(k: Kernel, cpu: int, p: TaskStruct) -> bool:
+    """Return whether a CPU runs a real-time task that ``p`` should avoid: a pinned one, or one that is at least as urgent."""
+    curr = cpu_rq(k, cpu).curr
+    return priority_of(k, cpu) != 0 and (
+        curr.nr_cpus_allowed < 2 or curr.rt_priority >= p.rt_priority
+    )
+
+
+@apart(VALUE)
+def select_task_rq_rt(k: Kernel, p: TaskStruct, flag: int) -> int:
+    """select_task_rq_rt(): return the CPU of a woken or new task, its own unless that runs something as urgent."""
+    cpu = p.cpu
+    if flag != sd_flag.BALANCE_EXEC and as_urgent(k, cpu, p):
+        target = find_lowest_rq(k, p)
+        if target >= 0:
+            return target
+    return cpu
+
+
+@inner
+def move(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
+    """Take a task to another CPU, as push_rt_task() and pull_rt_task() do."""
+    src = p.cpu
+    dequeue_rt(k, p)
+    log_migrate(k, p, src, dst, why)
+    set_task_rq(k, p, dst)
+    enqueue_rt(k, p, 0)
+
+
+@apart(VALUE)
+def push_rt_task(k: Kernel, cpu: int) -> bool:
+    """push_rt_task(): move the most urgent waiting task to a CPU that runs something less urgent; return whether one moved."""
+    p = first_pushable(k, cpu, -1)
+    if p == NO_TASK or rt_of(k, cpu).nr_running < 2:
+        return False
+    if p.rt_priority > priority_of(k, cpu):
+        resched(k, cpu)
+        return False
+    dst = find_lowest_rq(k, p)
+    if dst < 0 or dst == cpu:
+        return False
+    move(k, p, dst, log_op.PUSH)
+    resched(k, dst)
+    return True
+
+
+@apart(NOTHING)
+def push_rt_tasks(k: Kernel, cpu: int) -> None:
+    """push_rt_tasks(): push until nothing moves any more."""
+    while push_rt_task(k, cpu) != 0:
+        pass
+
+
+@apart(VALUE)
+def pull_rt_task(k: Kernel, this: int) -> int:
+    """pull_rt_task(): take waiting tasks that are more urgent than what is left here; return whether any moved.
+
+    The CPU pulls by itself; it does not ask the others to push (RT_PUSH_IPI).
+    """
+    pulled = False
+    for src in range(k.nr_cpus):
+        if src == this or not test(k, cpuset.ACTIVE, src) or rt_of(k, src).nr_running < 2:
+            continue
+        p = first_pushable(k, src, -1)
+        if p == NO_TASK or p.rt_priority <= highest(k, this):
+            continue
+        p = first_pushable(k, src, this)
+        if p == NO_TASK or p.rt_priority <= highest(k, this):
+            continue
+        if p.rt_priority > priority_of(k, src):
+            continue
+        move(k, p, this, log_op.PULL)
+        pulled = True
+    return pulled
+
+
+@apart(NOTHING)
+def check_preempt_rt(k: Kernel, cpu: int, p: TaskStruct) -> None:
+    """check_preempt_curr(), check_preempt_curr_rt(), check_preempt_equal_prio(): one of the two is a real-time task."""
+    curr = cpu_rq(k, cpu).curr
+    if p.rt_priority > curr.rt_priority:
+        resched(k, cpu)
+        return
+    if p.rt_priority < curr.rt_priority or cpu_rq(k, cpu).need_resched != 0:
+        return
+    # a task that must run here takes the CPU of one that may run elsewhere
+    if curr.nr_cpus_allowed == 1 or lowest_priority(k, curr) < 0:
+        return
+    if p.nr_cpus_allowed > 1 and lowest_priority(k, p) >= 0:
+        return
+    requeue(k, cpu, p, 1)
+    resched(k, cpu)
+
+
+@apart(NOTHING)
+def woken_rt(k: Kernel, cpu: int, p: TaskStruct) -> None:
+    """task_woken_rt(): push a woken task away if it will not run here soon."""
+    if (
+        cpu_rq(k, cpu).curr != p
+        and cpu_rq(k, cpu).need_resched == 0
+        and p.nr_cpus_allowed > 1
+        and as_urgent(k, cpu, p)
+    ):
+        push_rt_tasks(k, cpu)
 
 
 @apart(VALUE)

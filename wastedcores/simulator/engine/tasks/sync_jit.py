@@ -7,6 +7,8 @@ from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import status, task_state, waits_for
 from wastedcores.simulator.engine.core.stretch_jit import start_stretch, stop_stretch
 from wastedcores.simulator.engine.core.wakeup_jit import choose_cpu, queue_woken
+from wastedcores.simulator.engine.events import queue_jit
+from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.rows_jit import cpu_rq
 from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, Op, TaskStruct, WaitObject
@@ -41,6 +43,17 @@ def block(k: Kernel, p: TaskStruct) -> None:
     p.state = task_state.SLEEPING
     p.left = 0
     k.computing -= 1
+
+
+@inner
+def sleep(k: Kernel, p: TaskStruct, length: int) -> None:
+    """Block a task until a timer wakes it after ``length`` ns."""
+    length = max(length, 1)
+    p.waits_for = waits_for.TIMER
+    p.wait_object = k.this_cpu
+    block(k, p)
+    k.timers += 1
+    queue_jit.push(k, (p.row << table.SHIFT) + TaskStruct.timer, k.now_ns + length)
 
 
 @apart(NOTHING)
@@ -184,3 +197,85 @@ def post(k: Kernel, p: TaskStruct, y: WaitObject, units: int) -> None:
         else:
             unlink(k, y, first, NO_TASK)
             grant(k, first, p)
+
+
+@apart(VALUE)
+def signal_op(k: Kernel, p: TaskStruct, op: Op) -> bool:
+    """Do SIGNAL, CATCH, WAIT_SIGNAL or TIMER; return whether the program continues at once."""
+    code = op.code
+    y = WaitObject(k, k.wait0 + op.arg1)
+    if code == ops.OP_SIGNAL:
+        y.generation += 1
+        while y.head != NO_TASK:
+            first = y.head
+            unlink(k, y, first, NO_TASK)
+            grant(k, first, p)
+            if op.arg2 == 0:
+                break
+        return True
+    if code == ops.OP_CATCH:
+        p.signals_seen = y.generation
+        return True
+    now = k.now_ns
+    if code == ops.OP_TIMER:
+        if y.generation == 0:
+            y.generation = now
+        y.generation += op.arg2
+        if now < y.generation:
+            sleep(k, p, y.generation - now)
+            return False
+        if op.arg3 == 0:
+            y.generation = now
+        return True
+    # WAIT_SIGNAL: a signal that came after CATCH counts
+    if y.generation != p.signals_seen:
+        return True
+    begin_wait(k, p, waits_for.SEM, y, op.arg2, op.arg3)
+    return False
+
+
+@apart(NOTHING)
+def sleep_jiffies(k: Kernel, p: TaskStruct, ticks: int, cpu: int) -> None:
+    """schedule_timeout(): block until the timer softirq of a CPU, right after its tick, finds that the jiffy is reached."""
+    at = (jiffies(k) + max(ticks, 1)) * k.tick_ns + cpu * k.skew_ns + k.irq_ns // 2
+    p.waits_for = waits_for.JIFFY
+    p.wait_object = cpu
+    block(k, p)
+    k.timers += 1
+    queue_jit.push(k, (p.row << table.SHIFT) + TaskStruct.timer, at)
+
+
+@inner
+def round_jiffies(k: Kernel, offset: int, period: int) -> int:
+    """round_jiffies_relative(): return the ticks to a whole period about one period from now, staggered by 3 jiffies per CPU."""
+    skew = 3 * k.this_cpu
+    now = jiffies(k) + offset
+    at = now + period + skew
+    rest = at % period
+    at -= rest + skew
+    if rest >= period // 4:
+        at += period
+    return at - now if at > now else period
+
+
+@apart(VALUE)
+def page_counter_op(k: Kernel, p: TaskStruct, code: int, op: Op) -> bool:
+    """Do TOUCH, FLUSH or SHEPHERD; return whether the program continues at once."""
+    cpu = k.this_cpu
+    if code == ops.OP_TOUCH:
+        cpu_rq(k, cpu).touched = 1
+        if op.arg1 != 0:
+            cpu_rq(k, cpu).keep_tick_until = jiffies(k) + k.idle_ticks
+        return True
+    first = k.wait0 + op.arg1
+    if code == ops.OP_FLUSH:
+        if cpu_rq(k, cpu).touched != 0:
+            cpu_rq(k, cpu).touched = 0
+            sleep_jiffies(k, p, round_jiffies(k, op.arg2, op.arg3), cpu)
+        else:
+            begin_wait(k, p, waits_for.SEM, WaitObject(k, first), ops.MODE_BLOCK, 0)
+        return False
+    for c in range(k.nr_cpus):
+        if cpu_rq(k, c).touched != 0 and WaitObject(k, first + c).head != NO_TASK:
+            post(k, p, WaitObject(k, first + c), 1)
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wastedcores.jit.compile import inner
+from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.class_structs import (
     Balancer,
     ClockFunctions,
@@ -11,6 +12,7 @@ from wastedcores.simulator.engine.world.class_structs import (
     RtClass,
 )
 from wastedcores.simulator.engine.world.structs import (
+    NO_TASK,
     CfsRq,
     Kernel,
     Modern,
@@ -93,3 +95,15 @@ def designed(k: Kernel) -> bool:
 def clock_functions(k: Kernel) -> ClockFunctions:
     """Return the functions of the clocks, which only a replay with ``k.clock0 != 0`` has."""
     return ClockFunctions(k, k.clock0 + k.nr_cpus)
+
+
+@inner
+def rule(k: Kernel, which: int) -> bool:
+    """Return whether the kernel has a rule; ``which`` is its column in the row of v6.12's globals."""
+    return k[k.scratch + table.MODERN_ROW, which] != 0
+
+
+@inner
+def runs_idle(k: Kernel, cpu: int) -> bool:
+    """Return whether the idle task runs, and neither a task nor the stopper."""
+    return cpu_rq(k, cpu).curr == NO_TASK and cpu_cfs_rq(k, cpu).rq_modern.stopper_runs == 0
