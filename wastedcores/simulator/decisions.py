@@ -16,11 +16,7 @@ import pyarrow as pa
 
 from wastedcores.cpulist import format_cpulist
 from wastedcores.simulator.engine.codes import log_kind
-from wastedcores.simulator.engine.world import (
-    cpuset,
-    decision_record,
-    log_column,
-)
+from wastedcores.simulator.engine.world import cpuset, decision_record, log_column
 from wastedcores.simulator.engine.world.structs import Decision, DecisionGroup, Kernel, SchedDomain
 from wastedcores.simulator.vocabulary import (
     BALANCED,

@@ -18,10 +18,7 @@ from wastedcores.simulator import balancing_v6_12, clocks, decisions, design, re
 from wastedcores.simulator.domain_rows import CpuSets, Tree
 from wastedcores.simulator.engine.codes import group_imbalance_fix
 from wastedcores.simulator.engine.fair.weights import INVERSES, WEIGHTS
-from wastedcores.simulator.engine.world import (
-    cpuset,
-    table,
-)
+from wastedcores.simulator.engine.world import cpuset, table
 from wastedcores.simulator.engine.world.structs import (
     HotplugStep,
     Kernel,

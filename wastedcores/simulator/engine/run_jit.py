@@ -37,7 +37,6 @@ from wastedcores.simulator.engine.events.queue_jit import (
     time_of,
 )
 from wastedcores.simulator.engine.fair.cfs_jit import enter_kernel
-from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import new_entity
 from wastedcores.simulator.engine.tasks.program_jit import go_on, new_task, run_over
 from wastedcores.simulator.engine.world import cpuset, table
@@ -48,7 +47,6 @@ from wastedcores.simulator.engine.world.rows_jit import (
     core_module,
     cpu_cfs_rq,
     cpu_rq,
-    designed,
     fair_class,
     modern,
     rt_class,
@@ -85,7 +83,7 @@ def start_state(k: Kernel) -> int:
             k[cpu, column] = -1
         cpu_rq(k, cpu).avg_idle = 1_000_000
         cpu_rq(k, cpu).max_idle_balance_cost = 500_000
-        cpu_rq(k, cpu).last_load_update_tick = jiffies(k)
+        cpu_rq(k, cpu).last_load_update_tick = k.jiffies
         cpu_rq(k, cpu).tick_stopped = 1
         cpu_rq(k, cpu).idle_stamp = 1 + np_mod(draw(k, rng), table.EPOCH_NS - 1)
         enter_nohz(k, cpu)
@@ -272,7 +270,7 @@ def run(k: Kernel) -> int:
     )  # a run that stopped for want of room continues in the middle of an event
     was_tick = False
     # A design then hands over threads that need not wait, perhaps to the CPU of the event, which then continues again.
-    turns = 2 if designed(k) else 1
+    turns = 2 if k.design.decides != 0 else 1
     k.status = status.RUNNING
     while k.status == status.RUNNING:
         if not in_an_event:

@@ -21,7 +21,6 @@ from wastedcores.simulator.engine.codes import (
     sd_flag,
     stats_row,
 )
-from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.signals_v6_12_jit import (
     CAPACITY,
     cpu_load,
@@ -35,7 +34,7 @@ from wastedcores.simulator.engine.world.rows_jit import (
     cpu_cfs_rq,
     cpu_rq,
     group_at,
-    rule,
+    modern,
     runs_idle,
 )
 from wastedcores.simulator.engine.world.structs import (
@@ -44,7 +43,6 @@ from wastedcores.simulator.engine.world.structs import (
     NO_TASK,
     Kernel,
     LbEnv,
-    Modern,
     SchedGroup,
     SdLbStats,
     SgLbStats,
@@ -66,7 +64,7 @@ def counted(k: Kernel, cpu: int) -> int:
     """Return the fair tasks of a CPU, with sleepers that are still queued (h_nr_queued) or without (h_nr_runnable, v6.18.15)."""
     q = cpu_cfs_rq(k, cpu)
     nr = q.h_nr_running
-    return nr if rule(k, Modern.sleepers_counted) else nr - q.h_nr_delayed
+    return nr if modern(k).sleepers_counted != 0 else nr - q.h_nr_delayed
 
 
 @inner
@@ -145,7 +143,7 @@ def update_sg_lb_stats(k: Kernel, env: LbEnv, group: SchedGroup, local: int, s: 
     s.capacity = group.sgc.capacity
     s.weight = group.group_weight
     s.smt_balance = (
-        rule(k, Modern.siblings_counted)
+        modern(k).siblings_counted != 0
         and local == 0
         and env.idle != idle_type.NOT_IDLE
         and group.flags & sd_flag.SHARE_CPUCAPACITY != 0
@@ -186,12 +184,12 @@ def pick_busiest(k: Kernel, s: SgLbStats, busiest: SgLbStats) -> bool:
     any_idle = s.idle_cpus != 0 or busiest.idle_cpus != 0
     if kind == group_type.FULLY_BUSY or (kind == group_type.SMT_BALANCE and not any_idle):
         # average loads are 0 on both sides; threads that share a core need more help
-        if not rule(k, Modern.last_fully_busy):
+        if modern(k).last_fully_busy == 0:
             return False
         return busiest.group == NO_GROUP or not is_smt(k, busiest)
     if (
         kind == group_type.HAS_SPARE
-        and rule(k, Modern.siblings_counted)
+        and modern(k).siblings_counted != 0
         and smt_vs_nonsmt(k, busiest, s)
     ):
         return not (is_smt(k, s) and s.sum_h_nr <= 1)
@@ -238,7 +236,7 @@ def update_sd_lb_stats(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> None:
         group = group_at(sd, i)
         is_local = 1 if test(k, group.span, dst) else 0
         sgc = group.sgc
-        if is_local and (idle != idle_type.NEWLY_IDLE or jiffies(k) >= sgc.next_update):
+        if is_local and (idle != idle_type.NEWLY_IDLE or k.jiffies >= sgc.next_update):
             update_group_capacity(k, sd, dst)
         s = local if is_local else spare
         if update_sg_lb_stats(k, env, group, is_local, s):
@@ -253,7 +251,7 @@ def update_sd_lb_stats(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> None:
         sum_util += s.util
     group = busiest.group
     out.busiest = group
-    if rule(k, Modern.prefer_sibling_of_child):
+    if modern(k).prefer_sibling_of_child != 0:
         child = sd.child
         if child != NO_DOMAIN and child.flags & sd_flag.PREFER_SIBLING:
             out.prefer_sibling = 1
@@ -278,7 +276,7 @@ def sibling_imbalance(k: Kernel, env: LbEnv, st: int) -> int:
     """
     local = SgLbStats(k, st + stats_row.LOCAL)
     busiest = SgLbStats(k, st + stats_row.BUSIEST)
-    if not rule(k, Modern.siblings_counted):
+    if modern(k).siblings_counted == 0:
         return max(0, busiest.sum_nr - local.sum_nr)
     if env.idle == idle_type.NOT_IDLE or busiest.sum_nr == 0:
         return 0
@@ -424,7 +422,7 @@ def find_src_rq(k: Kernel, env: LbEnv, group: SchedGroup) -> int:
             if nr == 1 and value > env.imbalance:
                 continue
         elif env.migration == migration_type.BY_UTIL:
-            value = cpu_util(k, cpu, NO_TASK, -1, 1 if rule(k, Modern.waiting_is_use) else 0)
+            value = cpu_util(k, cpu, NO_TASK, -1, 1 if modern(k).waiting_is_use != 0 else 0)
             if nr == 1:
                 continue
         if value > most:

@@ -22,7 +22,6 @@ from wastedcores.simulator.engine.fair.load_jit import (
     avg_load_per_task,
     get_cpu_usage,
     idle_cpu,
-    jiffies,
     source_load,
     target_load,
     weighted_cpuload,
@@ -57,7 +56,7 @@ def update_group_capacity(k: Kernel, sd: SchedDomain, cpu: int) -> None:
     interval = ms_to_jiffies(k, sd.balance_interval)
     interval = max(interval, 1)
     interval = min(interval, k.max_lb_interval)
-    sgc.next_update = jiffies(k) + interval
+    sgc.next_update = k.jiffies + interval
     child = sd.child
     capacity = 0
     if child == NO_DOMAIN:
@@ -199,7 +198,7 @@ def update_sd_lb_stats(
         s = local if is_local else spare
         if is_local:
             seen_local = True
-            if idle != idle_type.NEWLY_IDLE or jiffies(k) >= sgc.next_update:
+            if idle != idle_type.NEWLY_IDLE or k.jiffies >= sgc.next_update:
                 update_group_capacity(k, sd, dst)
         if update_sg_lb_stats(k, sd, group, is_local, index, s, dst):
             overload = True

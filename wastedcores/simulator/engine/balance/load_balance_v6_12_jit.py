@@ -37,14 +37,13 @@ from wastedcores.simulator.engine.fair.signals_v6_12_jit import task_h_load, tas
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, item, start_from_active, test
 from wastedcores.simulator.engine.world.log_jit import log_balance, log_migrate
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, fair_class, rule
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, fair_class, modern
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
     NO_GROUP,
     NO_TASK,
     Kernel,
     LbEnv,
-    Modern,
     SchedDomain,
     SdLbStats,
     TaskStruct,
@@ -82,7 +81,7 @@ def should_we_balance(k: Kernel, env: LbEnv) -> bool:
     The designated CPU is the first idle one of the group whose core is idle, else the first idle one, else the group's balance
     CPU. v6.1 does not look at cores. A newly idle CPU may balance unless a task arrived in the meantime.
     """
-    whole_cores = rule(k, Modern.whole_cores_balance)
+    whole_cores = modern(k).whole_cores_balance != 0
     dst = env.dst_cpu
     if not test(k, cpuset.LB, dst):
         return False

@@ -16,7 +16,6 @@ from wastedcores.simulator.engine.codes import cpu_event, idle_type, log_op, noh
 from wastedcores.simulator.engine.core.schedule_jit import next_tick, stop_tick
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
-from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import include, test
 from wastedcores.simulator.engine.world.random_jit import stream
@@ -71,7 +70,7 @@ def trigger_load_balance(k: Kernel, cpu: int) -> None:
     cpu_rq(k, cpu).idle_balance = 1 if idle_cpu(k, cpu) else 0
     if cpu_rq(k, cpu).nr_domains == 0 or not test(k, cpuset.ACTIVE, cpu):
         return
-    if jiffies(k) >= cpu_rq(k, cpu).next_balance:
+    if k.jiffies >= cpu_rq(k, cpu).next_balance:
         # all CPUs have had their tick of this jiffy before the first softirq runs
         queue_jit.push(k, event_of(cpu_event.SOFTIRQ, cpu), k.now_ns + k.irq_ns)
     nohz_balancer_kick(k, cpu)
@@ -86,7 +85,7 @@ def nohz_balancer_kick(k: Kernel, cpu: int) -> None:
     if k.nohz_nr_cpus == 0:
         return
     g = modern(k)
-    now = jiffies(k)
+    now = k.jiffies
     flags = 0
     if g.nohz_has_blocked != 0 and now > g.nohz_next_blocked:
         flags = nohz_kick.STATS
@@ -104,7 +103,7 @@ def nohz_balancer_kick(k: Kernel, cpu: int) -> None:
 def kick_ilb(k: Kernel, cpu: int, flags: int) -> None:
     """kick_ilb(), find_new_ilb(): kick the first tickless CPU that is really idle."""
     if flags & nohz_kick.BALANCE:
-        k.nohz_next_balance = jiffies(k) + 1
+        k.nohz_next_balance = k.jiffies + 1
     ilb = 0
     n = k.nr_cpus
     while ilb < n and not (test(k, cpuset.NOHZ, ilb) and ilb != cpu and idle_cpu(k, ilb)):
@@ -139,7 +138,7 @@ def update_nohz_stats(k: Kernel, cpu: int) -> bool:
     q = cpu_cfs_rq(k, cpu)
     if q.rq_modern.has_blocked_load == 0 or not test(k, cpuset.NOHZ, cpu):
         return False
-    if jiffies(k) > q.rq_modern.last_blocked_tick:
+    if k.jiffies > q.rq_modern.last_blocked_tick:
         update_blocked_averages(k, cpu)
         return q.rq_modern.has_blocked_load != 0
     return True
@@ -152,7 +151,7 @@ def visit(k: Kernel, cpu: int, this_cpu: int) -> int:
     took = 0
     if this.ilb_flags & nohz_kick.STATS and update_nohz_stats(k, cpu):
         this.ilb_blocked = 1
-    if jiffies(k) >= cpu_rq(k, cpu).next_balance:
+    if k.jiffies >= cpu_rq(k, cpu).next_balance:
         cpu_rq(k, cpu).clock = k.now_ns
         if this.ilb_flags & nohz_kick.BALANCE:
             took = rebalance_domains(k, cpu, idle_type.IDLE, log_op.NOHZ)
@@ -208,8 +207,8 @@ def begin_pass(k: Kernel, cpu: int, flags: int) -> None:
         g.nohz_needs_update = 0
     cpu_rq(k, cpu).ilb_next = 1
     q.rq_modern.ilb_flags = flags
-    q.rq_modern.ilb_begun = jiffies(k)
-    q.rq_modern.ilb_next_balance = jiffies(k) + 60 * k.hz
+    q.rq_modern.ilb_begun = k.jiffies
+    q.rq_modern.ilb_next_balance = k.jiffies + 60 * k.hz
     q.rq_modern.ilb_found = 0
     q.rq_modern.ilb_blocked = 0
     continue_pass(k, cpu)

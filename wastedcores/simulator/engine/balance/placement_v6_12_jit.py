@@ -21,7 +21,7 @@ from wastedcores.simulator.engine.balance.select_task_rq_v4_1_jit import (
     record_wakee,
 )
 from wastedcores.simulator.engine.codes import group_type, log_op, sd_flag, stats_row
-from wastedcores.simulator.engine.fair.load_jit import idle_cpu, jiffies
+from wastedcores.simulator.engine.fair.load_jit import idle_cpu
 from wastedcores.simulator.engine.fair.signals_v6_12_jit import (
     CAPACITY,
     cpu_load,
@@ -38,7 +38,7 @@ from wastedcores.simulator.engine.world.rows_jit import (
     cpu_rq,
     domain_at,
     group_at,
-    rule,
+    modern,
     runs_idle,
 )
 from wastedcores.simulator.engine.world.structs import (
@@ -46,7 +46,6 @@ from wastedcores.simulator.engine.world.structs import (
     NO_GROUP,
     NO_TASK,
     Kernel,
-    Modern,
     SchedDomain,
     SchedGroup,
     SgLbStats,
@@ -84,7 +83,7 @@ def update_sg_wakeup_stats(
 
     In 6.1.192 and from 6.12.101 on, CPUs on which the task may not run do not count.
     """
-    masked = rule(k, Modern.placement_masked)
+    masked = modern(k).placement_masked != 0
     clear(k, s)
     s.group = group
     s.capacity = group.sgc.capacity
@@ -264,9 +263,9 @@ def find_dst_cpu(k: Kernel, sd: SchedDomain, p: TaskStruct, cpu: int, prev: int,
 def record_wakee_of_idle(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """record_wakee() of a timer on an idle CPU, which counts for that CPU's idle task."""
     q = cpu_cfs_rq(k, cpu)
-    if jiffies(k) > q.rq_modern.wakee_flip_decay_ts + k.hz:
+    if k.jiffies > q.rq_modern.wakee_flip_decay_ts + k.hz:
         q.rq_modern.wakee_flips >>= 1
-        q.rq_modern.wakee_flip_decay_ts = jiffies(k)
+        q.rq_modern.wakee_flip_decay_ts = k.jiffies
     if q.rq_modern.last_wakee != p:
         q.rq_modern.last_wakee = p
         q.rq_modern.wakee_flips += 1

@@ -15,7 +15,6 @@ from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair.load_jit import (
     catch_up_idle,
     idle_cpu,
-    jiffies,
     update_blocked_averages,
     weighted_cpuload,
 )
@@ -44,7 +43,7 @@ def lb_cost(k: Kernel, sd: SchedDomain) -> int:
 def rebalance_domains(k: Kernel, cpu: int, idle: int, why: int) -> int:
     """rebalance_domains(): return the time that it took, in ns."""
     took = 0
-    now = jiffies(k)
+    now = k.jiffies
     next_balance = now + 60 * k.hz
     update = False
     need_decay = False
@@ -98,7 +97,7 @@ def nohz_idle_balance(k: Kernel, cpu: int) -> None:
         if cpu_rq(k, cpu).need_resched != 0:
             break
         took = 0
-        if jiffies(k) >= cpu_rq(k, other).next_balance:
+        if k.jiffies >= cpu_rq(k, other).next_balance:
             if weighted_cpuload(k, other) == 0:  # update_idle_cpu_load()
                 catch_up_idle(k, other)
             took = rebalance_domains(k, other, idle_type.IDLE, log_op.NOHZ)
@@ -179,7 +178,7 @@ def nohz_kick_needed(k: Kernel, cpu: int) -> bool:
         return False
     sd_state_busy(k, cpu)
     nohz_exit(k, cpu)
-    if k.nohz_nr_cpus == 0 or jiffies(k) < k.nohz_next_balance:
+    if k.nohz_nr_cpus == 0 or k.jiffies < k.nohz_next_balance:
         return False
     if cpu_rq(k, cpu).nr_running >= 2:
         return True
@@ -223,7 +222,7 @@ def trigger_load_balance(k: Kernel, cpu: int) -> int:
     cpu_rq(k, cpu).idle_balance = 1 if idle_cpu(k, cpu) else 0
     if cpu_rq(k, cpu).nr_domains == 0:
         return False
-    pending = jiffies(k) >= cpu_rq(k, cpu).next_balance
+    pending = k.jiffies >= cpu_rq(k, cpu).next_balance
     if nohz_kick_needed(k, cpu):
         nohz_balancer_kick(k)
     return pending
@@ -235,7 +234,7 @@ def trigger_load_balance(k: Kernel, cpu: int) -> int:
 @apart(VALUE)
 def idle_balance(k: Kernel, cpu: int) -> int:
     """idle_balance(): a CPU that ran out of work looks for some; return whether it found any."""
-    next_balance = jiffies(k) + k.hz
+    next_balance = k.jiffies + k.hz
     cpu_rq(k, cpu).idle_stamp = k.now_ns
     first = cpu_rq(k, cpu).sd.row
     levels = cpu_rq(k, cpu).nr_domains

@@ -15,7 +15,6 @@ from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import MIGRATION
 from wastedcores.simulator.engine.balance.load_balance_v6_12_jit import load_balance
 from wastedcores.simulator.engine.balance.rebalance_domains_jit import lb_cost
 from wastedcores.simulator.engine.codes import idle_type, log_op, newidle, nohz_kick, sd_flag
-from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     UPDATE_TG,
     quotient,
@@ -84,7 +83,7 @@ def update_blocked_queue(k: Kernel, q: CfsRq) -> bool:
 def update_blocked_averages(k: Kernel, cpu: int) -> None:
     """sched_balance_update_blocked_averages(): let the averages that sleeping tasks left on this CPU decay."""
     n = k.nr_cpus
-    cpu_cfs_rq(k, cpu).rq_modern.last_blocked_tick = jiffies(k)
+    cpu_cfs_rq(k, cpu).rq_modern.last_blocked_tick = k.jiffies
     cpu_rq(k, cpu).clock = k.now_ns
     blocked = False
     on_list = 0
@@ -109,12 +108,6 @@ def update_blocked_averages(k: Kernel, cpu: int) -> None:
 # --- the costs of newidle balancing -----------------------------------------------------------------------------------
 
 
-@inner
-def newidle_rule(k: Kernel) -> int:
-    """Return when newidle balancing tries a level (Modern.newidle)."""
-    return modern(k).newidle
-
-
 @apart(NOTHING)
 def update_newidle_stats(k: Kernel, sd: SchedDomain, success: int) -> None:
     """update_newidle_stats(): count an attempt of newidle balancing, and its success.
@@ -125,7 +118,7 @@ def update_newidle_stats(k: Kernel, sd: SchedDomain, success: int) -> None:
     sd.newidle_success += success
     if sd.newidle_call >= 1024:
         ratio = sd.newidle_success
-        if newidle_rule(k) == newidle.RATE:
+        if modern(k).newidle == newidle.RATE:
             ratio = min(1024, ratio + ((k.now_ns - sd.newidle_stamp) >> 22))
         sd.newidle_stamp = k.now_ns
         sd.newidle_ratio = ratio
@@ -138,9 +131,9 @@ def update_newidle_cost(k: Kernel, sd: SchedDomain, cost: int, success: int) -> 
     """update_newidle_cost(): note the cost of an attempt, or let the highest cost decay; return whether it did."""
     if cost != 0:
         update_newidle_stats(k, sd, success)
-    now = jiffies(k)
+    now = k.jiffies
     if cost > sd.max_newidle_lb_cost:
-        if newidle_rule(k) == newidle.BUMP:
+        if modern(k).newidle == newidle.BUMP:
             cost = min(cost, MIGRATION_COST + 200)
         sd.max_newidle_lb_cost = cost
         sd.last_decay_max_lb_cost = now
@@ -172,7 +165,7 @@ def rebalance_domains(k: Kernel, cpu: int, idle: int, why: int) -> int:
     """sched_balance_domains(): balance the levels of a CPU, innermost first; return the time that it took, in ns."""
     took = 0
     max_cost = 0
-    now = jiffies(k)
+    now = k.jiffies
     next_balance = now + 60 * k.hz
     found = False
     need_decay = False
@@ -212,7 +205,7 @@ def rebalance_domains(k: Kernel, cpu: int, idle: int, why: int) -> int:
 @inner
 def draw_level(k: Kernel, cpu: int, sd: SchedDomain) -> int:
     """NI_RANDOM: return by how much a success at this level counts, or 0 if chance leaves the level out."""
-    rule = newidle_rule(k)
+    rule = modern(k).newidle
     if rule < newidle.RANDOM:
         return 1
     if rule == newidle.RATE and sd.newidle_ratio >= 1024:
@@ -249,7 +242,7 @@ def try_levels(k: Kernel, cpu: int) -> int:
         pulled = load_balance(k, cpu, sd, idle_type.NEWLY_IDLE, log_op.NEWIDLE)
         level_cost = lb_cost(k, sd)
         cost += level_cost
-        if pulled <= 0 and newidle_rule(k) == newidle.BUMP:
+        if pulled <= 0 and modern(k).newidle == newidle.BUMP:
             level_cost = 3 * sd.max_newidle_lb_cost // 2
         update_newidle_cost(k, sd, level_cost, weight if pulled > 0 else 0)
         if pulled != 0:
@@ -269,10 +262,10 @@ def idle_balance(k: Kernel, cpu: int) -> bool:
         return False
     first = cpu_rq(k, cpu).sd.row
     pulled = 0
-    cpu_rq(k, cpu).next_balance = min(cpu_rq(k, cpu).next_balance, jiffies(k) + k.hz)
+    cpu_rq(k, cpu).next_balance = min(cpu_rq(k, cpu).next_balance, k.jiffies + k.hz)
     if cpu_rq(k, cpu).nr_domains > 0:
         least = SchedDomain(k, first).max_newidle_lb_cost
-        if newidle_rule(k) == newidle.MIGRATION_COST:
+        if modern(k).newidle == newidle.MIGRATION_COST:
             least = MIGRATION_COST
         if k.overload == 0 or cpu_rq(k, cpu).avg_idle < least:
             cpu_rq(k, cpu).next_balance = min(
@@ -294,5 +287,5 @@ def nohz_newidle_balance(k: Kernel, cpu: int) -> None:
     if cpu_rq(k, cpu).avg_idle < MIGRATION_COST:
         return
     g = modern(k)
-    if g.nohz_has_blocked != 0 and jiffies(k) >= g.nohz_next_blocked:
+    if g.nohz_has_blocked != 0 and k.jiffies >= g.nohz_next_blocked:
         cpu_cfs_rq(k, cpu).rq_modern.nohz_flags |= nohz_kick.NEWILB

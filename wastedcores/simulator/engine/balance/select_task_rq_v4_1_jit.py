@@ -11,7 +11,6 @@ from wastedcores.simulator.engine.codes import log_op, sd_flag
 from wastedcores.simulator.engine.fair.load_jit import (
     effective_load,
     idle_cpu,
-    jiffies,
     source_load,
     target_load,
     weighted_cpuload,
@@ -135,9 +134,9 @@ def record_wakee(k: Kernel, waker: TaskStruct, p: TaskStruct) -> None:
     """record_wakee(): count how often a task wakes another task than the last time."""
     if waker == NO_TASK:
         return
-    if jiffies(k) > waker.wakee_flip_decay_ts + k.hz:
+    if k.jiffies > waker.wakee_flip_decay_ts + k.hz:
         waker.wakee_flips >>= 1
-        waker.wakee_flip_decay_ts = jiffies(k)
+        waker.wakee_flip_decay_ts = k.jiffies
     if waker.last_wakee != p:
         waker.last_wakee = p
         waker.wakee_flips += 1

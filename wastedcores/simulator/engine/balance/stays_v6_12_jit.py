@@ -6,8 +6,8 @@ from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import MIGRATION_COST
 from wastedcores.simulator.engine.codes import migration_type, sd_flag
 from wastedcores.simulator.engine.fair.eevdf_jit import eligible
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq, rule
-from wastedcores.simulator.engine.world.structs import CfsRq, Kernel, LbEnv, Modern, TaskStruct
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq, modern
+from wastedcores.simulator.engine.world.structs import CfsRq, Kernel, LbEnv, TaskStruct
 
 
 @inner
@@ -18,9 +18,9 @@ def held_back(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
     failed, or to a queue that is empty.
     """
     if p.se.sched_delayed != 0 and env.migration != migration_type.BY_LOAD:
-        if not rule(k, Modern.sleepers_pulled):
+        if modern(k).sleepers_pulled == 0:
             return True
-    if not rule(k, Modern.ineligible_wait) or env.sd.nr_balance_failed != 0:
+    if modern(k).ineligible_wait == 0 or env.sd.nr_balance_failed != 0:
         return False
     there = CfsRq(k, k.cfs_rq0 + p.group * k.nr_cpus + env.dst_cpu)
     return there.nr_running != 0 and eligible(k, p.se.cfs_rq, p.se) == 0

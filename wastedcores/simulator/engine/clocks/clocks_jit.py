@@ -12,7 +12,6 @@ from wastedcores.simulator.engine.core.stretch_jit import (
     needed_ns,
 )
 from wastedcores.simulator.engine.events.queue_jit import push_run
-from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.log_jit import pid_of, record
 from wastedcores.simulator.engine.world.rows_jit import cpu_rq
@@ -123,8 +122,8 @@ def ticked(k: Kernel, cpu: int) -> None:
     if lowest == 0:
         return
     core = Clock(k, k.clock0 + cpu).core
-    if core.last_tick != jiffies(k):
-        core.last_tick = jiffies(k)
+    if core.last_tick != k.jiffies:
+        core.last_tick = k.jiffies
         core.busy_ticks += 1
     khz = lowest
     if core.busy_ticks >= c.ramp_ticks:

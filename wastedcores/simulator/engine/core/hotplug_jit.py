@@ -8,18 +8,12 @@ from wastedcores.simulator.engine.balance.group_stats_jit import update_group_ca
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import attach_task, detach_task
 from wastedcores.simulator.engine.balance.rebalance_domains_jit import nohz_exit, sd_state_idle
 from wastedcores.simulator.engine.codes import cpu_event, log_op, sd_flag, status
-from wastedcores.simulator.engine.core.schedule_jit import (
-    enter_nohz,
-    stop_hrtick,
-    stopper_begin,
-    stopper_end,
-)
+from wastedcores.simulator.engine.core.schedule_jit import enter_nohz, stopper_begin, stopper_end
 from wastedcores.simulator.engine.core.wakeup_jit import fallback_cpu, ttwu_pending
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
-from wastedcores.simulator.engine.fair.cfs_jit import check_preempt
-from wastedcores.simulator.engine.fair.entity_jit import dequeue, enqueue, has_rt, set_task_rq
-from wastedcores.simulator.engine.fair.load_jit import jiffies
+from wastedcores.simulator.engine.fair.cfs_jit import check_preempt, hrtick_of
+from wastedcores.simulator.engine.fair.entity_jit import dequeue, enqueue, set_task_rq
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import migrate
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, item, test
@@ -170,14 +164,14 @@ def hotplug(k: Kernel, step: int) -> None:
         if k.is_modern != 0:
             fair_class(k).rq_offline(k, cpu)
     # the domains change at CPU_DOWN_PREPARE and CPU_ONLINE, so a CPU that goes offline pulls nothing from then on
-    attach_domains(k, step + 1, jiffies(k))
+    attach_domains(k, step + 1, k.jiffies)
     if online == 0:
         ttwu_pending(k, cpu)
-        if has_rt(k):
+        if k.rt0 != 0:
             rt_class(k).rq_offline(k, cpu)
         if cpu_rq(k, cpu).nr_running > 0:
             stopper_begin(k, cpu)
-            while has_rt(k) and k.status == status.RUNNING:
+            while k.rt0 != 0 and k.status == status.RUNNING:
                 p = rt_class(k).rq_offline(k, cpu)  # the most urgent real-time task
                 if p == NO_TASK:
                     break
@@ -195,7 +189,7 @@ def hotplug(k: Kernel, step: int) -> None:
         cpu_rq(k, cpu).tick_stopped = 1
         queue_jit.cancel(k, event_of(cpu_event.KICK, cpu))
         queue_jit.cancel(k, event_of(cpu_event.SOFTIRQ, cpu))
-        stop_hrtick(k, cpu)
+        queue_jit.cancel(k, hrtick_of(k, cpu))
         cpu_rq(k, cpu).nohz_kick = 0
         cpu_rq(k, cpu).ilb_next = 0
         if k.is_modern != 0:

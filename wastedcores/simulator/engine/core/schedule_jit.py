@@ -23,7 +23,6 @@ from wastedcores.simulator.engine.fair.cfs_jit import (
     enter_kernel,
     hrtick_enter,
     hrtick_exit,
-    hrtick_of,
     pick_task,
     put_prev_task,
     resched,
@@ -34,14 +33,12 @@ from wastedcores.simulator.engine.fair.entity_jit import (
     add_nr_running,
     dequeue,
     enqueue,
-    has_rt,
     is_rt,
     set_task_rq,
 )
 from wastedcores.simulator.engine.fair.load_jit import (
     catch_up_idle,
     idle_cpu,
-    jiffies,
     update_cpu_load,
     weighted_cpuload,
 )
@@ -52,17 +49,14 @@ from wastedcores.simulator.engine.world.rows_jit import (
     core_module,
     cpu_cfs_rq,
     cpu_rq,
-    designed,
     fair_class,
     modern,
     rt_class,
-    rule,
 )
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_TASK,
     Kernel,
-    Modern,
     TaskStruct,
     WaitObject,
 )
@@ -119,7 +113,7 @@ def leave_idle(k: Kernel, cpu: int) -> None:
 @inner
 def idle_ends(k: Kernel, cpu: int) -> None:
     """put_prev_task_idle(), v7.2.13: update the mean idle time of a CPU whose idle task is put back."""
-    if k.is_modern != 0 and rule(k, Modern.idle_time_at_exit):
+    if k.is_modern != 0 and modern(k).idle_time_at_exit != 0:
         balancer(k).idle_cpu_woken(k, cpu)
 
 
@@ -145,7 +139,7 @@ def enter_nohz(k: Kernel, cpu: int) -> None:
 @inner
 def stop_tick(k: Kernel, cpu: int) -> None:
     """tick_nohz_stop_sched_tick(), nohz_balance_enter_idle(): stop the tick of an idle CPU."""
-    if cpu_rq(k, cpu).tick_stopped == 0 and jiffies(k) >= cpu_rq(k, cpu).keep_tick_until:
+    if cpu_rq(k, cpu).tick_stopped == 0 and k.jiffies >= cpu_rq(k, cpu).keep_tick_until:
         cpu_rq(k, cpu).tick_stopped = 1
         queue_jit.cancel(k, event_of(cpu_event.TICK, cpu))
         enter_nohz(k, cpu)
@@ -203,7 +197,7 @@ def switch_to(k: Kernel, cpu: int, prev_pid: int, state: int, p: TaskStruct) -> 
 @inner
 def find_work(k: Kernel, cpu: int) -> int:
     """Look for work for a CPU that ran out of it; return whether it has some now."""
-    return core_module(k).pull(k, cpu) != 0 if designed(k) else idle_balance(k, cpu) != 0
+    return core_module(k).pull(k, cpu) != 0 if k.design.decides != 0 else idle_balance(k, cpu) != 0
 
 
 @inner
@@ -213,7 +207,7 @@ def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskSt
     ``before`` is the priority of what ran: the stopper's is above that of every real-time task.
     """
     rt = is_rt(k, prev)
-    if has_rt(k):
+    if k.rt0 != 0:
         p = rt_class(k).pick_next_task(k, cpu, prev, before)
         if p != NO_TASK:
             return p
@@ -257,7 +251,7 @@ def schedule(k: Kernel, cpu: int) -> None:
         cpu_rq(k, cpu).switched_in = 1
         cpu_rq(k, cpu).delay = 0
     hrtick_exit(k, cpu)
-    if has_rt(k):
+    if k.rt0 != 0:
         rt_class(k).post_schedule(k, cpu)
 
 
@@ -295,7 +289,7 @@ def stopper_end(k: Kernel, cpu: int) -> None:
     cpu_cfs_rq(k, cpu).rq_modern.stopper_runs = 0
     switch_to(k, cpu, cpu + 1, STATE_S, p)
     hrtick_exit(k, cpu)
-    if has_rt(k):
+    if k.rt0 != 0:
         rt_class(k).post_schedule(k, cpu)
 
 
@@ -348,11 +342,11 @@ def tick(k: Kernel, cpu: int) -> None:
         rt_class(k).task_tick(k, cpu, cpu_rq(k, cpu).curr)
     elif cpu_rq(k, cpu).curr != NO_TASK:
         task_tick(k, cpu_rq(k, cpu).curr)
-    cpu_rq(k, cpu).last_load_update_tick = jiffies(k)
+    cpu_rq(k, cpu).last_load_update_tick = k.jiffies
     update_cpu_load(k, cpu, weighted_cpuload(k, cpu), 1)
     if cpu_rq(k, cpu).curr != NO_TASK:
         clock_ticked(k, cpu)
-    if designed(k):
+    if k.design.decides != 0:
         if cpu_rq(k, cpu).curr != NO_TASK:
             core_module(k).task_tick(k, cpu)
     elif k.is_modern != 0:
@@ -373,12 +367,6 @@ def hrtick(k: Kernel, cpu: int) -> None:
     if curr != NO_TASK and not is_rt(k, curr):
         task_tick(k, curr)
         resched(k, cpu)
-
-
-@inner
-def stop_hrtick(k: Kernel, cpu: int) -> None:
-    """Stop the timer that ends slices of a CPU that goes offline."""
-    queue_jit.cancel(k, hrtick_of(k, cpu))
 
 
 @apart(NOTHING)

@@ -33,12 +33,11 @@ from wastedcores.simulator.engine.world.rows_jit import (
     balancer,
     core_module,
     cpu_rq,
-    designed,
     fair_class,
+    modern,
     rt_class,
-    rule,
 )
-from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, Modern, TaskStruct
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStruct
 
 
 @apart(VALUE)
@@ -63,7 +62,7 @@ def fallback_cpu(k: Kernel, p: TaskStruct, cpu: int) -> int:
 def select_task_rq(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
     """select_task_rq(): return the CPU that a woken, new or exec'ing task goes to."""
     cpu = p.cpu
-    if p.nr_cpus_allowed > 1 and designed(k):
+    if p.nr_cpus_allowed > 1 and k.design.decides != 0:
         cpu = core_module(k).select_cpu(k, p, flag, sync)
     elif p.nr_cpus_allowed > 1 and is_rt(k, p):
         cpu = rt_class(k).select_task_rq(k, p, flag)
@@ -87,7 +86,7 @@ def activate_woken(k: Kernel, p: TaskStruct, cpu: int) -> None:
     if is_rt(k, p):
         rt_class(k).task_woken(k, cpu, p)
     if k.is_modern != 0:
-        if not rule(k, Modern.idle_time_at_exit):
+        if modern(k).idle_time_at_exit == 0:
             balancer(k).idle_cpu_woken(k, cpu)
     elif cpu_rq(k, cpu).idle_stamp != 0:
         delta = k.now_ns - cpu_rq(k, cpu).idle_stamp
@@ -167,7 +166,9 @@ def queue_woken(k: Kernel, p: TaskStruct) -> None:
         set_task_rq(k, p, up)
         cpu = up
     idle = k.is_modern != 0 and cpu != here and cpu_rq(k, cpu).nr_running == 0
-    if designed(k) or (cpu_rq(k, cpu).sd_llc_id == cpu_rq(k, here).sd_llc_id and not idle):
+    if k.design.decides != 0 or (
+        cpu_rq(k, cpu).sd_llc_id == cpu_rq(k, here).sd_llc_id and not idle
+    ):
         # under a design a task is on its runqueue at once, as in a Linux without TTWU_QUEUE
         activate_woken(k, p, cpu)
         return

@@ -30,18 +30,6 @@ from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStru
 
 
 @inner
-def modules(k: Kernel) -> int:
-    """Return how many modules there are to ask."""
-    return k.design.modules
-
-
-@inner
-def module_at(k: Kernel, i: int) -> int:
-    """Return the code of the ``i``-th module."""
-    return k.design.module[i]
-
-
-@inner
 def count(k: Kernel, module: int, why: int, result: int) -> None:
     """Count an answer: silent, taken or refused."""
     k[k.design.counts + module, 3 * why + result] += 1
@@ -78,8 +66,8 @@ def move(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
 @apart(VALUE)
 def place(k: Kernel, p: TaskStruct, why: int, free: int) -> int:
     """Choose a CPU for ``p``. ``free`` is the nearest free CPU or -1; the thread may wait only if there is none."""
-    for i in range(modules(k)):
-        module = module_at(k, i)
+    for i in range(k.design.modules):
+        module = k.design.module[i]
         cpu = suggest_cpu(k, module, p, why)
         if cpu == NONE:
             count(k, module, why, suggestion.SILENT)
@@ -123,8 +111,8 @@ def pull(k: Kernel, cpu: int) -> int:
                 break
     if p == NO_TASK:
         return 0
-    for i in range(modules(k)):
-        module = module_at(k, i)
+    for i in range(k.design.modules):
+        module = k.design.module[i]
         suggested = suggest_source(k, module, cpu)
         if suggested == NONE:
             count(k, module, log_op.NEWIDLE, suggestion.SILENT)
@@ -146,8 +134,8 @@ def pull(k: Kernel, cpu: int) -> int:
 def tick(k: Kernel, cpu: int) -> None:
     """Even out queues when a busy CPU ticks, if a module suggests it."""
     update_blocked_averages(k, cpu)
-    for i in range(modules(k)):
-        module = module_at(k, i)
+    for i in range(k.design.modules):
+        module = k.design.module[i]
         src = suggest_pull(k, module, cpu)
         if src == NONE:
             count(k, module, log_op.PERIODIC, suggestion.SILENT)

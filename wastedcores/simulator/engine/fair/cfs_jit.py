@@ -28,8 +28,8 @@ from wastedcores.simulator.engine.world.rows_jit import (
     cpu_cfs_rq,
     cpu_rq,
     fair_class,
+    modern,
     rt_class,
-    rule,
     runs_idle,
     task_of,
 )
@@ -39,7 +39,6 @@ from wastedcores.simulator.engine.world.structs import (
     NO_TASK,
     CfsRq,
     Kernel,
-    Modern,
     RqModern,
     SchedEntity,
     TaskStruct,
@@ -290,7 +289,7 @@ NICE_0_LOAD = 1 << 20
 @inner
 def resched_lazy(k: Kernel, cpu: int) -> None:
     """resched_curr_lazy(): ask a CPU to reschedule when it next enters the kernel, if preemption is lazy; an idle one at once."""
-    if not rule(k, Modern.lazy_preemption) or cpu == k.this_cpu or runs_idle(k, cpu):
+    if modern(k).lazy_preemption == 0 or cpu == k.this_cpu or runs_idle(k, cpu):
         resched(k, cpu)
     elif cpu_rq(k, cpu).need_resched == 0:
         cpu_cfs_rq(k, cpu).rq_modern.lazy_resched = 1
@@ -328,7 +327,7 @@ def set_hrtick(k: Kernel, cpu: int, at_ns: int) -> None:
 def hrtick_start(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """hrtick_start_fair(): set the timer to the end of a task's slice, if another one is queued; in schedule() at its end."""
     q = cpu_cfs_rq(k, cpu)
-    if not rule(k, Modern.slice_timer) or q.h_nr_running <= 1:
+    if modern(k).slice_timer == 0 or q.h_nr_running <= 1:
         return
     left = p.se.deadline - p.se.vruntime
     if left < 0:
@@ -346,7 +345,7 @@ def hrtick_start(k: Kernel, cpu: int, p: TaskStruct) -> None:
 def hrtick_update(k: Kernel, cpu: int) -> None:
     """hrtick_update(): start the timer for the running task when another one comes, unless it runs."""
     curr = cpu_rq(k, cpu).curr
-    if curr == NO_TASK or curr.rt_priority != 0 or not rule(k, Modern.slice_timer):
+    if curr == NO_TASK or curr.rt_priority != 0 or modern(k).slice_timer == 0:
         return
     if not pending(k, hrtick_of(k, cpu)):
         hrtick_start(k, cpu, curr)

@@ -46,14 +46,19 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     update_load_avg,
 )
 from wastedcores.simulator.engine.world.log_jit import log_load
-from wastedcores.simulator.engine.world.rows_jit import balancer, cpu_cfs_rq, cpu_rq, rule, task_of
+from wastedcores.simulator.engine.world.rows_jit import (
+    balancer,
+    cpu_cfs_rq,
+    cpu_rq,
+    modern,
+    task_of,
+)
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,
     NO_TASK,
     CfsRq,
     Kernel,
-    Modern,
     SchedEntity,
     TaskStruct,
 )
@@ -181,14 +186,14 @@ def check_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
         pse = pse.parent
     q = se.cfs_rq
     update_curr(k, q)
-    if not rule(k, Modern.slice_end_stored):
+    if modern(k).slice_end_stored == 0:
         if preempts_short(k, q, se, pse) and protected(k, se):
             se.vlag = se.deadline + 1  # cancel_protect_slice()
         if pick_eevdf(k, q, 1) == pse:
             resched_lazy(k, cpu)
         return
     short = pse.slice < se.slice
-    picks = rule(k, Modern.wakeup_picks)
+    picks = modern(k).wakeup_picks != 0
     protects = 0 if short else 1
     if picks:
         if not short and (new != 0 or pse.sched_delayed != 0):

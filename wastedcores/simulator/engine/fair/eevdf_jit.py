@@ -21,13 +21,12 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     update_load_avg,
 )
 from wastedcores.simulator.engine.fair.vruntime_jit import calc_delta, inverse_weight
-from wastedcores.simulator.engine.world.rows_jit import modern, rule, task_of
+from wastedcores.simulator.engine.world.rows_jit import modern, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,
     CfsRq,
     Kernel,
-    Modern,
     SchedEntity,
 )
 
@@ -53,7 +52,7 @@ def calc_delta_fair(k: Kernel, delta: int, se: SchedEntity) -> int:
     weight = se.weight
     if weight == NICE_0_LOAD:
         return delta
-    if rule(k, Modern.exact_averages):
+    if modern(k).exact_averages != 0:
         return delta * NICE_0_LOAD // weight
     return calc_delta(delta, 1024, se.inv_weight)
 
@@ -61,7 +60,7 @@ def calc_delta_fair(k: Kernel, delta: int, se: SchedEntity) -> int:
 @inner
 def averaged(k: Kernel, weight: int) -> int:
     """scale_load_down(), avg_vruntime_weight(): return a weight as averages of virtual time use it."""
-    return weight if rule(k, Modern.exact_averages) else scale_load_down(weight)
+    return weight if modern(k).exact_averages != 0 else scale_load_down(weight)
 
 
 @apart(VALUE)
@@ -94,7 +93,7 @@ def eligible(k: Kernel, q: CfsRq, se: SchedEntity) -> bool:
         weight = averaged(k, curr.weight)
         total += key(k, q, curr) * weight
         load += weight
-    if rule(k, Modern.exact_averages) and load > 0:
+    if modern(k).exact_averages != 0 and load > 0:
         return total // load >= key(k, q, se)  # the product may need more than 64 bits
     return total >= key(k, q, se) * load
 
@@ -130,7 +129,7 @@ def max_slice(k: Kernel, q: CfsRq) -> int:
 def entity_lag(k: Kernel, average: int, se: SchedEntity) -> int:
     """entity_lag(): return by how much an entity is behind the average, within limits."""
     longest = max(2 * se.slice, k.tick_ns)
-    if rule(k, Modern.sleepers_lag_kept):
+    if modern(k).sleepers_lag_kept != 0:
         longest = max_slice(k, se.cfs_rq) + k.tick_ns
     limit = calc_delta_fair(k, longest, se)
     return min(max(average - se.vruntime, -limit), limit)
@@ -144,7 +143,7 @@ def update_entity_lag(k: Kernel, se: SchedEntity) -> bool:
     """
     average = avg_vruntime(k, se.cfs_rq)
     lag = entity_lag(k, average, se)
-    if rule(k, Modern.sleepers_lag_kept) and se.sched_delayed != 0:
+    if modern(k).sleepers_lag_kept != 0 and se.sched_delayed != 0:
         lag = min(max(lag, se.vlag), 0)
     se.vlag = lag
     return average - lag != se.vruntime
@@ -185,7 +184,7 @@ def remove(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
 @inner
 def protected(k: Kernel, curr: SchedEntity) -> bool:
     """protect_slice(): return whether the slice with which ``curr`` was picked has not ended."""
-    if rule(k, Modern.slice_end_stored):
+    if modern(k).slice_end_stored != 0:
         return curr.vprot > curr.vruntime
     return curr.vlag == curr.deadline
 
@@ -193,7 +192,7 @@ def protected(k: Kernel, curr: SchedEntity) -> bool:
 @inner
 def protect(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """set_protect_slice(): protect the chosen entity for its slice, since v6.17 at most for the shortest one on the queue."""
-    if not rule(k, Modern.slice_end_stored):
+    if modern(k).slice_end_stored == 0:
         se.vlag = se.deadline
         return
     se.vprot = se.deadline
@@ -245,7 +244,7 @@ def update_curr(k: Kernel, q: CfsRq) -> None:
     if q.nr_running == 1:
         return
     if ended or (
-        not protected(k, curr) and (rule(k, Modern.slice_end_stored) or eligible(k, q, curr) == 0)
+        not protected(k, curr) and (modern(k).slice_end_stored != 0 or eligible(k, q, curr) == 0)
     ):
         resched_lazy(k, q.cpu)
         clear_buddies(k, curr)

@@ -27,13 +27,12 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     util_est_update,
 )
 from wastedcores.simulator.engine.world.log_jit import log_load, log_nr
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, rule, task_of
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,
     CfsRq,
     Kernel,
-    Modern,
     SchedEntity,
     TaskStruct,
 )
@@ -86,7 +85,7 @@ def requeue_delayed(k: Kernel, se: SchedEntity) -> None:
     Since v7.2 it is placed anew if its lag was changed.
     """
     q = se.cfs_rq
-    kept = rule(k, Modern.sleepers_lag_kept)
+    kept = modern(k).sleepers_lag_kept != 0
     if kept:
         update_curr(k, q)
     changed = update_entity_lag(k, se)
@@ -169,18 +168,18 @@ def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> int:
     q = se.cfs_rq
     update_curr(k, q)
     clear_buddies(k, se)
-    delays = rule(k, Modern.delay_dequeue)
+    delays = modern(k).delay_dequeue != 0
     if delays and flags & (SLEEP | DELAYED | SPECIAL) == SLEEP and eligible(k, q, se) == 0:
         update_load_avg(k, se, 0)
-        if se.my_q == NO_QUEUE and rule(k, Modern.util_est_at_dequeue):
+        if se.my_q == NO_QUEUE and modern(k).util_est_at_dequeue != 0:
             util_est_update(k, task_of(se))
-        if rule(k, Modern.sleepers_lag_kept):
+        if modern(k).sleepers_lag_kept != 0:
             update_entity_lag(k, se)
         set_delayed(k, se, 1)
         return 0
     is_task = se.my_q == NO_QUEUE
     update_load_avg(k, se, UPDATE_TG | DO_DETACH if is_task and flags & MIGRATING else UPDATE_TG)
-    if is_task and flags & (SLEEP | DELAYED) == SLEEP and rule(k, Modern.util_est_at_dequeue):
+    if is_task and flags & (SLEEP | DELAYED) == SLEEP and modern(k).util_est_at_dequeue != 0:
         util_est_update(k, task_of(se))
     update_runnable(k, se)
     update_entity_lag(k, se)
@@ -247,7 +246,7 @@ def dequeue_task(k: Kernel, p: TaskStruct, flags: int) -> None:
     cpu_rq(k, cpu).clock = k.now_ns
     if flags & SLEEP or p.se.sched_delayed == 0:
         root.avg.util_est -= min(root.avg.util_est, p.se.avg.util_est)
-    if flags & SLEEP and not rule(k, Modern.util_est_at_dequeue):
+    if flags & SLEEP and modern(k).util_est_at_dequeue == 0:
         util_est_update(k, p)
     if p.state == task_state.DEAD:
         flags |= SPECIAL

@@ -301,12 +301,6 @@ def set_task_rq(k: Kernel, p: TaskStruct, cpu: int) -> None:
 
 
 @inner
-def has_rt(k: Kernel) -> bool:
-    """Return whether the program changes policies, so that there may be real-time tasks."""
-    return k.rt0 != 0
-
-
-@inner
 def is_rt(k: Kernel, p: TaskStruct) -> bool:
     """Return whether ``p`` is a real-time task; NULL, which stands for the idle task, is none."""
     return p != NO_TASK and p.rt_priority != 0

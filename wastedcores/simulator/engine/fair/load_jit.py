@@ -33,12 +33,6 @@ FACTORS = np.array(
 
 
 @inner
-def jiffies(k: Kernel) -> int:
-    """Return the present jiffy."""
-    return k.jiffies
-
-
-@inner
 def idle_cpu(k: Kernel, cpu: int) -> bool:
     """idle_cpu(): the idle task runs, nothing is queued and nothing is on the wake list."""
     return (
@@ -82,7 +76,7 @@ def update_cpu_load(k: Kernel, cpu: int, load: int, pending: int) -> None:
 @inner
 def catch_up_idle(k: Kernel, cpu: int) -> None:
     """update_cpu_load_nohz(): ticks that did not happen count as idle."""
-    now = jiffies(k)
+    now = k.jiffies
     pending = now - cpu_rq(k, cpu).last_load_update_tick
     if pending > 0:
         cpu_rq(k, cpu).last_load_update_tick = now
@@ -138,7 +132,7 @@ def task_h_load(k: Kernel, p: TaskStruct) -> int:
     """task_h_load(), update_cfs_rq_h_load(): the load that a task adds to its CPU, seen from the root."""
     if k.load_v4_4 != 0:
         return v4_4.task_h_load(k, p)
-    now = jiffies(k)
+    now = k.jiffies
     q = p.se.cfs_rq
     if q.last_h_load_update != now:
         se = q.entity

@@ -7,13 +7,12 @@ from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.fair.decay_jit import LOAD_AVG_MAX, MAX32, decay_sum
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import test
-from wastedcores.simulator.engine.world.rows_jit import rule
+from wastedcores.simulator.engine.world.rows_jit import modern
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,
     CfsRq,
     Kernel,
-    Modern,
     SchedAvg,
     SchedEntity,
     TaskStruct,
@@ -214,7 +213,7 @@ def update_tg_load_avg(k: Kernel, q: CfsRq) -> None:
     now = k.now_ns
     if q.entity == NO_ENTITY:
         return
-    if rule(k, Modern.tg_load_avg_limited) and (
+    if modern(k).tg_load_avg_limited != 0 and (
         not test(k, cpuset.ACTIVE, q.cpu) or now - q.last_update_tg < TG_INTERVAL_NS
     ):
         return

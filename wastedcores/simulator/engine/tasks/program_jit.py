@@ -25,11 +25,9 @@ from wastedcores.simulator.engine.fair.entity_jit import (
     clear_buddies,
     dequeue_task,
     enqueue_task,
-    has_rt,
     is_rt,
     set_buddy,
 )
-from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.vruntime_jit import SCHED_BATCH, set_load_weight, update_curr
 from wastedcores.simulator.engine.tasks.sync_jit import (
     GRANTED,
@@ -107,7 +105,7 @@ def new_task(k: Kernel, template: int, parent: TaskStruct, group: int) -> TaskSt
         parent.children += 1
         p.policy = parent.policy
         p.rt_priority = parent.rt_priority
-    if has_rt(k):
+    if k.rt0 != 0:
         rt_class(k).task_born(k, p)
     p.group = tg
     set_nice(k, p, nice)
@@ -127,7 +125,7 @@ def exit_task(k: Kernel, p: TaskStruct) -> None:
         k.live_tasks -= 1
     if p.group > 0:
         move_group(k, p, 0)
-    cpu_rq(k, cpu).keep_tick_until = jiffies(k) + k.idle_ticks
+    cpu_rq(k, cpu).keep_tick_until = k.jiffies + k.idle_ticks
     parent = p.parent
     if parent != NO_TASK and parent.state != task_state.DEAD:
         parent.children -= 1
@@ -143,7 +141,7 @@ def fork(k: Kernel, p: TaskStruct, template: int, group: int, thread: int) -> No
     child = new_task(k, template, p, group)
     cpu = k.this_cpu
     if thread == 0:
-        cpu_rq(k, cpu).keep_tick_until = jiffies(k) + k.idle_ticks
+        cpu_rq(k, cpu).keep_tick_until = k.jiffies + k.idle_ticks
     fork_task(k, child, cpu, p)
 
 

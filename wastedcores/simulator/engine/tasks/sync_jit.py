@@ -8,7 +8,6 @@ from wastedcores.simulator.engine.codes import status, task_state, waits_for
 from wastedcores.simulator.engine.core.stretch_jit import start_stretch, stop_stretch
 from wastedcores.simulator.engine.core.wakeup_jit import choose_cpu, queue_woken
 from wastedcores.simulator.engine.events import queue_jit
-from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.rows_jit import cpu_rq
 from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, Op, TaskStruct, WaitObject
@@ -237,7 +236,7 @@ def signal_op(k: Kernel, p: TaskStruct, op: Op) -> bool:
 @apart(NOTHING)
 def sleep_jiffies(k: Kernel, p: TaskStruct, ticks: int, cpu: int) -> None:
     """schedule_timeout(): block until the timer softirq of a CPU, right after its tick, finds that the jiffy is reached."""
-    at = (jiffies(k) + max(ticks, 1)) * k.tick_ns + cpu * k.skew_ns + k.irq_ns // 2
+    at = (k.jiffies + max(ticks, 1)) * k.tick_ns + cpu * k.skew_ns + k.irq_ns // 2
     p.waits_for = waits_for.JIFFY
     p.wait_object = cpu
     block(k, p)
@@ -249,7 +248,7 @@ def sleep_jiffies(k: Kernel, p: TaskStruct, ticks: int, cpu: int) -> None:
 def round_jiffies(k: Kernel, offset: int, period: int) -> int:
     """round_jiffies_relative(): return the ticks to a whole period about one period from now, staggered by 3 jiffies per CPU."""
     skew = 3 * k.this_cpu
-    now = jiffies(k) + offset
+    now = k.jiffies + offset
     at = now + period + skew
     rest = at % period
     at -= rest + skew
@@ -265,7 +264,7 @@ def page_counter_op(k: Kernel, p: TaskStruct, code: int, op: Op) -> bool:
     if code == ops.OP_TOUCH:
         cpu_rq(k, cpu).touched = 1
         if op.arg1 != 0:
-            cpu_rq(k, cpu).keep_tick_until = jiffies(k) + k.idle_ticks
+            cpu_rq(k, cpu).keep_tick_until = k.jiffies + k.idle_ticks
         return True
     first = k.wait0 + op.arg1
     if code == ops.OP_FLUSH:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from wastedcores.jit.compile import inner
-from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.class_structs import (
     Balancer,
     ClockFunctions,
@@ -86,21 +85,9 @@ def core_module(k: Kernel) -> CoreModule:
 
 
 @inner
-def designed(k: Kernel) -> bool:
-    """Return whether a design decides instead of Linux."""
-    return k.design.decides != 0
-
-
-@inner
 def clock_functions(k: Kernel) -> ClockFunctions:
     """Return the functions of the clocks, which only a replay with ``k.clock0 != 0`` has."""
     return ClockFunctions(k, k.clock0 + k.nr_cpus)
-
-
-@inner
-def rule(k: Kernel, which: int) -> bool:
-    """Return whether the kernel has a rule; ``which`` is its column in the row of v6.12's globals."""
-    return k[k.scratch + table.MODERN_ROW, which] != 0
 
 
 @inner
