@@ -23,7 +23,7 @@ from wastedcores.simulator.engine.fair import (
     entity_jit,
     pelt_v6_12_jit,
 )
-from wastedcores.simulator.engine.fair.eevdf_queue_jit import DELAYED, SLEEP, SPECIAL
+from wastedcores.simulator.engine.codes.dequeue import DELAYED, MIGRATING, SLEEP, SPECIAL
 from wastedcores.simulator.engine.world.structs import NO_TASK, Rq, TaskStruct
 from wastedcores.topology.machine import Machine
 
@@ -155,7 +155,7 @@ class RecordedMachine(RecordedKernel):
         if p.se.on_rq:
             if p.cpu == cpu and not p.se.sched_delayed:
                 return
-            self.fair.dequeue_task(self.k, p, 0)
+            self.fair.dequeue_task(self.k, p, MIGRATING)
         if p.cpu != cpu:
             self.fair.migrate_task_rq(self.k, p)
         self.call(entity_jit.set_task_rq, p, cpu)
@@ -243,7 +243,7 @@ class RecordedMachine(RecordedKernel):
         elif p.state == task_state.SLEEPING and not event.fields["wakes"]:
             self.pulled += 1
             if p.se.sched_delayed:
-                self.fair.dequeue_task(self.k, p, 0)
+                self.fair.dequeue_task(self.k, p, MIGRATING)
                 self.move(p, target)
                 self.fair.enqueue_task(self.k, p, arrival.MOVED)
                 self.pulled_queued += 1

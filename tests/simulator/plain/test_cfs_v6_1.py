@@ -177,14 +177,14 @@ def test_no_dequeue_is_delayed():
 
 
 def test_a_task_that_is_chosen_again_keeps_its_buddy_mark():
-    """v4.1's pick_next_entity() clears the mark of whatever it chooses; since v5.14 set_next_entity() does."""
+    """v4.1 clears the mark of whatever it chooses (pick_next_entity()); since v5.14 set_next_entity() does."""
     cpu = OneCpu(kernel=V6_1)
     a = cpu.add("a")
     cpu.settle()
     a.se.cfs_rq.next = a.se
     assert cpu.fair.pick_task(cpu.k, 0) == a
     assert a.se.cfs_rq.next == a.se
-    cpu.call(cfs_jit.pick_next_entity, a.se.cfs_rq, a.se)
+    cpu.fair.set_next_entity(cpu.k, a.se, 1)
     assert not a.se.cfs_rq.next
 
 

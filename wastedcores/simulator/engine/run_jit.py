@@ -1,7 +1,5 @@
 """The main loop: take the next event, run the kernel code for it, reschedule (docs/replay-semantics.md, section 1)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from wastedcores.jit.compile import inner
@@ -146,13 +144,6 @@ def add_step(k: Kernel, step: int, at_ns: int) -> None:
     queue_jit.push(k, ((k.step0 + step) << table.SHIFT) + HotplugStep.event, at_ns)
 
 
-@inner
-def idle_tick(k: Kernel, cpu: int) -> None:
-    """tick_sched_timer() on a CPU whose tick is stopped: a timer of the timer wheel causes a whole tick."""
-    cpu_rq(k, cpu).tick_stopped = 0
-    tick(k, cpu)
-
-
 @apart(NOTHING)
 def timer(k: Kernel, p: TaskStruct) -> None:
     """Start a top-level task, or end a sleep on the CPU that armed its timer; the balancer may have moved the sleeper."""
@@ -165,7 +156,8 @@ def timer(k: Kernel, p: TaskStruct) -> None:
         fork_task(k, p, cpu, NO_TASK)
     else:
         if p.waits_for == waits_for.JIFFY and cpu_rq(k, cpu).tick_stopped != 0:
-            idle_tick(k, cpu)
+            cpu_rq(k, cpu).tick_stopped = 0  # a timer of the timer wheel causes a whole tick
+            tick(k, cpu)
         p.waits_for = waits_for.NOTHING
         modern(k).in_interrupt = 1
         try_to_wake_up(k, p, False)

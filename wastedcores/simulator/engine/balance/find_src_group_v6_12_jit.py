@@ -4,13 +4,11 @@ The code is kernel/sched/fair.c, v6.12.107. The kind of a group decides before i
 compared where the local group has room, and average loads only where both groups have more tasks than they can run.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.balance.decisions_v6_12_jit import note_group, note_groups
+from wastedcores.simulator.engine.balance.decisions_jit import note_group_v6_12, note_groups
 from wastedcores.simulator.engine.balance.group_stats_jit import update_group_capacity
 from wastedcores.simulator.engine.codes import balanced as why
 from wastedcores.simulator.engine.codes import (
@@ -245,7 +243,7 @@ def update_sd_lb_stats(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> None:
             for column in range(SgLbStats.group, SgLbStats.smt_balance + 1):
                 busiest[column] = spare[column]
         if k.decisions != 0:
-            note_group(k, group, i, is_local, s)
+            note_group_v6_12(k, group, i, is_local, s)
         out.total_load += s.load
         out.total_capacity += s.capacity
         sum_util += s.util
@@ -259,7 +257,7 @@ def update_sd_lb_stats(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> None:
         out.prefer_sibling = 1
     out.avg_load = out.total_load * CAPACITY // out.total_capacity
     if k.decisions != 0:
-        note_groups(k, sd, out)
+        note_groups(k, sd, out, out.prefer_sibling, out.avg_load)
     if sd.parent == NO_DOMAIN:
         k.overload = 1 if overloaded else 0
     update_idle_cpu_scan(k, env, sum_util)

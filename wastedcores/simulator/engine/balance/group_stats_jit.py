@@ -5,8 +5,6 @@ group, of the busiest group so far and of the group that is being looked at are 
 find_busiest_group() writes its result into ``out`` (SdLbStats).
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.decisions_jit import note_group, note_groups
@@ -222,7 +220,9 @@ def update_sd_lb_stats(
     if sd.parent == NO_DOMAIN:
         k.overload = 1 if overload else 0
     if k.decisions != 0:
-        note_groups(k, sd, out, prefer)
+        capacity = out.total_capacity
+        average = 1024 * out.total_load // capacity if capacity > 0 else 0
+        note_groups(k, sd, out, prefer, average)
 
 
 @apart(NOTHING)

@@ -3,8 +3,6 @@
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.4 to 5.6.
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.decisions_jit import (
@@ -70,7 +68,7 @@ def detach_task(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
 def attach_task(k: Kernel, p: TaskStruct) -> None:
     """attach_task(): enqueue a task on its new CPU and check for preemption."""
     enqueue_task(k, p, False, False)
-    check_preempt(k, p.cpu, p)
+    check_preempt(k, p.cpu, p, False)
 
 
 @inner

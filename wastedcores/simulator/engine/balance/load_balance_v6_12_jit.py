@@ -1,15 +1,13 @@
 """How Linux 6.12 moves tasks: which CPU balances, and which tasks it takes (kernel/sched/fair.c, v6.12.107)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.decisions_jit import (
     begin_decision,
     designate,
+    log_decision,
     note_source,
 )
-from wastedcores.simulator.engine.balance.decisions_v6_12_jit import log_decision_v6_12
 from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import (
     find_src_group,
     find_src_rq,
@@ -24,6 +22,7 @@ from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import (
 from wastedcores.simulator.engine.balance.stays_v6_12_jit import held_back, task_hot
 from wastedcores.simulator.engine.codes import (
     cpu_event,
+    dequeue,
     idle_type,
     lb_result,
     lbf,
@@ -33,7 +32,8 @@ from wastedcores.simulator.engine.codes import (
 )
 from wastedcores.simulator.engine.events.queue_jit import event_of, push
 from wastedcores.simulator.engine.fair.entity_jit import list_add_task, list_del_task, set_task_rq
-from wastedcores.simulator.engine.fair.signals_v6_12_jit import task_h_load, task_util_est
+from wastedcores.simulator.engine.fair.load_jit import task_h_load
+from wastedcores.simulator.engine.fair.signals_v6_12_jit import task_util_est
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, item, start_from_active, test
 from wastedcores.simulator.engine.world.log_jit import log_balance, log_migrate
@@ -160,7 +160,7 @@ def can_migrate_task(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
 def detach_task(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
     """detach_task(): take a task off its queue and assign it to ``dst``, as set_task_cpu() does."""
     src = p.cpu
-    fair_class(k).dequeue_task(k, p, 0)
+    fair_class(k).dequeue_task(k, p, dequeue.MIGRATING)
     if src != dst:
         log_migrate(k, p, src, dst, why)
         fair_class(k).migrate_task_rq(k, p)
@@ -253,7 +253,7 @@ def count(k: Kernel, env: LbEnv, result: int) -> None:
     """Count this call by idle type and result, and log it if decisions are logged."""
     env.sd.lb_count[7 * env.idle + result] += 1
     if k.decisions != 0:
-        log_decision_v6_12(k, env, result)
+        log_decision(k, env, result)
 
 
 @inner

@@ -1,7 +1,5 @@
 """The tickless idle CPUs under Linux 6.12: which of them balances for the others, and when (kernel/sched/fair.c, v6.12.107)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import idle_cpu
@@ -36,7 +34,7 @@ def count_busy(k: Kernel, cpu: int, change: int) -> None:
 
 
 @apart(NOTHING)
-def nohz_enter(k: Kernel, cpu: int) -> None:
+def nohz_balance_enter_idle(k: Kernel, cpu: int) -> None:
     """nohz_balance_enter_idle(): add a CPU whose tick stopped to the tickless idle CPUs."""
     if not test(k, cpuset.ACTIVE, cpu):
         return
@@ -215,7 +213,7 @@ def begin_pass(k: Kernel, cpu: int, flags: int) -> None:
 
 
 @apart(NOTHING)
-def run_rebalance(k: Kernel, cpu: int) -> None:
+def run_rebalance_domains(k: Kernel, cpu: int) -> None:
     """sched_balance_softirq(), nohz_idle_balance(): balance for all tickless CPUs if this one was kicked, else its own levels."""
     if cpu_rq(k, cpu).ilb_next != 0:
         return  # the pass that is under way continues by itself
@@ -242,7 +240,7 @@ def kick_arrives(k: Kernel, cpu: int) -> None:
     cpu_rq(k, cpu).idle_balance = 1 if idle_cpu(k, cpu) else 0
     if flags & nohz_kick.KICKS and cpu_rq(k, cpu).idle_balance != 0:
         q.rq_modern.nohz_idle_balance = flags
-        run_rebalance(k, cpu)
+        run_rebalance_domains(k, cpu)
 
 
 @apart(NOTHING)

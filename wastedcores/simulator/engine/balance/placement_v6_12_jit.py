@@ -4,8 +4,6 @@ A wakeup stays in the LLC of the CPU on which the task ran last, or goes to that
 ``idle_sibling_v6_12_jit.py`` searches it. Forks and execs descend from the widest domain: ``slow_path_v6_12_jit.py``.
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import (
@@ -19,9 +17,10 @@ from wastedcores.simulator.engine.balance.select_task_rq_v4_1_jit import (
     HUGE,
     group_allowed,
     record_wakee,
+    wake_wide,
 )
 from wastedcores.simulator.engine.codes import group_type, log_op, sd_flag, stats_row
-from wastedcores.simulator.engine.fair.load_jit import idle_cpu
+from wastedcores.simulator.engine.fair.load_jit import idle_cpu, task_h_load
 from wastedcores.simulator.engine.fair.signals_v6_12_jit import (
     CAPACITY,
     cpu_load,
@@ -29,7 +28,6 @@ from wastedcores.simulator.engine.fair.signals_v6_12_jit import (
     cpu_runnable_without,
     cpu_util_without,
     sync_entity_load_avg,
-    task_h_load,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
@@ -269,20 +267,6 @@ def record_wakee_of_idle(k: Kernel, cpu: int, p: TaskStruct) -> None:
     if q.rq_modern.last_wakee != p:
         q.rq_modern.last_wakee = p
         q.rq_modern.wakee_flips += 1
-
-
-@inner
-def wake_wide(k: Kernel, p: TaskStruct, cpu: int) -> bool:
-    """wake_wide(): return whether waker and wakee wake so many tasks that they should not share a cache."""
-    waker = cpu_rq(k, cpu).curr
-    own = p.wakee_flips
-    if waker != NO_TASK:
-        flips = waker.wakee_flips
-    else:
-        flips = cpu_cfs_rq(k, cpu).rq_modern.wakee_flips
-    least = min(own, flips)
-    factor = cpu_rq(k, cpu).sd_llc_size
-    return least >= factor and max(own, flips) >= least * factor
 
 
 @inner

@@ -3,8 +3,6 @@
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.1 to 5.3.
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.group_stats_jit import ms_to_jiffies
@@ -26,11 +24,13 @@ from wastedcores.simulator.engine.world.structs import NO_DOMAIN, Kernel, SchedD
 
 @inner
 def interval_of(k: Kernel, sd: SchedDomain, busy: int) -> int:
-    """get_sd_balance_interval(), in jiffies."""
-    ms = sd.balance_interval
-    if busy:
-        ms *= sd.busy_factor
-    return min(max(ms_to_jiffies(k, ms), 1), k.max_lb_interval)
+    """get_sd_balance_interval(): return the jiffies between two attempts at a level."""
+    interval = ms_to_jiffies(
+        k, sd.balance_interval * sd.busy_factor if busy else sd.balance_interval
+    )
+    if busy and k.is_modern != 0:
+        interval -= 1  # busy CPUs of nested levels should not all balance in the same jiffy
+    return min(max(interval, 1), k.max_lb_interval)
 
 
 @inner

@@ -3,17 +3,14 @@
 Source: kernel/sched/fair.c, v6.12.107.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import idle_cpu
-from wastedcores.simulator.engine.balance.group_stats_jit import ms_to_jiffies
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import MIGRATION_COST
 from wastedcores.simulator.engine.balance.load_balance_v6_12_jit import load_balance
-from wastedcores.simulator.engine.balance.rebalance_domains_jit import lb_cost
+from wastedcores.simulator.engine.balance.rebalance_domains_jit import interval_of, lb_cost
 from wastedcores.simulator.engine.codes import idle_type, log_op, newidle, nohz_kick, sd_flag
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     UPDATE_TG,
@@ -34,21 +31,6 @@ from wastedcores.simulator.engine.world.structs import (
     RandomState,
     SchedDomain,
 )
-
-BUSY_FACTOR = 16
-
-
-@inner
-def interval_of(k: Kernel, sd: SchedDomain, busy: int) -> int:
-    """get_sd_balance_interval(): return the jiffies between two attempts at a level."""
-    ms = sd.balance_interval
-    if busy:
-        # busy CPUs of nested levels should not all balance in the same jiffy
-        interval = ms_to_jiffies(k, ms * BUSY_FACTOR) - 1
-    else:
-        interval = ms_to_jiffies(k, ms)
-    return min(max(interval, 1), k.max_lb_interval)
-
 
 # --- blocked averages -------------------------------------------------------------------------------------------------
 
@@ -145,7 +127,7 @@ def update_newidle_cost(k: Kernel, sd: SchedDomain, cost: int, success: int) -> 
 
 
 @apart(NOTHING)
-def update_wakeup_idle(k: Kernel, cpu: int) -> None:
+def idle_cpu_woken(k: Kernel, cpu: int) -> None:
     """The part of ttwu_do_activate() (core.c) that updates the mean time for which this CPU stays idle."""
     if cpu_rq(k, cpu).idle_stamp != 0:
         # update_avg() divides, which rounds towards zero
@@ -253,7 +235,7 @@ def try_levels(k: Kernel, cpu: int) -> int:
 
 
 @apart(VALUE)
-def idle_balance(k: Kernel, cpu: int) -> bool:
+def newidle_balance(k: Kernel, cpu: int) -> bool:
     """sched_balance_newidle(): try to pull a task because none is left; return whether one is there now."""
     if cpu_rq(k, cpu).wake_list != NO_TASK:
         return False  # ttwu_pending: a task is about to arrive

@@ -3,8 +3,6 @@
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 6.
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import VALUE, apart
 from wastedcores.simulator.engine.codes import log_op, sd_flag
@@ -144,12 +142,13 @@ def record_wakee(k: Kernel, waker: TaskStruct, p: TaskStruct) -> None:
 
 @inner
 def wake_wide(k: Kernel, p: TaskStruct, cpu: int) -> bool:
-    """wake_wide(): return whether a waker has so many wakees that they should spread."""
+    """wake_wide(): return whether waker and wakee wake so many tasks that they should not share a cache."""
     factor = cpu_rq(k, cpu).sd_llc_size
     waker = cpu_rq(k, cpu).curr
-    flips = waker.wakee_flips if waker != NO_TASK else 0
+    # only modern kernels count for the idle task
+    flips = waker.wakee_flips if waker != NO_TASK else cpu_cfs_rq(k, cpu).rq_modern.wakee_flips
     own = p.wakee_flips
-    if k.load_v4_4 != 0:
+    if (k.load_v4_4 | k.is_modern) != 0:
         return min(own, flips) >= factor and max(own, flips) >= min(own, flips) * factor
     return own > factor and flips > factor * own
 

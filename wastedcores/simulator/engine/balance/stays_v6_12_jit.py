@@ -1,7 +1,5 @@
 """Why a task that may move stays on its CPU: can_migrate_task() and task_hot() (kernel/sched/fair.c, v6.12.107 and v6.18.15)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import MIGRATION_COST
 from wastedcores.simulator.engine.codes import migration_type, sd_flag

@@ -1,7 +1,5 @@
 """The speeds of the CPUs: frequencies, shared cores and idle states (docs/replay-semantics.md, section 12)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import log_kind

@@ -1,7 +1,5 @@
 """Kinds of log records (``log_column.KIND``), in the order of ``vocabulary.KINDS``."""
 
-from __future__ import annotations
-
 (
     NR_RUNNING,
     LOAD,

@@ -1,7 +1,5 @@
 """Operations (``log_column.OP``), in the order of ``vocabulary.OPERATIONS``."""
 
-from __future__ import annotations
-
 (
     WAKEUP,
     FORK,

@@ -1,7 +1,5 @@
 """CPU hotplug and the rebuild of the domains (docs/replay-semantics.md, section 8)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.balance.group_stats_jit import update_group_capacity
@@ -138,7 +136,7 @@ def push_away(k: Kernel, p: TaskStruct, cpu: int) -> None:
     migrate(k, p)
     set_task_rq(k, p, dst)
     enqueue(k, p, False, False)
-    check_preempt(k, dst, p)
+    check_preempt(k, dst, p, False)
 
 
 @apart(NOTHING)

@@ -1,7 +1,5 @@
 """The core: schedule(), the stopper, the tick (kernel/sched/core.c, v4.1; docs/replay-semantics.md, sections 3 and 5)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import active_balance_step
@@ -14,7 +12,7 @@ from wastedcores.simulator.engine.balance.rebalance_domains_jit import (
     trigger_load_balance,
 )
 from wastedcores.simulator.engine.codes import cpu_event, log_kind, task_state, waits_for
-from wastedcores.simulator.engine.core.stretch_jit import clock_switched, clock_ticked, stop_stretch
+from wastedcores.simulator.engine.core.stretch_jit import clock_switched, stop_stretch
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair import pelt_v4_4_jit
@@ -46,6 +44,7 @@ from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.log_jit import log_load, log_migrate, pid_of, record
 from wastedcores.simulator.engine.world.rows_jit import (
     balancer,
+    clock_functions,
     core_module,
     cpu_cfs_rq,
     cpu_rq,
@@ -146,18 +145,6 @@ def stop_tick(k: Kernel, cpu: int) -> None:
 
 
 @inner
-def lock_free(k: Kernel, y: WaitObject) -> bool:
-    """Return whether nobody holds the lock, alone or shared."""
-    return y.owner == NO_TASK and y.count == 0
-
-
-@inner
-def newidle_left(k: Kernel, cpu: int) -> int:
-    """Return for how long the CPU is still occupied with newidle balancing, in ns; before v6.1 the balancing takes no time."""
-    return max(cpu_cfs_rq(k, cpu).rq_modern.newidle_until - k.now_ns, 0)
-
-
-@inner
 def refill(k: Kernel, cpu: int, p: TaskStruct) -> int:
     """Return what a task pays that runs behind another last-level cache than before, in ns (docs/replay-semantics.md)."""
     before = p.ran_llc
@@ -182,22 +169,21 @@ def switch_to(k: Kernel, cpu: int, prev_pid: int, state: int, p: TaskStruct) -> 
         clock_switched(k, cpu)
         return
     exit_ns = clock_switched(k, cpu)
-    if p.spin == 1 and p.waits_for == waits_for.LOCK and lock_free(k, WaitObject(k, p.wait_object)):
-        # a spinner that gets its CPU back tries the lock again
-        leave(k, WaitObject(k, p.wait_object), p)
-        WaitObject(k, p.wait_object).owner = p
-        if p.left >= table.INFINITE:
-            k.computing += 1
-        p.left = k.spin_ns
-        p.spin = 2
+    if p.spin == 1 and p.waits_for == waits_for.LOCK:
+        y = WaitObject(k, p.wait_object)
+        if (
+            y.owner == NO_TASK and y.count == 0
+        ):  # a spinner that gets its CPU back tries the lock again
+            leave(k, y, p)
+            y.owner = p
+            if p.left >= table.INFINITE:
+                k.computing += 1
+            p.left = k.spin_ns
+            p.spin = 2
     cpu_rq(k, cpu).switched_in = 1
-    cpu_rq(k, cpu).delay = k.switch_ns + exit_ns + newidle_left(k, cpu) + refill(k, cpu, p)
-
-
-@inner
-def find_work(k: Kernel, cpu: int) -> int:
-    """Look for work for a CPU that ran out of it; return whether it has some now."""
-    return core_module(k).pull(k, cpu) != 0 if k.design.decides != 0 else idle_balance(k, cpu) != 0
+    # since v6.1 newidle balancing takes time, for which the CPU is still occupied
+    newidle_ns = max(cpu_cfs_rq(k, cpu).rq_modern.newidle_until - k.now_ns, 0)
+    cpu_rq(k, cpu).delay = k.switch_ns + exit_ns + newidle_ns + refill(k, cpu, p)
 
 
 @inner
@@ -214,7 +200,12 @@ def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskSt
         if rt:
             rt_class(k).put_prev_task(k, cpu, prev)
     # v6.12's class looks for work itself, because the tasks on a queue may all be asleep
-    if k.is_modern != 0 or cpu_cfs_rq(k, cpu).nr_running > 0 or find_work(k, cpu):
+    found = k.is_modern != 0 or cpu_cfs_rq(k, cpu).nr_running > 0
+    if not found and k.design.decides != 0:
+        found = core_module(k).pull(k, cpu) != 0
+    elif not found:
+        found = idle_balance(k, cpu) != 0
+    if found:
         return pick_task(k, cpu, NO_TASK if rt else prev)
     if prev != NO_TASK and not rt:
         put_prev_task(k, prev)
@@ -325,7 +316,7 @@ def move_task(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
         p.se.avg.last_update = 0
     set_task_rq(k, p, dst)
     enqueue(k, p, False, False)
-    check_preempt(k, dst, p)
+    check_preempt(k, dst, p, False)
     stopper_end(k, src)
 
 
@@ -344,8 +335,8 @@ def tick(k: Kernel, cpu: int) -> None:
         task_tick(k, cpu_rq(k, cpu).curr)
     cpu_rq(k, cpu).last_load_update_tick = k.jiffies
     update_cpu_load(k, cpu, weighted_cpuload(k, cpu), 1)
-    if cpu_rq(k, cpu).curr != NO_TASK:
-        clock_ticked(k, cpu)
+    if cpu_rq(k, cpu).curr != NO_TASK and k.clock0 != 0:
+        clock_functions(k).ticked(k, cpu)
     if k.design.decides != 0:
         if cpu_rq(k, cpu).curr != NO_TASK:
             core_module(k).task_tick(k, cpu)

@@ -1,7 +1,5 @@
 """Stretches: the time a running task computes without interruption (docs/replay-semantics.md, section 5)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.codes import cpu_event
 from wastedcores.simulator.engine.events import queue_jit
@@ -57,13 +55,6 @@ def clock_switched(k: Kernel, cpu: int) -> int:
     if k.clock0 == 0:
         return 0
     return clock_functions(k).switched(k, cpu)
-
-
-@inner
-def clock_ticked(k: Kernel, cpu: int) -> None:
-    """A busy CPU ticks."""
-    if k.clock0 != 0:
-        clock_functions(k).ticked(k, cpu)
 
 
 @inner

@@ -1,7 +1,5 @@
 """Placement of tasks: wakeup, fork, fallback CPU (kernel/sched/core.c, v4.1; docs/replay-semantics.md, section 3)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.select_task_rq_v4_1_jit import (
     record_wakee,
@@ -18,7 +16,7 @@ from wastedcores.simulator.engine.codes import (
 )
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
-from wastedcores.simulator.engine.fair.cfs_jit import check_preempt, check_preempt_new
+from wastedcores.simulator.engine.fair.cfs_jit import check_preempt
 from wastedcores.simulator.engine.fair.entity_jit import enqueue, is_rt, set_task_rq
 from wastedcores.simulator.engine.fair.pelt_jit import synchronize_decay
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import is_detached, migrate
@@ -80,7 +78,7 @@ def activate_woken(k: Kernel, p: TaskStruct, cpu: int) -> None:
     """ttwu_do_activate(), ttwu_do_wakeup(): enqueue a woken task and check for preemption."""
     p.state = task_state.READY
     enqueue(k, p, True, True)
-    check_preempt(k, cpu, p)
+    check_preempt(k, cpu, p, False)
     here = k.this_cpu
     record(k, log_kind.WAKEUP, cpu, pid_of(k, p), pid_of(k, cpu_rq(k, here).curr), here, -1, -1)
     if is_rt(k, p):
@@ -230,6 +228,6 @@ def fork_task(k: Kernel, p: TaskStruct, cpu: int, parent: TaskStruct) -> None:
     else:
         enqueue(k, p, False, False)
     record(k, log_kind.WAKEUP_NEW, dst, pid, by, cpu, -1, -1)
-    check_preempt_new(k, dst, p)
+    check_preempt(k, dst, p, True)
     if is_rt(k, p):
         rt_class(k).task_woken(k, dst, p)

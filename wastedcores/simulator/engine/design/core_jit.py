@@ -1,7 +1,5 @@
 """The core module: no CPU is idle while a thread waits that may run there (docs/design-mode.md; paper, section 5)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import attach_task, detach_task
@@ -84,7 +82,7 @@ def place(k: Kernel, p: TaskStruct, why: int, free: int) -> int:
 
 
 @apart(VALUE)
-def select(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
+def select_cpu(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
     """Choose a CPU for a thread that becomes runnable; ``flag`` is SD_BALANCE_WAKE, _FORK or _EXEC."""
     k.design.sync = sync
     why = log_op.EXEC
@@ -131,7 +129,7 @@ def pull(k: Kernel, cpu: int) -> int:
 
 
 @apart(NOTHING)
-def tick(k: Kernel, cpu: int) -> None:
+def task_tick(k: Kernel, cpu: int) -> None:
     """Even out queues when a busy CPU ticks, if a module suggests it."""
     update_blocked_averages(k, cpu)
     for i in range(k.design.modules):

@@ -3,8 +3,6 @@
 -1 means that a module has no opinion.
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.group_stats_jit import find_busiest_group

@@ -10,8 +10,6 @@ event is not pending. The queues are lazy: an event that was cancelled or moved 
 when it comes to the front.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from wastedcores.jit.compile import inner

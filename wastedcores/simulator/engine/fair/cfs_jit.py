@@ -1,7 +1,5 @@
 """CFS decisions: the next task, the tick, wakeup preemption (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import cpu_event
@@ -94,14 +92,6 @@ def next_entity(k: Kernel, q: CfsRq, curr: SchedEntity) -> SchedEntity:
 
 
 @inner
-def pick_next_entity(k: Kernel, q: CfsRq, curr: SchedEntity) -> SchedEntity:
-    """pick_next_entity() of v4.1, which uses up the buddy marks of the entity that it returns."""
-    se = next_entity(k, q, curr)
-    clear_buddies(k, se)
-    return se
-
-
-@inner
 def set_next_entity(k: Kernel, se: SchedEntity) -> None:
     """set_next_entity(): take the entity out of the queue, because it runs now."""
     q = se.cfs_rq
@@ -163,7 +153,8 @@ def pick_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
                 update_curr(k, q)
             else:
                 curr = NO_ENTITY
-        se = pick_next_entity(k, q, curr)
+        se = next_entity(k, q, curr)
+        clear_buddies(k, se)
         q = se.my_q
         if q == NO_QUEUE:
             break
@@ -223,25 +214,16 @@ def task_tick(k: Kernel, p: TaskStruct) -> None:
 
 
 @apart(NOTHING)
-def check_preempt(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """check_preempt_curr(), check_preempt_wakeup(): reschedule if the woken task ``p`` should preempt the running one."""
+def check_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
+    """wakeup_preempt(): reschedule if task ``p`` should preempt the running one; since v7.2 it matters whether it is new."""
     if k.is_modern != 0:
-        fair_class(k).wakeup_preempt(k, cpu, p)
-        return
-    check_preempt_wakeup(k, cpu, p)
+        fair_class(k).wakeup_preempt(k, cpu, p, new)
+    else:
+        check_preempt_wakeup(k, cpu, p, new)
 
 
 @apart(NOTHING)
-def check_preempt_new(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """wakeup_preempt() with WF_FORK: the same for a new task, which makes a difference since v7.2."""
-    if k.is_modern != 0:
-        fair_class(k).wakeup_preempt_new(k, cpu, p)
-        return
-    check_preempt_wakeup(k, cpu, p)
-
-
-@apart(NOTHING)
-def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct) -> None:
+def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
     """check_preempt_wakeup() of v4.1 and v6.1, or the real-time class's test."""
     curr = cpu_rq(k, cpu).curr
     if curr == NO_TASK:

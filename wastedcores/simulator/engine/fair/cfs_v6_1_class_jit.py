@@ -2,15 +2,13 @@
 
 Its addresses are in ``FairClass``. What is equal to v4.1 comes from ``cfs_jit.py``, ``entity_jit.py`` and
 ``vruntime_jit.py``: the choice of the next entity, buddies, preemption and placement. Long sleepers, whose virtual time does not
-count after 104 days, do not occur, because no replay is that long. ``cfs_v6_1_queue_jit.py`` enqueues and dequeues.
+count after 104 days, do not occur, because no replay is that long.
 """
-
-from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.codes import arrival, task_state
-from wastedcores.simulator.engine.fair.cfs_jit import check_preempt_tick, next_entity, resched
+from wastedcores.simulator.engine.codes import arrival, dequeue, task_state
+from wastedcores.simulator.engine.fair.cfs_jit import check_preempt_tick, next_entity
 from wastedcores.simulator.engine.fair.entity_jit import (
     add_nr_running,
     clear_buddies,
@@ -24,11 +22,8 @@ from wastedcores.simulator.engine.fair.modern_task_jit import (
     add_weight,
     begin_task,
     calc_group_shares,
-    change_group,
-    inverse_of,
     rq_of,
     update_runnable,
-    weight_of,
 )
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     DO_ATTACH,
@@ -51,7 +46,7 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
     update_min_vruntime,
 )
 from wastedcores.simulator.engine.world.log_jit import log_load
-from wastedcores.simulator.engine.world.rows_jit import balancer, cpu_cfs_rq, cpu_rq, task_of
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,
@@ -61,10 +56,6 @@ from wastedcores.simulator.engine.world.structs import (
     SchedEntity,
     TaskStruct,
 )
-
-#: how a task leaves its queue: asleep; for another CPU; for a moment and for the same queue (DEQUEUE_SAVE without _MOVE)
-SLEEP, MIGRATING, SAVED = 1, 2, 4
-
 
 # --- weights of groups --------------------------------------------------------------------------------------------------
 
@@ -136,7 +127,9 @@ def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> None:
     q = se.cfs_rq
     is_task = se.my_q == NO_QUEUE
     update_curr(k, q)
-    update_load_avg(k, se, UPDATE_TG | DO_DETACH if is_task and flags & MIGRATING else UPDATE_TG)
+    update_load_avg(
+        k, se, UPDATE_TG | DO_DETACH if is_task and flags & dequeue.MIGRATING else UPDATE_TG
+    )
     update_runnable(k, se)
     clear_buddies(k, se)
     if q.curr != se:
@@ -146,10 +139,10 @@ def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> None:
     if is_task:
         list_del_task(k, q.cpu, task_of(se))
     q.nr_running -= 1
-    if flags & SLEEP == 0:
+    if flags & dequeue.SLEEP == 0:
         se.vruntime -= q.min_vruntime
     update_cfs_group(k, se)
-    if flags & SAVED == 0:
+    if flags & dequeue.SAVED == 0:
         update_min_vruntime(k, q)
 
 
@@ -165,11 +158,12 @@ def update_above(k: Kernel, se: SchedEntity, change: int) -> None:
 
 
 @apart(NOTHING)
-def enqueue_task(k: Kernel, p: TaskStruct, wakeup: int) -> None:
+def enqueue_task(k: Kernel, p: TaskStruct, how: int) -> None:
     """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
     cpu = rq_of(k, p)
     cpu_rq(k, cpu).clock = k.now_ns
     cpu_cfs_rq(k, cpu).avg.util_est += p.se.avg.util_est
+    wakeup = 1 if how == arrival.WOKEN else 0
     se = p.se
     while se != NO_ENTITY and se.on_rq == 0:
         enqueue_entity(k, se, wakeup)
@@ -222,30 +216,22 @@ def dequeue_task(k: Kernel, p: TaskStruct, flags: int) -> None:
         se = se.parent
         if q.load_weight != 0:
             # other tasks of the group remain: prefer to continue with the group
-            if flags & SLEEP and se != NO_ENTITY:
+            if flags & dequeue.SLEEP and se != NO_ENTITY:
                 set_buddy(k, se, CfsRq.next)
             break
-        below |= SLEEP
+        below |= dequeue.SLEEP
     update_above(k, se, -1)
     log_load(k, cpu)
     add_nr_running(k, cpu, -1)
-    if flags & SLEEP:
+    if flags & dequeue.SLEEP:
         util_est_update(k, p)
 
 
 # --- choice, tick -------------------------------------------------------------------------------------------------------
 
 
-@inner
-def move_to_head(k: Kernel, p: TaskStruct) -> None:
-    """list_move(): move a task to the head of rq->cfs_tasks."""
-    cpu = rq_of(k, p)
-    list_del_task(k, cpu, p)
-    list_add_task(k, cpu, p)
-
-
 @apart(NOTHING)
-def set_next_entity(k: Kernel, se: SchedEntity) -> None:
+def set_next_entity(k: Kernel, se: SchedEntity, first: int) -> None:
     """set_next_entity(): make the chosen entity the running one, and use up its buddy marks."""
     q = se.cfs_rq
     clear_buddies(k, se)
@@ -268,28 +254,8 @@ def put_prev_entity(k: Kernel, se: SchedEntity) -> None:
     q.curr = NO_ENTITY
 
 
-@apart(NOTHING)
-def put_prev_task(k: Kernel, p: TaskStruct) -> None:
-    """put_prev_task_fair(): put_prev_entity() on all levels."""
-    se = p.se
-    while se != NO_ENTITY:
-        put_prev_entity(k, se)
-        se = se.parent
-
-
-@apart(NOTHING)
-def set_next_task(k: Kernel, p: TaskStruct) -> None:
-    """set_next_task_fair(): set_next_entity() on all levels."""
-    if p.se.on_rq != 0:
-        move_to_head(k, p)
-    se = p.se
-    while se != NO_ENTITY:
-        set_next_entity(k, se)
-        se = se.parent
-
-
 @apart(VALUE)
-def pick_task_fair(k: Kernel, cpu: int) -> TaskStruct:
+def pick_task(k: Kernel, cpu: int) -> TaskStruct:
     """pick_next_task_fair(): choose the next task and move it to the head of rq->cfs_tasks; return NULL for none."""
     q = cpu_cfs_rq(k, cpu)
     if q.nr_running == 0:
@@ -304,35 +270,9 @@ def pick_task_fair(k: Kernel, cpu: int) -> TaskStruct:
         se = next_entity(k, q, curr)
         q = se.my_q
     p = task_of(se)
-    move_to_head(k, p)
+    list_del_task(k, cpu, p)
+    list_add_task(k, cpu, p)
     return p
-
-
-@apart(NOTHING)
-def set_picked(k: Kernel, p: TaskStruct, prev: TaskStruct) -> None:
-    """pick_next_task_fair(): put back the task that ran and set the chosen one, if there is one.
-
-    Only the levels that differ are put and set. ``prev`` is NULL after the idle task or the stopper.
-    """
-    if p == NO_TASK:
-        if prev != NO_TASK:
-            put_prev_task(k, prev)
-    elif prev == NO_TASK:
-        set_next_task(k, p)
-    elif p != prev:
-        se = p.se
-        pse = prev.se
-        while se.cfs_rq != pse.cfs_rq:
-            depth = 1 if se.parent != NO_ENTITY else 0
-            pdepth = 1 if pse.parent != NO_ENTITY else 0
-            if depth <= pdepth:
-                put_prev_entity(k, pse)
-                pse = pse.parent
-            if depth >= pdepth:
-                set_next_entity(k, se)
-                se = se.parent
-        put_prev_entity(k, pse)
-        set_next_entity(k, se)
 
 
 @apart(NOTHING)
@@ -350,41 +290,11 @@ def task_tick(k: Kernel, p: TaskStruct) -> None:
     log_load(k, rq_of(k, p))
 
 
-@apart(VALUE)
-def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
-    """pick_next_task_fair(): choose and set the next task, after newidle balancing if there is none; return NULL for none."""
-    p = pick_task_fair(k, cpu)
-    while p == NO_TASK and balancer(k).newidle_balance(k, cpu) != 0:
-        p = pick_task_fair(k, cpu)
-    set_picked(k, p, prev)
-    return p
-
-
-# --- what a task does to itself -----------------------------------------------------------------------------------------
-
-
 @apart(NOTHING)
 def task_fork(k: Kernel, p: TaskStruct) -> None:
     """sched_fork(), init_entity_runnable_average(), task_fork_fair(): begin the life of a task and place it."""
     begin_task(k, p)
     task_fork_fair(k, p, p.cpu)
-
-
-@apart(NOTHING)
-def set_user_nice(k: Kernel, p: TaskStruct, nice: int) -> None:
-    """set_user_nice(), reweight_task(), prio_changed_fair(): change the weight of the running task."""
-    change = nice - p.nice
-    if change == 0:
-        return
-    cpu = rq_of(k, p)
-    dequeue_task(k, p, SAVED)
-    put_prev_task(k, p)
-    p.nice = nice
-    reweight_entity(k, p.se, weight_of(k, nice), inverse_of(k, nice))
-    enqueue_task(k, p, 0)
-    set_next_task(k, p)
-    if change > 0 and cpu_cfs_rq(k, cpu).nr_running > 1:
-        resched(k, cpu)
 
 
 @apart(NOTHING)
@@ -398,42 +308,15 @@ def yield_task(k: Kernel, p: TaskStruct) -> None:
 
 
 @apart(NOTHING)
-def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
-    """sched_move_task(), task_change_group_fair(): move the running task to another group."""
-    cpu = rq_of(k, p)
-    dequeue_task(k, p, 0)
-    put_prev_task(k, p)
-    change_group(k, p, cpu, group)
-    enqueue_task(k, p, 0)
-    set_next_task(k, p)
-    resched(k, cpu)
-
-
-@apart(NOTHING)
-def leave_cpu(k: Kernel, p: TaskStruct) -> None:
+def migrate_task_rq(k: Kernel, p: TaskStruct) -> None:
     """migrate_task_rq_fair(): make the virtual time of a sleeper relative when it changes its CPU."""
     if p.state == task_state.WAKING and p.se.avg.last_update != 0:
         p.se.vruntime -= p.se.cfs_rq.min_vruntime
     migrate_task(k, p)
 
 
-# --- what the scheduler calls (wastedcores/simulator/engine/classes.py) ---------------------------------------------------
-
-
 @apart(NOTHING)
-def enqueue_task_fair(k: Kernel, p: TaskStruct, how: int) -> None:
-    """enqueue_task_fair()."""
-    enqueue_task(k, p, 1 if how == arrival.WOKEN else 0)
-
-
-@apart(NOTHING)
-def dequeue_task_fair(k: Kernel, p: TaskStruct, sleep: int) -> None:
-    """dequeue_task_fair()."""
-    dequeue_task(k, p, SLEEP if sleep != 0 else MIGRATING)
-
-
-@apart(NOTHING)
-def never(k: Kernel, p: TaskStruct) -> None:
+def wake_delayed(k: Kernel, p: TaskStruct) -> None:
     """Do nothing: CFS has no task that is asleep and queued."""
 
 

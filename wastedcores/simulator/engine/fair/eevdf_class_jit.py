@@ -4,55 +4,31 @@ The scheduler calls it through the addresses in ``FairClass``. ``eevdf_jit.py`` 
 queue, and ``eevdf_queue_jit.py`` enqueues and dequeues.
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.codes import arrival
-from wastedcores.simulator.engine.fair.cfs_jit import hrtick_start, resched, resched_lazy
+from wastedcores.simulator.engine.codes import dequeue
+from wastedcores.simulator.engine.fair.cfs_jit import resched, resched_lazy
 from wastedcores.simulator.engine.fair.eevdf_jit import (
-    clear_buddies,
     eligible,
     min_slice,
     pick_eevdf,
     protected,
-    put_prev_entity,
-    reweight_entity,
     running,
-    set_next_entity,
     shorten_protection,
     update_cfs_group,
     update_curr,
     update_deadline,
 )
-from wastedcores.simulator.engine.fair.eevdf_queue_jit import (
-    DELAYED,
-    MIGRATING,
-    SLEEP,
-    dequeue_entities,
-    dequeue_task,
-    enqueue_task,
-)
-from wastedcores.simulator.engine.fair.modern_task_jit import (
-    begin_task,
-    change_group,
-    inverse_of,
-    rq_of,
-    weight_of,
-)
+from wastedcores.simulator.engine.fair.eevdf_queue_jit import dequeue_entities, enqueue_task
+from wastedcores.simulator.engine.fair.entity_jit import clear_buddies
+from wastedcores.simulator.engine.fair.modern_task_jit import begin_task, rq_of
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     UPDATE_TG,
     post_init_util,
     update_load_avg,
 )
 from wastedcores.simulator.engine.world.log_jit import log_load
-from wastedcores.simulator.engine.world.rows_jit import (
-    balancer,
-    cpu_cfs_rq,
-    cpu_rq,
-    modern,
-    task_of,
-)
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,
@@ -66,24 +42,6 @@ from wastedcores.simulator.engine.world.structs import (
 # --- choice -------------------------------------------------------------------------------------------------------------
 
 
-@apart(NOTHING)
-def put_prev_task(k: Kernel, p: TaskStruct) -> None:
-    """put_prev_task_fair(): put_prev_entity() on all levels."""
-    se = p.se
-    while se != NO_ENTITY:
-        put_prev_entity(k, se)
-        se = se.parent
-
-
-@apart(NOTHING)
-def set_next_task(k: Kernel, p: TaskStruct, first: int) -> None:
-    """set_next_task_fair(): set_next_entity() on all levels; ``first`` is 0 of a task that ran already."""
-    se = p.se
-    while se != NO_ENTITY:
-        set_next_entity(k, se, first)
-        se = se.parent
-
-
 @apart(VALUE)
 def pick_next_entity(k: Kernel, q: CfsRq, protects: int) -> SchedEntity:
     """pick_next_entity(): choose an entity; NULL if it was a sleeper, which now leaves the queue."""
@@ -93,13 +51,13 @@ def pick_next_entity(k: Kernel, q: CfsRq, protects: int) -> SchedEntity:
         return se
     se = pick_eevdf(k, q, protects)
     if se.sched_delayed != 0:
-        dequeue_entities(k, se, SLEEP | DELAYED)
+        dequeue_entities(k, se, dequeue.SLEEP | dequeue.DELAYED)
         return NO_ENTITY
     return se
 
 
 @apart(VALUE)
-def pick_task_fair(k: Kernel, cpu: int) -> TaskStruct:
+def pick_task(k: Kernel, cpu: int) -> TaskStruct:
     """pick_task_fair(): choose a task; end the delayed dequeue of sleepers that are chosen on the way."""
     root = cpu_cfs_rq(k, cpu)
     q = root
@@ -114,33 +72,6 @@ def pick_task_fair(k: Kernel, cpu: int) -> TaskStruct:
         if q == NO_QUEUE:
             return task_of(se)
     return NO_TASK
-
-
-@apart(NOTHING)
-def set_picked(k: Kernel, p: TaskStruct, prev: TaskStruct) -> None:
-    """pick_next_task_fair(): put back the task that ran and set the chosen one, if there is one.
-
-    Only the levels that differ are put and set. ``prev`` is NULL after the idle task or the stopper.
-    """
-    if p == NO_TASK:
-        if prev != NO_TASK:
-            put_prev_task(k, prev)
-    elif prev == NO_TASK:
-        set_next_task(k, p, 1)
-    elif p != prev:
-        se = p.se
-        pse = prev.se
-        while se.cfs_rq != pse.cfs_rq:
-            depth = 1 if se.parent != NO_ENTITY else 0
-            pdepth = 1 if pse.parent != NO_ENTITY else 0
-            if depth <= pdepth:
-                put_prev_entity(k, pse)
-                pse = pse.parent
-            if depth >= pdepth:
-                set_next_entity(k, se, 1)
-                se = se.parent
-        put_prev_entity(k, pse)
-        set_next_entity(k, se, 1)
 
 
 @apart(NOTHING)
@@ -164,7 +95,7 @@ def preempts_short(k: Kernel, q: CfsRq, se: SchedEntity, pse: SchedEntity) -> bo
 
 
 @apart(NOTHING)
-def check_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
+def wakeup_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
     """check_preempt_wakeup_fair(), wakeup_preempt_fair(): reschedule if EEVDF would choose the task ``p``.
 
     Since v7.2 a new task, or one that sleeps, does not preempt.
@@ -215,45 +146,10 @@ def check_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
     resched_lazy(k, cpu)
 
 
-@apart(VALUE)
-def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
-    """pick_next_task_fair(): choose and set the next task, after newidle balancing if there is none; return NULL for none.
-
-    A pulled task may be asleep, and leave the queue when it is chosen: then newidle balancing is tried again.
-    """
-    p = pick_task_fair(k, cpu)
-    while p == NO_TASK and k.is_modern != 0 and balancer(k).newidle_balance(k, cpu) != 0:
-        p = pick_task_fair(k, cpu)
-    set_picked(k, p, prev)
-    if p != NO_TASK and p != prev:
-        hrtick_start(k, cpu, p)
-    return p
-
-
-# --- what a task does to itself -----------------------------------------------------------------------------------------
-
-
 @apart(NOTHING)
 def task_fork(k: Kernel, p: TaskStruct) -> None:
     """__sched_fork(), init_entity_runnable_average(): begin the life of a task."""
     begin_task(k, p)
-
-
-@apart(NOTHING)
-def set_user_nice(k: Kernel, p: TaskStruct, nice: int) -> None:
-    """set_user_nice(), reweight_task_fair(), prio_changed_fair(): change the weight of the running task."""
-    change = nice - p.nice
-    if change == 0:
-        return
-    cpu = rq_of(k, p)
-    dequeue_task(k, p, 0)
-    put_prev_task(k, p)
-    p.nice = nice
-    reweight_entity(k, p.se, weight_of(k, nice), inverse_of(k, nice))
-    enqueue_task(k, p, 0)
-    set_next_task(k, p, 0)
-    if change > 0 and cpu_cfs_rq(k, cpu).nr_running > 1:
-        resched(k, cpu)
 
 
 @apart(NOTHING)
@@ -270,22 +166,7 @@ def yield_task(k: Kernel, p: TaskStruct) -> None:
 
 
 @apart(NOTHING)
-def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
-    """sched_move_task(), task_change_group_fair(): move the running task to another group."""
-    cpu = rq_of(k, p)
-    dequeue_task(k, p, 0)
-    put_prev_task(k, p)
-    change_group(k, p, cpu, group)
-    enqueue_task(k, p, 0)
-    set_next_task(k, p, 0)
-    resched(k, cpu)
-
-
-# --- several CPUs -------------------------------------------------------------------------------------------------------
-
-
-@apart(NOTHING)
-def leave_groups(k: Kernel, cpu: int) -> None:
+def rq_offline(k: Kernel, cpu: int) -> None:
     """clear_tg_offline_cfs_rqs(): take a dying CPU off the loads of all task groups."""
     for group in range(1, k.task_groups):
         q = CfsRq(k, k.cfs_rq0 + group * k.nr_cpus + cpu)
@@ -294,38 +175,11 @@ def leave_groups(k: Kernel, cpu: int) -> None:
         q.last_update_tg = k.now_ns
 
 
-# --- what the scheduler calls (wastedcores/simulator/engine/classes.py) ---------------------------------------------------
-
-
-@apart(NOTHING)
-def enqueue_task_fair(k: Kernel, p: TaskStruct, how: int) -> None:
-    """enqueue_task_fair()."""
-    enqueue_task(k, p, how == arrival.NEW)
-
-
-@apart(NOTHING)
-def dequeue_task_fair(k: Kernel, p: TaskStruct, sleep: int) -> None:
-    """dequeue_task_fair()."""
-    dequeue_task(k, p, SLEEP if sleep != 0 else MIGRATING)
-
-
-@apart(NOTHING)
-def wakeup_preempt(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """wakeup_preempt_fair() by a task that woke."""
-    check_preempt(k, cpu, p, 0)
-
-
-@apart(NOTHING)
-def wakeup_preempt_new(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """wakeup_preempt_fair() by a new task."""
-    check_preempt(k, cpu, p, 1)
-
-
 @apart(NOTHING)
 def wake_delayed(k: Kernel, p: TaskStruct) -> None:
     """ttwu_runnable(): wake a task that is still queued."""
     enqueue_task(k, p, 0)
-    check_preempt(k, rq_of(k, p), p, 0)
+    wakeup_preempt(k, rq_of(k, p), p, 0)
 
 
 @apart(NOTHING)

@@ -3,13 +3,12 @@
 The queue is a list in the order of deadlines. A scan of it for the first eligible entity finds what the kernel's tree finds.
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import reweight
 from wastedcores.simulator.engine.fair import entity_jit
 from wastedcores.simulator.engine.fair.cfs_jit import resched_lazy
+from wastedcores.simulator.engine.fair.entity_jit import clear_buddies, link
 from wastedcores.simulator.engine.fair.modern_task_jit import add_weight, calc_group_shares
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     MIN_DIVIDER,
@@ -20,7 +19,7 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     scale_load_down,
     update_load_avg,
 )
-from wastedcores.simulator.engine.fair.vruntime_jit import calc_delta, inverse_weight
+from wastedcores.simulator.engine.fair.vruntime_jit import calc_delta_fair, inverse_weight
 from wastedcores.simulator.engine.world.rows_jit import modern, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
@@ -29,8 +28,6 @@ from wastedcores.simulator.engine.world.structs import (
     Kernel,
     SchedEntity,
 )
-
-NICE_0_LOAD = 1 << 20
 
 
 @inner
@@ -44,17 +41,6 @@ def running(k: Kernel, q: CfsRq) -> SchedEntity:
 def key(k: Kernel, q: CfsRq, se: SchedEntity) -> int:
     """entity_key(): vruntime from the zero point of the sums."""
     return se.vruntime - q.zero_vruntime
-
-
-@inner
-def calc_delta_fair(k: Kernel, delta: int, se: SchedEntity) -> int:
-    """calc_delta_fair(), __calc_delta(): convert real time to the virtual time of an entity."""
-    weight = se.weight
-    if weight == NICE_0_LOAD:
-        return delta
-    if modern(k).exact_averages != 0:
-        return delta * NICE_0_LOAD // weight
-    return calc_delta(delta, 1024, se.inv_weight)
 
 
 @inner
@@ -158,18 +144,7 @@ def insert(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     after = q.rightmost
     while after != NO_ENTITY and after.deadline > se.deadline:
         after = after.prev
-    if after == NO_ENTITY:
-        following = q.leftmost
-        q.leftmost = se
-    else:
-        following = after.next
-        after.next = se
-    se.prev = after
-    se.next = following
-    if following == NO_ENTITY:
-        q.rightmost = se
-    else:
-        following.prev = se
+    link(k, q, se, after)
 
 
 @apart(NOTHING)
@@ -206,14 +181,6 @@ def shorten_protection(k: Kernel, se: SchedEntity, slice_ns: int) -> None:
     """update_protect_slice(): protect the running entity no longer than for a slice of this length."""
     end = se.vruntime + calc_delta_fair(k, slice_ns, se)
     se.vprot = min(se.vprot, end)
-
-
-@inner
-def clear_buddies(k: Kernel, se: SchedEntity) -> None:
-    """clear_buddies(): remove the mark of the next buddy, upwards as long as the levels carry it."""
-    while se != NO_ENTITY and se.cfs_rq.next == se:
-        se.cfs_rq.next = NO_ENTITY
-        se = se.parent
 
 
 @inner

@@ -1,14 +1,11 @@
 """How EEVDF queues tasks and takes them off, with the delayed dequeue (kernel/sched/fair.c, v6.12.107)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.codes import task_state
+from wastedcores.simulator.engine.codes import arrival, dequeue, task_state
 from wastedcores.simulator.engine.fair import entity_jit
 from wastedcores.simulator.engine.fair.cfs_jit import hrtick_update
 from wastedcores.simulator.engine.fair.eevdf_jit import (
-    clear_buddies,
     eligible,
     insert,
     min_slice,
@@ -18,6 +15,7 @@ from wastedcores.simulator.engine.fair.eevdf_jit import (
     update_curr,
     update_entity_lag,
 )
+from wastedcores.simulator.engine.fair.entity_jit import clear_buddies
 from wastedcores.simulator.engine.fair.modern_task_jit import add_weight, rq_of, update_runnable
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     DO_ATTACH,
@@ -36,9 +34,6 @@ from wastedcores.simulator.engine.world.structs import (
     SchedEntity,
     TaskStruct,
 )
-
-#: DEQUEUE_SLEEP, DEQUEUE_DELAYED (the end of a delayed dequeue), DEQUEUE_SPECIAL (never delay); the task changes its CPU
-SLEEP, DELAYED, SPECIAL, MIGRATING = 1, 2, 4, 8
 
 
 @inner
@@ -124,7 +119,7 @@ def update_above(k: Kernel, se: SchedEntity, slice_ns: int, queued: int, delayed
 
 
 @apart(NOTHING)
-def enqueue_task(k: Kernel, p: TaskStruct, initial: int) -> None:
+def enqueue_task(k: Kernel, p: TaskStruct, how: int) -> None:
     """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
     cpu = rq_of(k, p)
     cpu_rq(k, cpu).clock = k.now_ns
@@ -137,6 +132,7 @@ def enqueue_task(k: Kernel, p: TaskStruct, initial: int) -> None:
         log_nr(k, cpu)
         return
     slice_ns = 0
+    initial = 1 if how == arrival.NEW else 0
     se = p.se
     while se != NO_ENTITY:
         if se.on_rq != 0:
@@ -169,7 +165,11 @@ def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> int:
     update_curr(k, q)
     clear_buddies(k, se)
     delays = modern(k).delay_dequeue != 0
-    if delays and flags & (SLEEP | DELAYED | SPECIAL) == SLEEP and eligible(k, q, se) == 0:
+    if (
+        delays
+        and flags & (dequeue.SLEEP | dequeue.DELAYED | dequeue.SPECIAL) == dequeue.SLEEP
+        and eligible(k, q, se) == 0
+    ):
         update_load_avg(k, se, 0)
         if se.my_q == NO_QUEUE and modern(k).util_est_at_dequeue != 0:
             util_est_update(k, task_of(se))
@@ -178,12 +178,18 @@ def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> int:
         set_delayed(k, se, 1)
         return 0
     is_task = se.my_q == NO_QUEUE
-    update_load_avg(k, se, UPDATE_TG | DO_DETACH if is_task and flags & MIGRATING else UPDATE_TG)
-    if is_task and flags & (SLEEP | DELAYED) == SLEEP and modern(k).util_est_at_dequeue != 0:
+    update_load_avg(
+        k, se, UPDATE_TG | DO_DETACH if is_task and flags & dequeue.MIGRATING else UPDATE_TG
+    )
+    if (
+        is_task
+        and flags & (dequeue.SLEEP | dequeue.DELAYED) == dequeue.SLEEP
+        and modern(k).util_est_at_dequeue != 0
+    ):
         util_est_update(k, task_of(se))
     update_runnable(k, se)
     update_entity_lag(k, se)
-    if not flags & SLEEP:
+    if not flags & dequeue.SLEEP:
         se.deadline -= se.vruntime
         se.rel_deadline = 1
     if q.curr != se:
@@ -194,7 +200,7 @@ def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> int:
         entity_jit.list_del_task(k, q.cpu, task_of(se))
     q.nr_running -= 1
     update_cfs_group(k, se)
-    if flags & DELAYED:
+    if flags & dequeue.DELAYED:
         set_delayed(k, se, 0)
         se.vlag = min(se.vlag, 0)
     return 1
@@ -205,10 +211,10 @@ def dequeue_entities(k: Kernel, se: SchedEntity, flags: int) -> int:
     """dequeue_entities(): take a task or a group's entity off, with the groups that it leaves empty; 0 if that is delayed."""
     cpu = rq_of(k, task_of(se))
     tasks = 1 if se.my_q == NO_QUEUE else 0
-    sleeps = flags & SLEEP
-    ends_delay = flags & DELAYED
+    sleeps = flags & dequeue.SLEEP
+    ends_delay = flags & dequeue.DELAYED
     # a sleeper that moves to another CPU stays asleep
-    stays = tasks == 1 and se.sched_delayed != 0 and flags & (SLEEP | DELAYED) == 0
+    stays = tasks == 1 and se.sched_delayed != 0 and flags & (dequeue.SLEEP | dequeue.DELAYED) == 0
     asleep = 1 if stays else 0
     slice_ns = min_slice(k, se.my_q) if tasks == 0 else 0
     while se != NO_ENTITY:
@@ -226,7 +232,7 @@ def dequeue_entities(k: Kernel, se: SchedEntity, flags: int) -> int:
             if sleeps and se != NO_ENTITY:
                 entity_jit.set_buddy(k, se, CfsRq.next)
             break
-        flags = (flags | SLEEP) & ~(DELAYED | SPECIAL)
+        flags = (flags | dequeue.SLEEP) & ~(dequeue.DELAYED | dequeue.SPECIAL)
     update_above(k, se, slice_ns, -tasks, -asleep)
     if tasks:
         log_load(k, cpu)
@@ -244,11 +250,11 @@ def dequeue_task(k: Kernel, p: TaskStruct, flags: int) -> None:
     cpu = rq_of(k, p)
     root = cpu_cfs_rq(k, cpu)
     cpu_rq(k, cpu).clock = k.now_ns
-    if flags & SLEEP or p.se.sched_delayed == 0:
+    if flags & dequeue.SLEEP or p.se.sched_delayed == 0:
         root.avg.util_est -= min(root.avg.util_est, p.se.avg.util_est)
-    if flags & SLEEP and modern(k).util_est_at_dequeue == 0:
+    if flags & dequeue.SLEEP and modern(k).util_est_at_dequeue == 0:
         util_est_update(k, p)
     if p.state == task_state.DEAD:
-        flags |= SPECIAL
+        flags |= dequeue.SPECIAL
     if dequeue_entities(k, p.se, flags) == 0:
         log_nr(k, cpu)

@@ -3,11 +3,10 @@
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1.
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.codes import arrival
+from wastedcores.simulator.engine.codes import dequeue as flags
 from wastedcores.simulator.engine.fair.pelt_jit import (
     dequeue_load_avg,
     enqueue_load_avg,
@@ -34,12 +33,8 @@ from wastedcores.simulator.engine.world.structs import (
 
 
 @inner
-def insert(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
-    """__enqueue_entity(): insert an entity into the queue, which is sorted by vruntime."""
-    v = se.vruntime
-    after = q.rightmost
-    while after != NO_ENTITY and after.vruntime > v:
-        after = after.prev
+def link(k: Kernel, q: CfsRq, se: SchedEntity, after: SchedEntity) -> None:
+    """Put an entity behind another one of the queue, or to its front if that is NULL."""
     if after == NO_ENTITY:
         following = q.leftmost
         q.leftmost = se
@@ -52,6 +47,16 @@ def insert(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
         q.rightmost = se
     else:
         following.prev = se
+
+
+@inner
+def insert(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
+    """__enqueue_entity(): insert an entity into the queue, which is sorted by vruntime."""
+    v = se.vruntime
+    after = q.rightmost
+    while after != NO_ENTITY and after.vruntime > v:
+        after = after.prev
+    link(k, q, se, after)
 
 
 @inner
@@ -266,7 +271,7 @@ def dequeue_entity(k: Kernel, se: SchedEntity, sleep: int) -> None:
 def dequeue_task(k: Kernel, p: TaskStruct, sleep: int) -> None:
     """dequeue_task_fair(), sub_nr_running(): take a task, and its group if nothing else of it is queued, off the runqueue."""
     if k.is_modern != 0:
-        fair_class(k).dequeue_task(k, p, sleep)
+        fair_class(k).dequeue_task(k, p, flags.SLEEP if sleep else flags.MIGRATING)
         return
     task_sleep = sleep
     se = p.se

@@ -1,8 +1,9 @@
 """What the fair classes of v6.1 and v6.12 do alike to a task: its beginning, its weight, another group (kernel/sched/core.c)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
+from wastedcores.jit.units import NOTHING, VALUE, apart
+from wastedcores.simulator.engine.codes import arrival, dequeue
+from wastedcores.simulator.engine.fair.cfs_jit import hrtick_start, resched
 from wastedcores.simulator.engine.fair.entity_jit import set_task_rq
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     attach_task,
@@ -10,10 +11,11 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     scale_load_down,
 )
 from wastedcores.simulator.engine.world.cpusets_jit import item
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import balancer, cpu_cfs_rq, cpu_rq, fair_class
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,
+    NO_TASK,
     CfsRq,
     Kernel,
     SchedEntity,
@@ -79,11 +81,97 @@ def begin_task(k: Kernel, p: TaskStruct) -> None:
     p.recent_used_cpu = p.cpu
 
 
-@inner
-def change_group(k: Kernel, p: TaskStruct, cpu: int, group: int) -> None:
-    """task_change_group_fair(): move a task that is not queued, and its load, to another group on the same CPU."""
+# --- the task that runs -------------------------------------------------------------------------------------------------
+
+
+@apart(NOTHING)
+def put_prev_task(k: Kernel, p: TaskStruct) -> None:
+    """put_prev_task_fair(): put_prev_entity() on all levels."""
+    se = p.se
+    while se != NO_ENTITY:
+        fair_class(k).put_prev_entity(k, se)
+        se = se.parent
+
+
+@apart(NOTHING)
+def set_next_task(k: Kernel, p: TaskStruct, first: int) -> None:
+    """set_next_task_fair(): set_next_entity() on all levels; ``first`` is 0 of a task that ran already."""
+    se = p.se
+    while se != NO_ENTITY:
+        fair_class(k).set_next_entity(k, se, first)
+        se = se.parent
+
+
+@apart(NOTHING)
+def set_picked(k: Kernel, p: TaskStruct, prev: TaskStruct) -> None:
+    """pick_next_task_fair(): put back the task that ran and set the chosen one, if there is one.
+
+    Only the levels that differ are put and set. ``prev`` is NULL after the idle task or the stopper.
+    """
+    if p == NO_TASK:
+        if prev != NO_TASK:
+            put_prev_task(k, prev)
+    elif prev == NO_TASK:
+        set_next_task(k, p, 1)
+    elif p != prev:
+        se = p.se
+        pse = prev.se
+        while se.cfs_rq != pse.cfs_rq:
+            depth = 1 if se.parent != NO_ENTITY else 0
+            pdepth = 1 if pse.parent != NO_ENTITY else 0
+            if depth <= pdepth:
+                fair_class(k).put_prev_entity(k, pse)
+                pse = pse.parent
+            if depth >= pdepth:
+                fair_class(k).set_next_entity(k, se, 1)
+                se = se.parent
+        fair_class(k).put_prev_entity(k, pse)
+        fair_class(k).set_next_entity(k, se, 1)
+
+
+@apart(VALUE)
+def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
+    """pick_next_task_fair(): choose and set the next task, after newidle balancing if there is none; return NULL for none.
+
+    A pulled task may be asleep, and leave the queue when it is chosen: then newidle balancing is tried again.
+    """
+    p = fair_class(k).pick_task(k, cpu)
+    while p == NO_TASK and balancer(k).newidle_balance(k, cpu) != 0:
+        p = fair_class(k).pick_task(k, cpu)
+    set_picked(k, p, prev)
+    if p != NO_TASK and p != prev:
+        hrtick_start(k, cpu, p)
+    return p
+
+
+@apart(NOTHING)
+def set_user_nice(k: Kernel, p: TaskStruct, nice: int) -> None:
+    """set_user_nice(), reweight_task(), prio_changed_fair(): change the weight of the running task."""
+    change = nice - p.nice
+    if change == 0:
+        return
+    cpu = rq_of(k, p)
+    fair_class(k).dequeue_task(k, p, dequeue.SAVED)
+    put_prev_task(k, p)
+    p.nice = nice
+    fair_class(k).reweight_entity(k, p.se, weight_of(k, nice), inverse_of(k, nice))
+    fair_class(k).enqueue_task(k, p, arrival.MOVED)
+    set_next_task(k, p, 0)
+    if change > 0 and cpu_cfs_rq(k, cpu).nr_running > 1:
+        resched(k, cpu)
+
+
+@apart(NOTHING)
+def task_change_group(k: Kernel, p: TaskStruct, group: int) -> None:
+    """sched_move_task(), task_change_group_fair(): move the running task, and its load, to another group on the same CPU."""
+    cpu = rq_of(k, p)
+    fair_class(k).dequeue_task(k, p, 0)
+    put_prev_task(k, p)
     detach_task(k, p.se)
     p.se.avg.last_update = 0
     p.group = group
     set_task_rq(k, p, cpu)
     attach_task(k, p.se)
+    fair_class(k).enqueue_task(k, p, arrival.MOVED)
+    set_next_task(k, p, 0)
+    resched(k, cpu)

@@ -1,7 +1,5 @@
 """Per-entity load tracking of Linux 3.8 to 4.2 (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 2)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.fair import pelt_v4_4_jit as v4_4

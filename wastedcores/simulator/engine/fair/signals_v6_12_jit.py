@@ -3,14 +3,13 @@
 Every CPU has the capacity 1024: no real-time load, frequency or asymmetry reduces it.
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import task_state
+from wastedcores.simulator.engine.fair.load_jit import task_h_load
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import update_blocked_se
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, runs_idle
-from wastedcores.simulator.engine.world.structs import NO_ENTITY, NO_TASK, CfsRq, Kernel, TaskStruct
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStruct
 
 #: SCHED_CAPACITY_SCALE
 CAPACITY = 1024
@@ -58,32 +57,6 @@ def cpu_util(k: Kernel, cpu: int, p: TaskStruct, dst_cpu: int, boost: int) -> in
     if boost:
         util = max(util, runnable)
     return min(max(util, estimate), CAPACITY)
-
-
-@inner
-def root_h_load(k: Kernel, q: CfsRq) -> int:
-    """update_cfs_rq_h_load(): the load of a root queue, from this jiffy."""
-    if q.last_h_load_update != k.jiffies:
-        q.h_load = q.avg.load_avg
-        q.last_h_load_update = k.jiffies
-    return q.h_load
-
-
-@apart(VALUE)
-def task_h_load(k: Kernel, p: TaskStruct) -> int:
-    """task_h_load(), update_cfs_rq_h_load(): the part of its CPU's load that is due to ``p``, from this jiffy."""
-    q = p.se.cfs_rq
-    se = q.entity
-    if se == NO_ENTITY:
-        h_load = root_h_load(k, q)
-    else:
-        if q.last_h_load_update != k.jiffies:
-            above = se.cfs_rq  # autogroups are one level deep
-            weighted = root_h_load(k, above) * se.avg.load_avg
-            q.h_load = weighted // (above.avg.load_avg + 1)
-            q.last_h_load_update = k.jiffies
-        h_load = q.h_load
-    return p.se.avg.load_avg * h_load // (q.avg.load_avg + 1)
 
 
 @inner

@@ -4,14 +4,12 @@ Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1. CFS of v6
 function asks whether the kernel is a modern one (``k.is_modern``).
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.fair.decay_jit import MAX32, mul_shift
 from wastedcores.simulator.engine.fair.pelt_jit import update_task_contrib
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import new_entity
 from wastedcores.simulator.engine.world.cpusets_jit import item
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     CfsRq,
@@ -69,6 +67,8 @@ def calc_delta_fair(k: Kernel, delta: int, se: SchedEntity) -> int:
     nice_0_load = 1 << 20 if k.is_modern != 0 else 1024
     if se.weight == nice_0_load:
         return delta
+    if k.is_modern != 0 and modern(k).exact_averages != 0:
+        return delta * nice_0_load // se.weight
     return calc_delta(delta, 1024, se.inv_weight)
 
 
@@ -119,9 +119,9 @@ def sched_slice(k: Kernel, q: CfsRq, se: SchedEntity) -> int:
 
     In v6.1 it counts the tasks of the CPU (ALT_PERIOD), and no slice is below the minimum granularity (BASE_SLICE).
     """
-    modern = k.is_modern != 0
+    is_modern = k.is_modern != 0
     nr = q.nr_running
-    if modern:
+    if is_modern:
         nr = cpu_cfs_rq(k, q.cpu).h_nr_running
     if se.on_rq == 0:
         nr += 1
@@ -134,7 +134,7 @@ def sched_slice(k: Kernel, q: CfsRq, se: SchedEntity) -> int:
             weight += se.weight
         s = calc_delta(s, weighed(k, se.weight), inverse_weight(weighed(k, weight)))
         se = se.parent
-    if modern:
+    if is_modern:
         s = max(s, k.min_granularity)
     return s
 

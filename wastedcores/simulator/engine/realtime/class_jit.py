@@ -1,7 +1,5 @@
 """The entry of the real-time class: the next task, and changes of the policy (kernel/sched/rt.c and core.c, v4.1)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import log_op, sd_flag
@@ -89,7 +87,7 @@ def as_urgent(k: Kernel, cpu: int, p: TaskStruct) -> bool:
 
 
 @apart(VALUE)
-def select_task_rq_rt(k: Kernel, p: TaskStruct, flag: int) -> int:
+def select_task_rq(k: Kernel, p: TaskStruct, flag: int) -> int:
     """select_task_rq_rt(): return the CPU of a woken or new task, its own unless that runs something as urgent."""
     cpu = p.cpu
     if flag != sd_flag.BALANCE_EXEC and as_urgent(k, cpu, p):
@@ -157,7 +155,7 @@ def pull_rt_task(k: Kernel, this: int) -> int:
 
 
 @apart(NOTHING)
-def check_preempt_rt(k: Kernel, cpu: int, p: TaskStruct) -> None:
+def check_preempt_curr(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """check_preempt_curr(), check_preempt_curr_rt(), check_preempt_equal_prio(): one of the two is a real-time task."""
     curr = cpu_rq(k, cpu).curr
     if p.rt_priority > curr.rt_priority:
@@ -175,7 +173,7 @@ def check_preempt_rt(k: Kernel, cpu: int, p: TaskStruct) -> None:
 
 
 @apart(NOTHING)
-def woken_rt(k: Kernel, cpu: int, p: TaskStruct) -> None:
+def task_woken(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """task_woken_rt(): push a woken task away if it will not run here soon."""
     if (
         cpu_rq(k, cpu).curr != p
@@ -187,7 +185,7 @@ def woken_rt(k: Kernel, cpu: int, p: TaskStruct) -> None:
 
 
 @apart(VALUE)
-def pick_rt(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskStruct:
+def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskStruct:
     """pick_next_task_rt(): return the next real-time task or NULL, after pulling one if the CPU becomes less urgent.
 
     ``before`` is the priority of what ran; ``prev`` is NULL after idle and after the stopper.
@@ -255,7 +253,7 @@ def set_policy(k: Kernel, p: TaskStruct, policy: int, priority: int) -> None:
 
 
 @apart(VALUE)
-def offline(k: Kernel, cpu: int) -> TaskStruct:
+def rq_offline(k: Kernel, cpu: int) -> TaskStruct:
     """rq_offline_rt(), __disable_runtime(): let the tasks of a CPU that goes offline run; return the most urgent one."""
     rt = rt_of(k, cpu)
     rt.time = 0
@@ -265,12 +263,12 @@ def offline(k: Kernel, cpu: int) -> TaskStruct:
 
 
 @apart(NOTHING)
-def yield_task_rt(k: Kernel, cpu: int, p: TaskStruct) -> None:
+def yield_task(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """yield_task_rt(): put the task behind those of its priority."""
     requeue(k, cpu, p, 0)
 
 
 @apart(NOTHING)
-def born(k: Kernel, p: TaskStruct) -> None:
+def task_born(k: Kernel, p: TaskStruct) -> None:
     """Give a new task its quantum."""
     p.time_slice = shared(k).time_slice

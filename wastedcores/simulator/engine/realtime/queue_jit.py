@@ -1,7 +1,5 @@
 """The queue of a CPU's real-time tasks, their runtime and throttling (kernel/sched/rt.c, v4.1)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.events import queue_jit
@@ -206,7 +204,7 @@ def put_prev(k: Kernel, cpu: int, p: TaskStruct) -> None:
 
 
 @apart(NOTHING)
-def period(k: Kernel) -> None:
+def period_timer(k: Kernel) -> None:
     """do_sched_rt_period_timer(): give every queue the runtime of a new period."""
     s = shared(k)
     cpu = s.period_cpu
@@ -242,7 +240,7 @@ def period(k: Kernel) -> None:
 
 
 @apart(NOTHING)
-def tick_rt(k: Kernel, cpu: int, p: TaskStruct) -> None:
+def task_tick(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """task_tick_rt(): charge the running task, and end the quantum of SCHED_RR."""
     update_curr(k, cpu)
     log_load(k, cpu)

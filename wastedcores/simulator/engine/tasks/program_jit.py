@@ -1,7 +1,5 @@
 """Task programs: the next operation of a running task (docs/replay-semantics.md, sections 2 to 4)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import (

@@ -1,7 +1,5 @@
 """Waiting of tasks for each other: barriers, locks, semaphores (docs/replay-semantics.md, sections 3 and 4)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import status, task_state, waits_for

@@ -1,7 +1,5 @@
 """The log that a replay writes (docs/replay-semantics.md, section 6; columns in log_column.py)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.codes import log_kind

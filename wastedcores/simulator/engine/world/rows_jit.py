@@ -1,9 +1,7 @@
 """References to rows whose place is computed."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
-from wastedcores.simulator.engine.world.class_structs import (
+from wastedcores.simulator.engine.world.kernel_structs import (
     Balancer,
     ClockFunctions,
     CoreModule,

@@ -1,7 +1,5 @@
 """Lists of the tasks that wait for a barrier, lock or semaphore, in order of arrival."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStruct, WaitObject
 
