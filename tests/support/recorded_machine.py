@@ -18,12 +18,8 @@ from support.recorded_kernel import V6_12, Event, RecordedKernel, read
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.engine.balance import idle_sibling_v6_12_jit, placement_v6_12_jit
 from wastedcores.simulator.engine.codes import arrival, sd_flag, task_state
-from wastedcores.simulator.engine.fair import (
-    eevdf_queue_jit,
-    entity_jit,
-    pelt_v6_12_jit,
-)
 from wastedcores.simulator.engine.codes.dequeue import DELAYED, MIGRATING, SLEEP, SPECIAL
+from wastedcores.simulator.engine.fair import eevdf_class_jit, entity_jit, pelt_v6_12_jit
 from wastedcores.simulator.engine.world.structs import NO_TASK, Rq, TaskStruct
 from wastedcores.topology.machine import Machine
 
@@ -224,7 +220,7 @@ class RecordedMachine(RecordedKernel):
         """Take a sleeper off its queue, on which it may have stayed."""
         if self.model.rules.eevdf:
             flags = SLEEP | SPECIAL | (DELAYED if p.se.sched_delayed else 0)
-            self.call(eevdf_queue_jit.dequeue_entities, p.se, flags)
+            self.call(eevdf_class_jit.dequeue_entities, p.se, flags)
         else:
             self.fair.dequeue_task(self.k, p, 1)
 

@@ -27,7 +27,7 @@ from wastedcores.simulator.limits import (
 )
 from wastedcores.simulator.log import Log, take_scans
 from wastedcores.simulator.measure import RawReplay
-from wastedcores.simulator.realtime import check_policies
+from wastedcores.simulator.parts import check_policies
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.program import Costs, Program, costs_of
@@ -159,7 +159,7 @@ def _run(
     run: Callable[[np.ndarray], int], m: np.ndarray, log: Log, hotplug_steps: int
 ) -> tuple[np.ndarray, int]:
     """Run the engine until it ends, and return its table, which may have grown, and its last status."""
-    from wastedcores.simulator.layout import grown
+    from wastedcores.simulator.world import grown
 
     while True:
         with np.errstate(over="ignore"):  # splitmix64 wraps; only the uncompiled engine notices

@@ -20,12 +20,12 @@ from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.engine.balance import find_src_group_v6_12_jit as find_src_group
 from wastedcores.simulator.engine.balance import find_src_group_v6_12_jit as sd_stats
-from wastedcores.simulator.engine.balance import placement_v6_12_jit, stays_v6_12_jit
+from wastedcores.simulator.engine.balance import load_balance_v6_12_jit, placement_v6_12_jit
 from wastedcores.simulator.engine.balance.load_balance_v6_12_jit import should_we_balance
 from wastedcores.simulator.engine.codes import arrival, balanced, idle_type, stats_row, task_state
 from wastedcores.simulator.engine.codes.group_type import FULLY_BUSY, HAS_SPARE
 from wastedcores.simulator.engine.core.schedule_jit import schedule
-from wastedcores.simulator.engine.fair import cfs_jit, cfs_v6_1_class_jit, entity_jit, vruntime_jit
+from wastedcores.simulator.engine.fair import cfs_v6_1_class_jit, entity_jit, vruntime_jit
 from wastedcores.simulator.engine.fair.weights import WEIGHTS
 from wastedcores.simulator.engine.world.structs import CfsRq, SdLbStats, TaskStruct
 
@@ -390,9 +390,9 @@ def test_the_last_buddy_is_hot_too():
     (p,) = s.run(1)
     env = s.env(idle=idle_type.NEWLY_IDLE, src=1)
     p.se.exec_start = s.k.now_ns - 10 * MS
-    assert not s.call(stays_v6_12_jit.task_hot, p, env)
+    assert not s.call(load_balance_v6_12_jit.task_hot, p, env)
     p.se.cfs_rq.last = p.se
-    assert s.call(stays_v6_12_jit.task_hot, p, env)
+    assert s.call(load_balance_v6_12_jit.task_hot, p, env)
 
 
 def test_forks_of_6_1_166_also_count_cpus_on_which_the_task_may_not_run():

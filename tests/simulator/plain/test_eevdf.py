@@ -13,8 +13,8 @@ from support.one_cpu import MS, OneCpu
 from support.still_v6_12 import tasks_of, tree
 
 from wastedcores.simulator.engine.codes import dequeue, log_kind, task_state
+from wastedcores.simulator.engine.fair import eevdf_class_jit as queue
 from wastedcores.simulator.engine.fair import eevdf_jit as eevdf
-from wastedcores.simulator.engine.fair import eevdf_queue_jit as queue
 from wastedcores.simulator.engine.fair import pelt_v6_12_jit as pelt
 from wastedcores.simulator.engine.world import log_column
 

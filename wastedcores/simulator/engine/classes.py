@@ -41,21 +41,18 @@ def _eevdf() -> Functions:
     from wastedcores.simulator.engine.fair import (
         eevdf_class_jit,
         eevdf_jit,
-        eevdf_queue_jit,
         modern_task_jit,
         pelt_v6_12_jit,
-        signals_v6_12_jit,
     )
 
     return _functions(
         FairClass,
         eevdf_class_jit,
-        eevdf_queue_jit,
         eevdf_jit,
         modern_task_jit,
         pelt_v6_12_jit,
-        migrate_task_rq=signals_v6_12_jit.migrate_task,
-        task_dead=signals_v6_12_jit.remove_entity_load_avg,
+        migrate_task_rq=modern_task_jit.migrate_task,
+        task_dead=modern_task_jit.remove_entity_load_avg,
     )
 
 
@@ -65,7 +62,6 @@ def _cfs_v6_1() -> Functions:
         cfs_v6_1_class_jit,
         modern_task_jit,
         pelt_v6_12_jit,
-        signals_v6_12_jit,
     )
 
     return _functions(
@@ -74,7 +70,7 @@ def _cfs_v6_1() -> Functions:
         modern_task_jit,
         pelt_v6_12_jit,
         wakeup_preempt=cfs_jit.check_preempt_wakeup,
-        task_dead=signals_v6_12_jit.remove_entity_load_avg,
+        task_dead=modern_task_jit.remove_entity_load_avg,
     )
 
 

@@ -19,7 +19,7 @@ from wastedcores.simulator.engine.codes import (
     sd_flag,
     stats_row,
 )
-from wastedcores.simulator.engine.fair.signals_v6_12_jit import (
+from wastedcores.simulator.engine.fair.modern_task_jit import (
     CAPACITY,
     cpu_load,
     cpu_runnable,

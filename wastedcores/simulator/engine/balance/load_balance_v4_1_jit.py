@@ -34,7 +34,7 @@ from wastedcores.simulator.engine.world.cpusets_jit import (
     test,
 )
 from wastedcores.simulator.engine.world.log_jit import log_balance, log_considered, log_migrate
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, fair_class
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
     NO_GROUP,
@@ -59,6 +59,8 @@ def detach_task(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
     dequeue_task(k, p, False)
     if src != dst:  # where groups overlap, LBF_DST_PINNED can select the source itself
         log_migrate(k, p, src, dst, why)
+        if k.is_modern != 0:
+            fair_class(k).migrate_task_rq(k, p)
         migrate(k, p)
         p.se.exec_start = 0
     set_task_rq(k, p, dst)
@@ -255,9 +257,8 @@ def move_tasks(k: Kernel, env: LbEnv) -> int:
             env.loop_break = NR_MIGRATE
             continue
         break
-    parent = env.sd.parent
-    if parent != NO_DOMAIN and env.flags & lbf.SOME_PINNED and env.imbalance > 0:
-        parent.groups.sgc.imbalance = 1
+    if env.flags & lbf.SOME_PINNED and env.imbalance > 0:
+        mark_parent(k, env, 1)
     if env.flags & lbf.ALL_PINNED:
         exclude(k, cpuset.LB, src)
         if is_empty(k, cpuset.LB):
@@ -288,11 +289,19 @@ def start_active_balance(k: Kernel, env: LbEnv, this_cpu: int) -> int:
 
 
 @inner
-def count(k: Kernel, env: LbEnv, sd: SchedDomain, result: int) -> None:
+def count(k: Kernel, env: LbEnv, result: int) -> None:
     """Count this load_balance() call by idle type and result, and log it if decisions are logged."""
-    sd.lb_count[7 * env.idle + result] += 1
+    env.sd.lb_count[7 * env.idle + result] += 1
     if k.decisions != 0:
         log_decision(k, env, result)
+
+
+@inner
+def mark_parent(k: Kernel, env: LbEnv, imbalance: int) -> None:
+    """Set sgc->imbalance of the group above this domain."""
+    parent = env.sd.parent
+    if parent != NO_DOMAIN:
+        parent.groups.sgc.imbalance = imbalance
 
 
 @inner
@@ -309,10 +318,8 @@ def tune_up(k: Kernel, env: LbEnv, sd: SchedDomain, failed: int) -> None:
 @inner
 def out_balanced(k: Kernel, env: LbEnv, sd: SchedDomain, result: int) -> None:
     """The label out_balanced: clear the parent group's imbalance flag."""
-    parent = sd.parent
-    if parent != NO_DOMAIN:
-        parent.groups.sgc.imbalance = 0
-    count(k, env, sd, result)
+    mark_parent(k, env, 0)
+    count(k, env, result)
     tune_up(k, env, sd, True)
 
 
@@ -355,7 +362,7 @@ def load_balance(k: Kernel, this_cpu: int, sd: SchedDomain, idle: int, why: int)
             if moved == -1:
                 continue
             if moved == -2:
-                count(k, env, sd, lb_result.PINNED)
+                count(k, env, lb_result.PINNED)
                 tune_up(k, env, sd, True)
                 return 0
         break
@@ -367,14 +374,14 @@ def load_balance(k: Kernel, this_cpu: int, sd: SchedDomain, idle: int, why: int)
             started = start_active_balance(k, env, this_cpu)
             if started < 0:
                 env.flags |= lbf.ALL_PINNED
-                count(k, env, sd, lb_result.PINNED)
+                count(k, env, lb_result.PINNED)
                 tune_up(k, env, sd, False)
                 return 0
-        count(k, env, sd, lb_result.ACTIVE if started > 0 else lb_result.FAILED)
+        count(k, env, lb_result.ACTIVE if started > 0 else lb_result.FAILED)
     else:
         sd.nr_balance_failed = 0
         env.moved = moved
-        count(k, env, sd, lb_result.MOVED)
+        count(k, env, lb_result.MOVED)
         log_balance(k, this_cpu, env.src_cpu, why, moved)
     if started == 0:
         sd.balance_interval = sd.min_interval

@@ -5,7 +5,6 @@ from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.decisions_jit import (
     begin_decision,
     designate,
-    log_decision,
     note_source,
 )
 from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import (
@@ -15,14 +14,16 @@ from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import (
 )
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import (
     MAX_PINNED_INTERVAL,
+    MIGRATION_COST,
     NR_MIGRATE,
     attach_task,
     attach_tasks,
+    count,
+    detach_task,
+    mark_parent,
 )
-from wastedcores.simulator.engine.balance.stays_v6_12_jit import held_back, task_hot
 from wastedcores.simulator.engine.codes import (
     cpu_event,
-    dequeue,
     idle_type,
     lb_result,
     lbf,
@@ -31,23 +32,54 @@ from wastedcores.simulator.engine.codes import (
     sd_flag,
 )
 from wastedcores.simulator.engine.events.queue_jit import event_of, push
-from wastedcores.simulator.engine.fair.entity_jit import list_add_task, list_del_task, set_task_rq
+from wastedcores.simulator.engine.fair.eevdf_jit import eligible
+from wastedcores.simulator.engine.fair.entity_jit import list_add_task, list_del_task
 from wastedcores.simulator.engine.fair.load_jit import task_h_load
-from wastedcores.simulator.engine.fair.signals_v6_12_jit import task_util_est
+from wastedcores.simulator.engine.fair.modern_task_jit import task_util_est
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, item, start_from_active, test
-from wastedcores.simulator.engine.world.log_jit import log_balance, log_migrate
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, fair_class, modern
+from wastedcores.simulator.engine.world.log_jit import log_balance
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
     NO_GROUP,
     NO_TASK,
+    CfsRq,
     Kernel,
     LbEnv,
     SchedDomain,
     SdLbStats,
     TaskStruct,
 )
+
+
+@inner
+def held_back(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
+    """can_migrate_task(), task_is_ineligible_on_dst_cpu(): return whether a task is left where it is, whatever its affinity.
+
+    A sleeper that is still queued is moved only to move load. A task that had more than its share is moved after an attempt that
+    failed, or to a queue that is empty.
+    """
+    if p.se.sched_delayed != 0 and env.migration != migration_type.BY_LOAD:
+        if modern(k).sleepers_pulled == 0:
+            return True
+    if modern(k).ineligible_wait == 0 or env.sd.nr_balance_failed != 0:
+        return False
+    there = CfsRq(k, k.cfs_rq0 + p.group * k.nr_cpus + env.dst_cpu)
+    return there.nr_running != 0 and eligible(k, p.se.cfs_rq, p.se) == 0
+
+
+@inner
+def task_hot(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
+    """task_hot(): return whether a task ran so recently that its cache is probably still warm."""
+    if env.sd.flags & sd_flag.SHARE_CPUCAPACITY:
+        return False
+    q = p.se.cfs_rq
+    buddy = q.next == p.se or q.last == p.se  # EEVDF has no last buddy
+    if cpu_rq(k, env.dst_cpu).nr_running > 0 and buddy:
+        return True
+    return k.now_ns - p.se.exec_start < MIGRATION_COST
+
 
 # --- who balances -----------------------------------------------------------------------------------------------------
 
@@ -157,17 +189,6 @@ def can_migrate_task(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
 
 
 @inner
-def detach_task(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
-    """detach_task(): take a task off its queue and assign it to ``dst``, as set_task_cpu() does."""
-    src = p.cpu
-    fair_class(k).dequeue_task(k, p, dequeue.MIGRATING)
-    if src != dst:
-        log_migrate(k, p, src, dst, why)
-        fair_class(k).migrate_task_rq(k, p)
-    set_task_rq(k, p, dst)
-
-
-@inner
 def cost_of(k: Kernel, p: TaskStruct, env: LbEnv) -> int:
     """The switch in detach_tasks(): return by how much a task reduces the imbalance, or -1 if the task is too large."""
     if env.migration == migration_type.BY_TASK:
@@ -238,22 +259,6 @@ def pull(k: Kernel, env: LbEnv) -> int:
     if env.flags & lbf.SOME_PINNED and env.imbalance > 0:
         mark_parent(k, env, 1)
     return moved
-
-
-@inner
-def mark_parent(k: Kernel, env: LbEnv, imbalance: int) -> None:
-    """Set sgc->imbalance of the group above this domain."""
-    parent = env.sd.parent
-    if parent != NO_DOMAIN:
-        parent.groups.sgc.imbalance = imbalance
-
-
-@inner
-def count(k: Kernel, env: LbEnv, result: int) -> None:
-    """Count this call by idle type and result, and log it if decisions are logged."""
-    env.sd.lb_count[7 * env.idle + result] += 1
-    if k.decisions != 0:
-        log_decision(k, env, result)
 
 
 @inner

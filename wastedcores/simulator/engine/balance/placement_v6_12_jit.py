@@ -14,14 +14,15 @@ from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import (
 )
 from wastedcores.simulator.engine.balance.idle_sibling_v6_12_jit import select_idle_sibling
 from wastedcores.simulator.engine.balance.select_task_rq_v4_1_jit import (
-    HUGE,
+    find_idlest_cpu,
     group_allowed,
     record_wakee,
     wake_wide,
+    widest_below,
 )
 from wastedcores.simulator.engine.codes import group_type, log_op, sd_flag, stats_row
 from wastedcores.simulator.engine.fair.load_jit import idle_cpu, task_h_load
-from wastedcores.simulator.engine.fair.signals_v6_12_jit import (
+from wastedcores.simulator.engine.fair.modern_task_jit import (
     CAPACITY,
     cpu_load,
     cpu_load_without,
@@ -184,36 +185,6 @@ def find_dst_group(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int) -> 
     return idlest.group
 
 
-@apart(VALUE)
-def find_dst_group_cpu(
-    k: Kernel, group: SchedGroup, p: TaskStruct, this_cpu: int, level: int
-) -> int:
-    """sched_balance_find_dst_group_cpu(): find the allowed CPU that became idle last, or else the least loaded one.
-
-    Idle states are not modelled, so idle CPUs differ by ``idle_stamp`` only. A CPU whose stamp is 0 is not found.
-    """
-    first = group.cpus
-    if group.group_weight == 1:
-        return item(k, first)
-    log_considered(k, this_cpu, group.span, log_op.FIND_IDLEST_CPU, level)
-    newest = 0
-    idle = -1
-    min_load = HUGE
-    least = this_cpu
-    for i in range(first, first + group.group_weight):
-        cpu = item(k, i)
-        if not test(k, p.cpus_allowed, cpu):
-            continue
-        if idle_cpu(k, cpu):
-            if cpu_rq(k, cpu).idle_stamp > newest:
-                newest = cpu_rq(k, cpu).idle_stamp
-                idle = cpu
-        elif idle < 0 and cpu_load(k, cpu) < min_load:
-            min_load = cpu_load(k, cpu)
-            least = cpu
-    return idle if idle >= 0 else least
-
-
 @inner
 def may_use(k: Kernel, p: TaskStruct, mask: int) -> bool:
     """Return whether a task is allowed on a CPU of a set."""
@@ -222,19 +193,6 @@ def may_use(k: Kernel, p: TaskStruct, mask: int) -> bool:
         if k[allowed, word] & k[mask, word] != 0:
             return True
     return False
-
-
-@inner
-def widest_below(k: Kernel, cpu: int, weight: int, flag: int) -> SchedDomain:
-    """Return the widest domain of a CPU that has the flag and fewer than ``weight`` CPUs, or NULL."""
-    found = -1
-    for height in range(cpu_rq(k, cpu).nr_domains):
-        sd = domain_at(k, cpu, height)
-        if sd.span_weight >= weight:
-            break
-        if sd.flags & flag:
-            found = sd.row
-    return SchedDomain(k, found)
 
 
 @apart(VALUE)
@@ -248,7 +206,7 @@ def find_dst_cpu(k: Kernel, sd: SchedDomain, p: TaskStruct, cpu: int, prev: int,
     while sd != NO_DOMAIN:
         group = find_dst_group(k, sd, p, cpu) if sd.flags & flag else NO_GROUP
         if group != NO_GROUP:
-            new_cpu = find_dst_group_cpu(k, group, p, cpu, sd.level)
+            new_cpu = find_idlest_cpu(k, group, p, cpu, sd.level)
         if group == NO_GROUP or new_cpu == cpu:
             sd = sd.child
             continue

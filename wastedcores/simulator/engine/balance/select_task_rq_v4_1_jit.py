@@ -247,12 +247,18 @@ def takes_home(k: Kernel, p: TaskStruct, home: int) -> bool:
 
 @apart(VALUE)
 def find_idlest_cpu(k: Kernel, group: SchedGroup, p: TaskStruct, this_cpu: int, level: int) -> int:
-    """find_idlest_cpu(): return the CPU that became idle last, else the least loaded one."""
+    """find_idlest_cpu(), sched_balance_find_dst_group_cpu(): return the CPU that became idle last, else the least loaded one.
+
+    Idle states are not modelled, so idle CPUs differ by ``idle_stamp`` only. A CPU whose stamp is 0 is not found.
+    """
+    first = group.cpus
+    if k.is_modern != 0 and group.group_weight == 1:
+        return item(k, first)
+    log_considered(k, this_cpu, group.span, log_op.FIND_IDLEST_CPU, level)
     newest = 0
     idle = -1
     min_load = HUGE
     least = this_cpu
-    first = group.cpus
     for i in range(first, first + group.group_weight):
         cpu = item(k, i)
         if not test(k, p.cpus_allowed, cpu):
@@ -262,12 +268,24 @@ def find_idlest_cpu(k: Kernel, group: SchedGroup, p: TaskStruct, this_cpu: int, 
                 newest = cpu_rq(k, cpu).idle_stamp
                 idle = cpu
         elif idle < 0:
-            load = weighted_cpuload(k, cpu)
-            if load < min_load or (load == min_load and cpu == this_cpu):
+            load = cpu_cfs_rq(k, cpu).avg.load_avg if k.is_modern != 0 else weighted_cpuload(k, cpu)
+            if load < min_load or (load == min_load and cpu == this_cpu and k.is_modern == 0):
                 min_load = load
                 least = cpu
-    log_considered(k, this_cpu, group.span, log_op.FIND_IDLEST_CPU, level)
     return idle if idle >= 0 else least
+
+
+@inner
+def widest_below(k: Kernel, cpu: int, weight: int, flag: int) -> SchedDomain:
+    """Return the widest domain of a CPU that has the flag and fewer than ``weight`` CPUs, or NULL."""
+    found = -1
+    for height in range(cpu_rq(k, cpu).nr_domains):
+        sd = domain_at(k, cpu, height)
+        if sd.span_weight >= weight:
+            break
+        if sd.flags & flag:
+            found = sd.row
+    return SchedDomain(k, found)
 
 
 @apart(VALUE)
@@ -290,14 +308,7 @@ def slow_path(k: Kernel, p: TaskStruct, cpu: int, sd: SchedDomain, flag: int) ->
             sd = sd.child
             continue
         cpu = new_cpu
-        weight = sd.span_weight
-        sd = NO_DOMAIN
-        for height in range(cpu_rq(k, cpu).nr_domains):
-            tmp = domain_at(k, cpu, height)
-            if tmp.span_weight >= weight:
-                break
-            if tmp.flags & flag:
-                sd = tmp
+        sd = widest_below(k, cpu, sd.span_weight, flag)
     return new_cpu
 
 

@@ -13,6 +13,7 @@ from wastedcores.simulator.engine.balance.rebalance_domains_jit import (
 )
 from wastedcores.simulator.engine.codes import cpu_event, log_kind, task_state, waits_for
 from wastedcores.simulator.engine.core.stretch_jit import clock_switched, stop_stretch
+from wastedcores.simulator.engine.core.wakeup_jit import leave
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair import pelt_v4_4_jit
@@ -59,7 +60,6 @@ from wastedcores.simulator.engine.world.structs import (
     TaskStruct,
     WaitObject,
 )
-from wastedcores.simulator.engine.world.wait_lists_jit import leave
 
 STATE_R, STATE_S, STATE_X = 0, 1, 2
 #: the stopper is more urgent than every real-time task (sched_set_stop_task())

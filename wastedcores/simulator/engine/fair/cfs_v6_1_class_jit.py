@@ -22,6 +22,7 @@ from wastedcores.simulator.engine.fair.modern_task_jit import (
     add_weight,
     begin_task,
     calc_group_shares,
+    migrate_task,
     rq_of,
     update_runnable,
 )
@@ -37,7 +38,6 @@ from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     scale_load_down,
     update_load_avg,
 )
-from wastedcores.simulator.engine.fair.signals_v6_12_jit import migrate_task
 from wastedcores.simulator.engine.fair.vruntime_jit import (
     inverse_weight,
     place_entity,

@@ -1,33 +1,44 @@
-"""The fair class of v6.12: pick, tick, wakeup preemption (kernel/sched/fair.c, v6.12.107).
+"""The fair class of v6.12: queueing with the delayed dequeue, pick, tick, wakeup preemption (kernel/sched/fair.c, v6.12.107).
 
-The scheduler calls it through the addresses in ``FairClass``. ``eevdf_jit.py`` has the arithmetic of one
-queue, and ``eevdf_queue_jit.py`` enqueues and dequeues.
+The scheduler calls it through the addresses in ``FairClass``. ``eevdf_jit.py`` has the arithmetic of one queue.
 """
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.codes import dequeue
-from wastedcores.simulator.engine.fair.cfs_jit import resched, resched_lazy
+from wastedcores.simulator.engine.codes import arrival, dequeue, task_state
+from wastedcores.simulator.engine.fair import entity_jit
+from wastedcores.simulator.engine.fair.cfs_jit import hrtick_update, resched, resched_lazy
 from wastedcores.simulator.engine.fair.eevdf_jit import (
     eligible,
+    insert,
     min_slice,
     pick_eevdf,
+    place_entity,
     protected,
+    remove,
     running,
     shorten_protection,
     update_cfs_group,
     update_curr,
     update_deadline,
+    update_entity_lag,
 )
-from wastedcores.simulator.engine.fair.eevdf_queue_jit import dequeue_entities, enqueue_task
 from wastedcores.simulator.engine.fair.entity_jit import clear_buddies
-from wastedcores.simulator.engine.fair.modern_task_jit import begin_task, rq_of
+from wastedcores.simulator.engine.fair.modern_task_jit import (
+    add_weight,
+    begin_task,
+    rq_of,
+    update_runnable,
+)
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
+    DO_ATTACH,
+    DO_DETACH,
     UPDATE_TG,
     post_init_util,
     update_load_avg,
+    util_est_update,
 )
-from wastedcores.simulator.engine.world.log_jit import log_load
+from wastedcores.simulator.engine.world.log_jit import log_load, log_nr
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
@@ -38,6 +49,231 @@ from wastedcores.simulator.engine.world.structs import (
     SchedEntity,
     TaskStruct,
 )
+
+
+@inner
+def set_delayed(k: Kernel, se: SchedEntity, delayed: int) -> None:
+    """set_delayed(), clear_delayed(): mark a sleeper that stays queued; only tasks are counted."""
+    se.sched_delayed = delayed
+    if se.my_q == NO_QUEUE:
+        change = 1 if delayed != 0 else -1
+        while se != NO_ENTITY:
+            se.cfs_rq.h_nr_delayed += change
+            se = se.parent
+
+
+# --- enqueue ------------------------------------------------------------------------------------------------------------
+
+
+@apart(NOTHING)
+def enqueue_entity(k: Kernel, se: SchedEntity, initial: int) -> None:
+    """enqueue_entity(), account_entity_enqueue(): put one entity on its queue."""
+    q = se.cfs_rq
+    runs = q.curr == se
+    if runs:
+        place_entity(k, q, se, initial)
+    update_curr(k, q)
+    update_load_avg(k, se, UPDATE_TG | DO_ATTACH)
+    update_runnable(k, se)
+    update_cfs_group(k, se)
+    if not runs:
+        place_entity(k, q, se, initial)
+    add_weight(k, q, se, 1)
+    if se.my_q == NO_QUEUE:
+        entity_jit.list_add_task(k, q.cpu, task_of(se))
+    q.nr_running += 1
+    if not runs:
+        insert(k, q, se)
+    se.on_rq = 1
+    q.on_list = 1
+
+
+@apart(NOTHING)
+def requeue_delayed(k: Kernel, se: SchedEntity) -> None:
+    """requeue_delayed_entity(): wake an entity whose dequeue was delayed; without its lag if that has become positive.
+
+    Since v7.2 it is placed anew if its lag was changed.
+    """
+    q = se.cfs_rq
+    kept = modern(k).sleepers_lag_kept != 0
+    if kept:
+        update_curr(k, q)
+    changed = update_entity_lag(k, se)
+    if not kept:
+        changed = se.vlag > 0
+    if changed:
+        runs = q.curr == se
+        q.nr_running -= 1
+        if not runs:
+            remove(k, q, se)
+        se.vlag = min(se.vlag, 0)
+        place_entity(k, q, se, 0)
+        if not runs:
+            insert(k, q, se)
+        q.nr_running += 1
+    update_load_avg(k, se, 0)
+    set_delayed(k, se, 0)
+
+
+@apart(NOTHING)
+def update_above(k: Kernel, se: SchedEntity, slice_ns: int, queued: int, delayed: int) -> None:
+    """Update the levels that stay queued while a task below them comes (``queued`` is 1) or goes (-1).
+
+    ``delayed`` is the same for a task that is asleep, otherwise 0.
+    """
+    while se != NO_ENTITY:
+        q = se.cfs_rq
+        update_load_avg(k, se, UPDATE_TG)
+        update_runnable(k, se)
+        update_cfs_group(k, se)
+        se.slice = slice_ns
+        slice_ns = min_slice(k, q)
+        q.h_nr_running += queued
+        q.h_nr_delayed += delayed
+        se = se.parent
+
+
+@apart(NOTHING)
+def enqueue_task(k: Kernel, p: TaskStruct, how: int) -> None:
+    """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
+    cpu = rq_of(k, p)
+    cpu_rq(k, cpu).clock = k.now_ns
+    # a sleeper that was queued elsewhere stays asleep, and was not expected to use the CPU
+    asleep = 1 if p.se.sched_delayed != 0 and p.se.on_rq == 0 else 0
+    if asleep == 0:
+        cpu_cfs_rq(k, cpu).avg.util_est += p.se.avg.util_est
+    if p.se.sched_delayed != 0 and p.se.on_rq != 0:
+        requeue_delayed(k, p.se)
+        log_nr(k, cpu)
+        return
+    slice_ns = 0
+    initial = 1 if how == arrival.NEW else 0
+    se = p.se
+    while se != NO_ENTITY:
+        if se.on_rq != 0:
+            if se.sched_delayed != 0:
+                requeue_delayed(k, se)
+            break
+        if slice_ns != 0:
+            se.slice = slice_ns
+            se.custom_slice = 1
+        q = se.cfs_rq
+        enqueue_entity(k, se, initial)
+        slice_ns = min_slice(k, q)
+        q.h_nr_running += 1
+        q.h_nr_delayed += asleep
+        initial = 0
+        se = se.parent
+    update_above(k, se, slice_ns, 1, asleep)
+    log_load(k, cpu)
+    entity_jit.add_nr_running(k, cpu, 1)
+    hrtick_update(k, cpu)
+
+
+# --- dequeue ------------------------------------------------------------------------------------------------------------
+
+
+@apart(VALUE)
+def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> int:
+    """dequeue_entity(): take one entity off its queue; return 0 if the dequeue is delayed."""
+    q = se.cfs_rq
+    update_curr(k, q)
+    clear_buddies(k, se)
+    delays = modern(k).delay_dequeue != 0
+    if (
+        delays
+        and flags & (dequeue.SLEEP | dequeue.DELAYED | dequeue.SPECIAL) == dequeue.SLEEP
+        and eligible(k, q, se) == 0
+    ):
+        update_load_avg(k, se, 0)
+        if se.my_q == NO_QUEUE and modern(k).util_est_at_dequeue != 0:
+            util_est_update(k, task_of(se))
+        if modern(k).sleepers_lag_kept != 0:
+            update_entity_lag(k, se)
+        set_delayed(k, se, 1)
+        return 0
+    is_task = se.my_q == NO_QUEUE
+    update_load_avg(
+        k, se, UPDATE_TG | DO_DETACH if is_task and flags & dequeue.MIGRATING else UPDATE_TG
+    )
+    if (
+        is_task
+        and flags & (dequeue.SLEEP | dequeue.DELAYED) == dequeue.SLEEP
+        and modern(k).util_est_at_dequeue != 0
+    ):
+        util_est_update(k, task_of(se))
+    update_runnable(k, se)
+    update_entity_lag(k, se)
+    if not flags & dequeue.SLEEP:
+        se.deadline -= se.vruntime
+        se.rel_deadline = 1
+    if q.curr != se:
+        remove(k, q, se)
+    se.on_rq = 0
+    add_weight(k, q, se, -1)
+    if is_task:
+        entity_jit.list_del_task(k, q.cpu, task_of(se))
+    q.nr_running -= 1
+    update_cfs_group(k, se)
+    if flags & dequeue.DELAYED:
+        set_delayed(k, se, 0)
+        se.vlag = min(se.vlag, 0)
+    return 1
+
+
+@apart(VALUE)
+def dequeue_entities(k: Kernel, se: SchedEntity, flags: int) -> int:
+    """dequeue_entities(): take a task or a group's entity off, with the groups that it leaves empty; 0 if that is delayed."""
+    cpu = rq_of(k, task_of(se))
+    tasks = 1 if se.my_q == NO_QUEUE else 0
+    sleeps = flags & dequeue.SLEEP
+    ends_delay = flags & dequeue.DELAYED
+    # a sleeper that moves to another CPU stays asleep
+    stays = tasks == 1 and se.sched_delayed != 0 and flags & (dequeue.SLEEP | dequeue.DELAYED) == 0
+    asleep = 1 if stays else 0
+    slice_ns = min_slice(k, se.my_q) if tasks == 0 else 0
+    while se != NO_ENTITY:
+        q = se.cfs_rq
+        if dequeue_entity(k, se, flags) == 0:
+            if se.my_q == NO_QUEUE:
+                return 0
+            slice_ns = min_slice(k, q)
+            break
+        q.h_nr_running -= tasks
+        q.h_nr_delayed -= asleep
+        se = se.parent
+        if q.load_weight != 0:
+            slice_ns = min_slice(k, q)
+            if sleeps and se != NO_ENTITY:
+                entity_jit.set_buddy(k, se, CfsRq.next)
+            break
+        flags = (flags | dequeue.SLEEP) & ~(dequeue.DELAYED | dequeue.SPECIAL)
+    update_above(k, se, slice_ns, -tasks, -asleep)
+    if tasks:
+        log_load(k, cpu)
+        if ends_delay:
+            # the log has counted it as asleep since its dequeue was delayed
+            cpu_rq(k, cpu).nr_running -= 1
+        else:
+            entity_jit.add_nr_running(k, cpu, -1)
+    return 1
+
+
+@apart(NOTHING)
+def dequeue_task(k: Kernel, p: TaskStruct, flags: int) -> None:
+    """dequeue_task_fair(): take a task off its runqueue, or let it stay there asleep; a dying task never stays."""
+    cpu = rq_of(k, p)
+    root = cpu_cfs_rq(k, cpu)
+    cpu_rq(k, cpu).clock = k.now_ns
+    if flags & dequeue.SLEEP or p.se.sched_delayed == 0:
+        root.avg.util_est -= min(root.avg.util_est, p.se.avg.util_est)
+    if flags & dequeue.SLEEP and modern(k).util_est_at_dequeue == 0:
+        util_est_update(k, p)
+    if p.state == task_state.DEAD:
+        flags |= dequeue.SPECIAL
+    if dequeue_entities(k, p.se, flags) == 0:
+        log_nr(k, cpu)
+
 
 # --- choice -------------------------------------------------------------------------------------------------------------
 

@@ -4,12 +4,11 @@ from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import status, task_state, waits_for
 from wastedcores.simulator.engine.core.stretch_jit import start_stretch, stop_stretch
-from wastedcores.simulator.engine.core.wakeup_jit import choose_cpu, queue_woken
+from wastedcores.simulator.engine.core.wakeup_jit import append, choose_cpu, queue_woken, unlink
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.rows_jit import cpu_rq
 from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, Op, TaskStruct, WaitObject
-from wastedcores.simulator.engine.world.wait_lists_jit import append, unlink
 from wastedcores.workload import ops
 
 # TaskStruct.spin is 0 without spinning, 1 while waiting and GRANTED while the task spends its last spin_ns
