@@ -74,21 +74,11 @@ def _most_groups(trees: Sequence[Domains]) -> int:
 
 @dataclass
 class Decided:
-    """The values of a replay's decisions, as the engine logged them.
+    """The values of a replay's decisions, as the engine logged them."""
 
-    Attributes
-    ----------
-    calls
-        int64 (decisions, 18), fields of ``Decision``.
-    groups
-        int64 (groups of all decisions, 12), in the order of the calls.
-    levels
-        Name of the level of each domain, by the domain's row less the row of the first one.
-    """
-
-    calls: np.ndarray
-    groups: np.ndarray
-    levels: list[str]
+    calls: np.ndarray  # int64 (decisions, 18), fields of Decision
+    groups: np.ndarray  # int64 (groups of all decisions, 12), in the order of the calls
+    levels: list[str]  # of each domain, by its row less the row of the first one
 
 
 def take_decisions(

@@ -226,10 +226,10 @@ def must_schedule(k: Kernel, cpu: int) -> bool:
     if cpu_rq(k, cpu).ilb_next != 0:
         return False  # the softirq comes first
     curr = cpu_rq(k, cpu).curr
-    if curr != NO_TASK:
+    if curr:
         if curr.state != task_state.READY:
             return True
-        if curr.wake_q_head != NO_TASK:
+        if curr.wake_q_head:
             return False
     return cpu_rq(k, cpu).need_resched != 0
 

@@ -12,7 +12,6 @@ from wastedcores.simulator.engine.world import decision_record
 from wastedcores.simulator.engine.world.log_jit import record
 from wastedcores.simulator.engine.world.rows_jit import cpu_rq
 from wastedcores.simulator.engine.world.structs import (
-    NO_GROUP,
     Decision,
     DecisionGroup,
     Kernel,
@@ -105,7 +104,7 @@ def note_groups(k: Kernel, sd: SchedDomain, out: SdLbStats, prefer: int, average
     at.average = average
     at.imbalance = 0
     at.busiest = -1
-    if out.busiest != NO_GROUP:
+    if out.busiest:
         at.busiest = out.busiest.row - sd.groups.row
 
 

@@ -36,7 +36,6 @@ from wastedcores.simulator.engine.world.rows_jit import (
     runs_idle,
 )
 from wastedcores.simulator.engine.world.structs import (
-    NO_DOMAIN,
     NO_GROUP,
     NO_TASK,
     Kernel,
@@ -162,7 +161,7 @@ def is_smt(k: Kernel, s: SgLbStats) -> bool:
 @inner
 def smt_vs_nonsmt(k: Kernel, a: SgLbStats, b: SgLbStats) -> bool:
     """smt_vs_nonsmt_groups(): return whether one of two groups consists of the threads of a core, and the other does not."""
-    if a.group == NO_GROUP or b.group == NO_GROUP:
+    if not a.group or not b.group:
         return False
     return is_smt(k, a) != is_smt(k, b)
 
@@ -202,11 +201,7 @@ def update_idle_cpu_scan(k: Kernel, env: LbEnv, sum_util: int) -> None:
     cpu = env.dst_cpu
     sd = env.sd
     llc = cpu_rq(k, cpu).sd_llc_size
-    if (
-        env.idle == idle_type.NEWLY_IDLE
-        or sd.span_weight != llc
-        or cpu_rq(k, cpu).sd_llc == NO_DOMAIN
-    ):
+    if env.idle == idle_type.NEWLY_IDLE or sd.span_weight != llc or not cpu_rq(k, cpu).sd_llc:
         return
     used = (sum_util // llc * sd.imbalance_pct) ** 2 // (10_000 * CAPACITY)
     shared = cpu_rq(k, cpu).sd_llc.shared
@@ -251,14 +246,14 @@ def update_sd_lb_stats(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> None:
     out.busiest = group
     if modern(k).prefer_sibling_of_child != 0:
         child = sd.child
-        if child != NO_DOMAIN and child.flags & sd_flag.PREFER_SIBLING:
+        if child and child.flags & sd_flag.PREFER_SIBLING:
             out.prefer_sibling = 1
-    elif group != NO_GROUP and group.flags & sd_flag.PREFER_SIBLING:
+    elif group and group.flags & sd_flag.PREFER_SIBLING:
         out.prefer_sibling = 1
     out.avg_load = out.total_load * CAPACITY // out.total_capacity
     if k.decisions != 0:
         note_groups(k, sd, out, out.prefer_sibling, out.avg_load)
-    if sd.parent == NO_DOMAIN:
+    if not sd.parent:
         k.overload = 1 if overloaded else 0
     update_idle_cpu_scan(k, env, sum_util)
 
@@ -389,7 +384,7 @@ def find_src_group(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> SchedGroup
     env.imbalance = 0
     env.moves = 0
     env.reason = why.NO_TASK
-    if out.busiest == NO_GROUP:
+    if not out.busiest:
         return NO_GROUP
     env.reason = balanced(k, env, st, out)
     if env.reason != why.NOT_BALANCED:

@@ -12,13 +12,7 @@ from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, item, row_of, test
 from wastedcores.simulator.engine.world.log_jit import record
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, domain_at, modern
-from wastedcores.simulator.engine.world.structs import (
-    NO_DOMAIN,
-    NO_TASK,
-    Kernel,
-    SchedDomain,
-    TaskStruct,
-)
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, SchedDomain, TaskStruct
 
 
 @inner
@@ -70,7 +64,7 @@ def update_sharing(k: Kernel) -> None:
 def update_idle_core(k: Kernel, cpu: int) -> None:
     """__update_idle_core(): note that a core became idle when its last CPU does."""
     sd = cpu_rq(k, cpu).sd_llc
-    if modern(k).smt_active == 0 or sd == NO_DOMAIN or sd.shared.has_idle_cores != 0:
+    if modern(k).smt_active == 0 or not sd or sd.shared.has_idle_cores != 0:
         return
     sibling = sibling_of(k, cpu)
     while sibling != cpu:
@@ -310,7 +304,7 @@ def select_idle_sibling(k: Kernel, p: TaskStruct, prev: int, target: int) -> int
     else:
         recent = -1
     sd = cpu_rq(k, target).sd_llc
-    if sd == NO_DOMAIN:
+    if not sd:
         return beyond_cache(k, p, target)
     has_idle_core = False
     if modern(k).smt_active != 0:

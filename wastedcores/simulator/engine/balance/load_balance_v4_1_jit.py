@@ -36,7 +36,6 @@ from wastedcores.simulator.engine.world.cpusets_jit import (
 from wastedcores.simulator.engine.world.log_jit import log_balance, log_considered, log_migrate
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, fair_class
 from wastedcores.simulator.engine.world.structs import (
-    NO_DOMAIN,
     NO_GROUP,
     NO_TASK,
     Kernel,
@@ -95,7 +94,7 @@ def can_migrate_task(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
     if not test(k, mask, env.dst_cpu):
         env.flags |= lbf.SOME_PINNED
         env.held_back[0] += 1
-        if env.dst_group == NO_GROUP or env.flags & lbf.DST_PINNED:
+        if not env.dst_group or env.flags & lbf.DST_PINNED:
             return False
         group = env.dst_group
         first = group.cpus
@@ -127,7 +126,7 @@ def detach_tasks(k: Kernel, env: LbEnv) -> int:
     detached = 0
     if env.imbalance <= 0:
         return detached
-    while cpu_rq(k, src).cfs_tasks != NO_TASK:
+    while cpu_rq(k, src).cfs_tasks:
         last = k.load_v4_4 != 0 and cpu_rq(k, src).nr_running <= 1
         if last and env.idle != idle_type.NOT_IDLE:
             break  # v4.4 never takes the last task of a queue
@@ -159,7 +158,7 @@ def detach_tasks(k: Kernel, env: LbEnv) -> int:
 def attach_tasks(k: Kernel, env: LbEnv) -> None:
     """attach_tasks(): enqueue the detached tasks."""
     p = env.tasks
-    while p != NO_TASK:
+    while p:
         following = p.cfs_tasks_next
         attach_task(k, p)
         p = following
@@ -275,7 +274,7 @@ def start_active_balance(k: Kernel, env: LbEnv, this_cpu: int) -> int:
     src = env.src_cpu
     curr = cpu_rq(k, src).curr
     # the idle task may run on its CPU only
-    if curr == NO_TASK or not test(k, curr.cpus_allowed, this_cpu):
+    if not curr or not test(k, curr.cpus_allowed, this_cpu):
         return -1
     started = 0
     if cpu_rq(k, src).active_balance == 0:
@@ -300,7 +299,7 @@ def count(k: Kernel, env: LbEnv, result: int) -> None:
 def mark_parent(k: Kernel, env: LbEnv, imbalance: int) -> None:
     """Set sgc->imbalance of the group above this domain."""
     parent = env.sd.parent
-    if parent != NO_DOMAIN:
+    if parent:
         parent.groups.sgc.imbalance = imbalance
 
 
@@ -402,7 +401,7 @@ def active_balance_step(k: Kernel, src: int) -> None:
         if test(k, sd.span, src):
             break
         sd = sd.parent
-    if sd == NO_DOMAIN:
+    if not sd:
         return
     env = LbEnv(k, k.scratch + 4)
     env.sd = sd
@@ -412,7 +411,7 @@ def active_balance_step(k: Kernel, src: int) -> None:
     env.flags = 0
     env.dst_group = NO_GROUP
     p = cpu_rq(k, src).cfs_tasks
-    while p != NO_TASK:
+    while p:
         if can_migrate_task(k, p, env):
             detach_task(k, p, dst, log_op.ACTIVE)
             attach_task(k, p)

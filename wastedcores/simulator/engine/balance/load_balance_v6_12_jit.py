@@ -42,7 +42,6 @@ from wastedcores.simulator.engine.world.log_jit import log_balance
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
-    NO_GROUP,
     NO_TASK,
     CfsRq,
     Kernel,
@@ -217,7 +216,7 @@ def detach_tasks(k: Kernel, env: LbEnv) -> int:
     if cpu_rq(k, src).nr_running <= 1:
         env.flags &= ~lbf.ALL_PINNED
         return detached
-    while env.imbalance > 0 and cpu_rq(k, src).cfs_tasks != NO_TASK:
+    while env.imbalance > 0 and cpu_rq(k, src).cfs_tasks:
         if env.idle != idle_type.NOT_IDLE and cpu_rq(k, src).nr_running <= 1:
             break
         env.loop += 1
@@ -339,7 +338,7 @@ def finish(k: Kernel, env: LbEnv, moved: int) -> None:
         if need_active_balance(k, env):
             curr = cpu_rq(k, src).curr
             # the idle task may run on its own CPU only
-            if curr == NO_TASK or not test(k, curr.cpus_allowed, env.this_cpu):
+            if not curr or not test(k, curr.cpus_allowed, env.this_cpu):
                 count(k, env, lb_result.PINNED)
                 longer_interval(k, env)
                 return
@@ -385,7 +384,7 @@ def load_balance(k: Kernel, this_cpu: int, sd: SchedDomain, idle: int, why: int)
             out_balanced(k, env, lb_result.NOT_DESIGNATED)
             return -1
         group = find_src_group(k, env, st, out)
-        if group == NO_GROUP:
+        if not group:
             out_balanced(k, env, lb_result.BALANCED)
             return 0
         src = find_src_rq(k, env, group)
@@ -419,9 +418,9 @@ def active_load_balance(k: Kernel, src: int) -> None:
     if cpu_rq(k, src).nr_running <= 1 or not test(k, cpuset.ACTIVE, dst):
         return
     sd = cpu_rq(k, dst).sd if cpu_rq(k, dst).nr_domains > 0 else NO_DOMAIN
-    while sd != NO_DOMAIN and not test(k, sd.span, src):
+    while sd and not test(k, sd.span, src):
         sd = sd.parent
-    if sd == NO_DOMAIN:
+    if not sd:
         return
     env = LbEnv(k, k.scratch + 4)
     env.sd = sd
@@ -431,7 +430,7 @@ def active_load_balance(k: Kernel, src: int) -> None:
     env.flags = lbf.ACTIVE_LB
     env.migration = migration_type.BY_LOAD  # 0, as all that is not named
     p = cpu_rq(k, src).cfs_tasks_tail
-    while p != NO_TASK:
+    while p:
         if can_migrate_task(k, p, env):
             detach_task(k, p, dst, log_op.ACTIVE)
             sd.nr_balance_failed = 0

@@ -18,7 +18,7 @@ from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import include, test
 from wastedcores.simulator.engine.world.random_jit import stream
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, domain_at, modern
-from wastedcores.simulator.engine.world.structs import NO_DOMAIN, NO_SHARED, Kernel, RandomState
+from wastedcores.simulator.engine.world.structs import Kernel, RandomState
 
 #: LOAD_AVG_PERIOD, in ms
 BLOCKED_MS = 32
@@ -28,7 +28,7 @@ BLOCKED_MS = 32
 def count_busy(k: Kernel, cpu: int, change: int) -> None:
     """set_cpu_sd_state_idle(), set_cpu_sd_state_busy(): count a CPU as idle (-1) or busy (1) in its LLC, once."""
     sd = cpu_rq(k, cpu).sd_llc
-    if sd != NO_DOMAIN and sd.nohz_idle == (1 if change > 0 else 0):
+    if sd and sd.nohz_idle == (1 if change > 0 else 0):
         sd.nohz_idle = 0 if change > 0 else 1
         sd.shared.nr_busy_cpus += change
 
@@ -89,7 +89,7 @@ def nohz_balancer_kick(k: Kernel, cpu: int) -> None:
         flags = nohz_kick.STATS
     if now >= k.nohz_next_balance:
         sd = cpu_rq(k, cpu).sd_llc
-        if cpu_rq(k, cpu).nr_running >= 2 or (sd != NO_DOMAIN and sd.shared.nr_busy_cpus > 1):
+        if cpu_rq(k, cpu).nr_running >= 2 or (sd and sd.shared.nr_busy_cpus > 1):
             flags = nohz_kick.STATS | nohz_kick.BALANCE
     if g.nohz_needs_update != 0:
         flags |= nohz_kick.NEXT
@@ -267,7 +267,7 @@ def booted(k: Kernel) -> None:
         for height in range(cpu_rq(k, cpu).nr_domains):
             sd = domain_at(k, cpu, height)
             shared = sd.shared
-            if shared != NO_SHARED:
+            if shared:
                 shared.nr_idle_scan = sd.span_weight
                 shared.has_idle_cores = smt_active
 

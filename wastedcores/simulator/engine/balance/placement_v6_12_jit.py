@@ -178,9 +178,9 @@ def find_dst_group(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int) -> 
         if is_idler(k, idlest, spare):
             for column in range(SgLbStats.group, SgLbStats.smt_balance + 1):
                 idlest[column] = spare[column]
-    if idlest.group == NO_GROUP:
+    if not idlest.group:
         return NO_GROUP
-    if local.group != NO_GROUP and stays_local(k, sd, p, local, idlest) != 0:
+    if local.group and stays_local(k, sd, p, local, idlest) != 0:
         return NO_GROUP
     return idlest.group
 
@@ -203,11 +203,11 @@ def find_dst_cpu(k: Kernel, sd: SchedDomain, p: TaskStruct, cpu: int, prev: int,
     if flag != sd_flag.BALANCE_FORK:
         sync_entity_load_avg(k, p)
     new_cpu = cpu
-    while sd != NO_DOMAIN:
+    while sd:
         group = find_dst_group(k, sd, p, cpu) if sd.flags & flag else NO_GROUP
-        if group != NO_GROUP:
+        if group:
             new_cpu = find_idlest_cpu(k, group, p, cpu, sd.level)
-        if group == NO_GROUP or new_cpu == cpu:
+        if not group or new_cpu == cpu:
             sd = sd.child
             continue
         cpu = new_cpu
@@ -274,7 +274,7 @@ def wake_affine(
 def select_woken(k: Kernel, p: TaskStruct, prev: int, cpu: int, sync: int) -> int:
     """select_task_rq_fair() of a wakeup, which never takes the slow path because SD_BALANCE_WAKE is never set."""
     waker = cpu_rq(k, cpu).curr
-    if waker != NO_TASK:
+    if waker:
         record_wakee(k, waker, p)
     else:
         record_wakee_of_idle(k, cpu, p)
@@ -302,4 +302,4 @@ def select_task_rq_fair(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
         if sd.flags & flag == 0:
             break
         top = sd
-    return prev if top == NO_DOMAIN else find_dst_cpu(k, top, p, cpu, prev, flag)
+    return prev if not top else find_dst_cpu(k, top, p, cpu, prev, flag)

@@ -19,7 +19,7 @@ from wastedcores.simulator.engine.fair.load_jit import (
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, test
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, domain_at
-from wastedcores.simulator.engine.world.structs import NO_DOMAIN, Kernel, SchedDomain
+from wastedcores.simulator.engine.world.structs import Kernel, SchedDomain
 
 
 @inner
@@ -135,7 +135,7 @@ def run_rebalance(k: Kernel, cpu: int) -> None:
 def sd_state_busy(k: Kernel, cpu: int) -> None:
     """set_cpu_sd_state_busy(): count the CPU as busy in its sd_busy."""
     sd = cpu_rq(k, cpu).sd_busy
-    if sd != NO_DOMAIN and cpu_rq(k, cpu).nohz_idle != 0:
+    if sd and cpu_rq(k, cpu).nohz_idle != 0:
         cpu_rq(k, cpu).nohz_idle = 0
         sd.groups.sgc.nr_busy_cpus += 1
 
@@ -144,7 +144,7 @@ def sd_state_busy(k: Kernel, cpu: int) -> None:
 def sd_state_idle(k: Kernel, cpu: int) -> None:
     """set_cpu_sd_state_idle(): count the CPU as idle in its sd_busy."""
     sd = cpu_rq(k, cpu).sd_busy
-    if sd != NO_DOMAIN and cpu_rq(k, cpu).nohz_idle == 0:
+    if sd and cpu_rq(k, cpu).nohz_idle == 0:
         cpu_rq(k, cpu).nohz_idle = 1
         sd.groups.sgc.nr_busy_cpus -= 1
 
@@ -183,10 +183,10 @@ def nohz_kick_needed(k: Kernel, cpu: int) -> bool:
     if cpu_rq(k, cpu).nr_running >= 2:
         return True
     sd = cpu_rq(k, cpu).sd_busy
-    if sd != NO_DOMAIN and sd.groups.sgc.nr_busy_cpus > 1:
+    if sd and sd.groups.sgc.nr_busy_cpus > 1:
         return True
     low = cpu_rq(k, cpu).sd
-    if low == NO_DOMAIN:
+    if not low:
         return False
     if (
         cpu_cfs_rq(k, cpu).h_nr_running >= 1

@@ -25,7 +25,6 @@ from wastedcores.simulator.engine.world.random_jit import draw
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
-    NO_TASK,
     CfsRq,
     Kernel,
     RandomState,
@@ -56,7 +55,7 @@ def update_blocked_queue(k: Kernel, q: CfsRq) -> bool:
         update_tg_load_avg(k, q)
     se = q.entity
     # skip_blocked_update()
-    if se != NO_ENTITY and (se.avg.load_avg != 0 or se.avg.util_avg != 0 or q.propagate != 0):
+    if se and (se.avg.load_avg != 0 or se.avg.util_avg != 0 or q.propagate != 0):
         update_load_avg(k, se, UPDATE_TG)
     return q.avg.load_avg > 0 or q.avg.util_avg > 0
 
@@ -237,7 +236,7 @@ def try_levels(k: Kernel, cpu: int) -> int:
 @apart(VALUE)
 def newidle_balance(k: Kernel, cpu: int) -> bool:
     """sched_balance_newidle(): try to pull a task because none is left; return whether one is there now."""
-    if cpu_rq(k, cpu).wake_list != NO_TASK:
+    if cpu_rq(k, cpu).wake_list:
         return False  # ttwu_pending: a task is about to arrive
     cpu_rq(k, cpu).idle_stamp = k.now_ns
     if not test(k, cpuset.ACTIVE, cpu):

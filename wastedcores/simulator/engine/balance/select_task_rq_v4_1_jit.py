@@ -20,7 +20,6 @@ from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, doma
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
     NO_GROUP,
-    NO_TASK,
     Kernel,
     SchedDomain,
     SchedGroup,
@@ -65,7 +64,7 @@ def find_idlest_group(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int) 
         elif load < min_load:
             min_load = load
             idlest = group
-    if idlest == NO_GROUP:
+    if not idlest:
         return NO_GROUP
     if 100 * this_load < (100 + (sd.imbalance_pct - 100) // 2) * min_load:
         return NO_GROUP
@@ -116,7 +115,7 @@ def find_idlest_group_v4_10(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu:
         elif runnable < min_runnable + margin and 100 * min_avg > scale * avg:
             min_avg = avg
             idlest = group
-    if idlest == NO_GROUP:
+    if not idlest:
         return NO_GROUP
     if sd.stays_on_node != 0 and min_runnable + margin >= this_runnable:
         return NO_GROUP
@@ -130,7 +129,7 @@ def find_idlest_group_v4_10(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu:
 @inner
 def record_wakee(k: Kernel, waker: TaskStruct, p: TaskStruct) -> None:
     """record_wakee(): count how often a task wakes another task than the last time."""
-    if waker == NO_TASK:
+    if not waker:
         return
     if k.jiffies > waker.wakee_flip_decay_ts + k.hz:
         waker.wakee_flips >>= 1
@@ -146,7 +145,7 @@ def wake_wide(k: Kernel, p: TaskStruct, cpu: int) -> bool:
     factor = cpu_rq(k, cpu).sd_llc_size
     waker = cpu_rq(k, cpu).curr
     # only modern kernels count for the idle task
-    flips = waker.wakee_flips if waker != NO_TASK else cpu_cfs_rq(k, cpu).rq_modern.wakee_flips
+    flips = waker.wakee_flips if waker else cpu_cfs_rq(k, cpu).rq_modern.wakee_flips
     own = p.wakee_flips
     if (k.load_v4_4 | k.is_modern) != 0:
         return min(own, flips) >= factor and max(own, flips) >= min(own, flips) * factor
@@ -167,7 +166,7 @@ def wake_affine(k: Kernel, sd: SchedDomain, p: TaskStruct, prev: int, cpu: int, 
     this_load = target_load(k, cpu, sd.wake_idx)
     load = source_load(k, prev, sd.wake_idx)
     waker = cpu_rq(k, cpu).curr
-    if sync and waker != NO_TASK:
+    if sync and waker:
         weight = weight_for_wakeup(k, waker)
         this_load += effective_load(k, waker.group, cpu, -weight, -weight)
         load += effective_load(k, waker.group, prev, 0, -weight)
@@ -193,10 +192,10 @@ def select_idle_sibling(k: Kernel, p: TaskStruct, target: int) -> int:
     ):
         return last
     sd = cpu_rq(k, target).sd_llc
-    if sd != NO_DOMAIN:
+    if sd:
         log_considered(k, last, sd.span, log_op.SELECT_IDLE_SIBLING, sd.level)
     allowed = p.cpus_allowed
-    while sd != NO_DOMAIN:
+    while sd:
         for place in range(sd.nr_groups):
             group = group_at(sd, place)
             first = group.cpus
@@ -292,7 +291,7 @@ def widest_below(k: Kernel, cpu: int, weight: int, flag: int) -> SchedDomain:
 def slow_path(k: Kernel, p: TaskStruct, cpu: int, sd: SchedDomain, flag: int) -> int:
     """Descend through the domains, for fork and exec."""
     new_cpu = cpu
-    while sd != NO_DOMAIN:
+    while sd:
         if sd.flags & flag == 0:
             sd = sd.child
             continue
@@ -300,7 +299,7 @@ def slow_path(k: Kernel, p: TaskStruct, cpu: int, sd: SchedDomain, flag: int) ->
             group = find_idlest_group(k, sd, p, cpu)
         else:
             group = find_idlest_group_v4_10(k, sd, p, cpu)
-        if group == NO_GROUP:
+        if not group:
             sd = sd.child
             continue
         new_cpu = find_idlest_cpu(k, group, p, cpu, sd.level)
@@ -334,7 +333,7 @@ def select_task_rq_fair(k: Kernel, p: TaskStruct, prev: int, flag: int, cpu: int
             break
         if sd.flags & flag:
             top = sd
-    if affine != NO_DOMAIN and cpu != prev and wake_affine(k, affine, p, prev, cpu, sync):
+    if affine and cpu != prev and wake_affine(k, affine, p, prev, cpu, sync):
         prev = cpu
     if wake:
         return select_idle_sibling(k, p, prev)

@@ -13,13 +13,7 @@ from wastedcores.simulator.engine.events.queue_jit import push_run
 from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.log_jit import pid_of, record
 from wastedcores.simulator.engine.world.rows_jit import cpu_rq
-from wastedcores.simulator.engine.world.structs import (
-    NO_CLOCK,
-    NO_TASK,
-    Clock,
-    ClockConstants,
-    Kernel,
-)
+from wastedcores.simulator.engine.world.structs import NO_TASK, Clock, ClockConstants, Kernel
 
 
 @inner
@@ -76,7 +70,7 @@ def update_speeds(k: Kernel, core: Clock, still: int) -> None:
     if core.running > 1:
         speed = max(speed * c.shared_speed // table.SPEED_UNIT, 1)
     row = core
-    while row != NO_CLOCK:
+    while row:
         if row.speed != speed:
             rescale(k, row.row - k.clock0, speed, still)
         row = Clock(k, row.sibling)

@@ -1,4 +1,4 @@
-"""Kinds of log records (``log_column.KIND``), in the order of ``vocabulary.KINDS``."""
+"""Kinds of log records (``log_column.KIND``); traces name them so (``vocabulary.KINDS``)."""
 
 (
     NR_RUNNING,

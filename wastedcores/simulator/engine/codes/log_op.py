@@ -1,4 +1,4 @@
-"""Operations (``log_column.OP``), in the order of ``vocabulary.OPERATIONS``."""
+"""Operations (``log_column.OP``); traces name them so (``vocabulary.OPERATIONS``)."""
 
 (
     WAKEUP,

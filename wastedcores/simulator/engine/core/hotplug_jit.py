@@ -25,7 +25,6 @@ from wastedcores.simulator.engine.world.rows_jit import (
 )
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
-    NO_TASK,
     HotplugStep,
     Kernel,
     SchedDomain,
@@ -59,7 +58,7 @@ def first_capacity(k: Kernel, cpu: int, first: int, number: int) -> None:
         group = sd.groups
         if group.balance_cpu != cpu:
             continue
-        if sd.child == NO_DOMAIN:
+        if not sd.child:
             cpu_rq(k, cpu).cpu_capacity_orig = 1024
             shares = sd.flags & sd_flag.SHARE_CPUCAPACITY
             # smt_gain, until v5.1
@@ -144,7 +143,7 @@ def push_all(k: Kernel, cpu: int) -> None:
     """balance_push(): move every task that a dying CPU picks. Sleepers that are still queued leave the queue (v6.12.107)."""
     while k.status == status.RUNNING:
         p = fair_class(k).pick_task(k, cpu)
-        if p == NO_TASK:
+        if not p:
             return
         push_away(k, p, cpu)
 
@@ -171,12 +170,12 @@ def hotplug(k: Kernel, step: int) -> None:
             stopper_begin(k, cpu)
             while k.rt0 != 0 and k.status == status.RUNNING:
                 p = rt_class(k).rq_offline(k, cpu)  # the most urgent real-time task
-                if p == NO_TASK:
+                if not p:
                     break
                 push_away(k, p, cpu)
             if k.is_modern != 0:
                 push_all(k, cpu)
-            while cpu_rq(k, cpu).cfs_tasks != NO_TASK and k.status == status.RUNNING:
+            while cpu_rq(k, cpu).cfs_tasks and k.status == status.RUNNING:
                 p = cpu_rq(k, cpu).cfs_tasks
                 dst = fallback_cpu(k, p, cpu)
                 if k.status == status.RUNNING:

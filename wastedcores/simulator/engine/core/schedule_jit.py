@@ -53,13 +53,7 @@ from wastedcores.simulator.engine.world.rows_jit import (
     modern,
     rt_class,
 )
-from wastedcores.simulator.engine.world.structs import (
-    NO_ENTITY,
-    NO_TASK,
-    Kernel,
-    TaskStruct,
-    WaitObject,
-)
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStruct, WaitObject
 
 STATE_R, STATE_S, STATE_X = 0, 1, 2
 #: the stopper is more urgent than every real-time task (sched_set_stop_task())
@@ -87,7 +81,7 @@ def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
     if k.load_v4_4 != 0:
         pelt_v4_4_jit.attach(k, p.se)
     se = p.se
-    while fair and se != NO_ENTITY:  # set_curr_task_fair()
+    while fair and se:  # set_curr_task_fair()
         set_next_entity(k, se)
         se = se.parent
     enqueue(k, p, False, False)
@@ -159,10 +153,10 @@ def refill(k: Kernel, cpu: int, p: TaskStruct) -> int:
 def switch_to(k: Kernel, cpu: int, prev_pid: int, state: int, p: TaskStruct) -> None:
     """context_switch(): switch to task ``p``, or to idle (NULL). The loop then continues the task's program (Rq.switched_in)."""
     cpu_rq(k, cpu).curr = p
-    if p != NO_TASK:
+    if p:
         leave_idle(k, cpu)
     record(k, log_kind.SWITCH, cpu, pid_of(k, p), prev_pid, -1, state, -1)
-    if p == NO_TASK:
+    if not p:
         if k.is_modern != 0:
             balancer(k).update_idle_core(k, cpu)
         enter_idle(k, cpu)
@@ -171,9 +165,7 @@ def switch_to(k: Kernel, cpu: int, prev_pid: int, state: int, p: TaskStruct) -> 
     exit_ns = clock_switched(k, cpu)
     if p.spin == 1 and p.waits_for == waits_for.LOCK:
         y = WaitObject(k, p.wait_object)
-        if (
-            y.owner == NO_TASK and y.count == 0
-        ):  # a spinner that gets its CPU back tries the lock again
+        if not y.owner and y.count == 0:  # a spinner that gets its CPU back tries the lock again
             leave(k, y, p)
             y.owner = p
             if p.left >= table.INFINITE:
@@ -195,7 +187,7 @@ def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskSt
     rt = is_rt(k, prev)
     if k.rt0 != 0:
         p = rt_class(k).pick_next_task(k, cpu, prev, before)
-        if p != NO_TASK:
+        if p:
             return p
         if rt:
             rt_class(k).put_prev_task(k, cpu, prev)
@@ -207,7 +199,7 @@ def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskSt
         found = idle_balance(k, cpu) != 0
     if found:
         return pick_task(k, cpu, NO_TASK if rt else prev)
-    if prev != NO_TASK and not rt:
+    if prev and not rt:
         put_prev_task(k, prev)
     return NO_TASK
 
@@ -220,13 +212,13 @@ def schedule(k: Kernel, cpu: int) -> None:
     hrtick_enter(k, cpu)
     prev = cpu_rq(k, cpu).curr
     state = STATE_R
-    if prev != NO_TASK and prev.state != task_state.READY:
+    if prev and prev.state != task_state.READY:
         state = STATE_X if prev.state == task_state.DEAD else STATE_S
         dequeue(k, prev, True)
-    p = pick_next_task(k, cpu, prev, prev.rt_priority if prev != NO_TASK else 0)
+    p = pick_next_task(k, cpu, prev, prev.rt_priority if prev else 0)
     cpu_rq(k, cpu).need_resched = 0
     if p != prev:
-        if prev != NO_TASK:
+        if prev:
             stop_stretch(k, cpu, prev)
         else:
             idle_ends(k, cpu)
@@ -235,7 +227,7 @@ def schedule(k: Kernel, cpu: int) -> None:
             fair_class(k).task_dead(k, prev)
         elif state == STATE_X and k.load_v4_4 != 0:
             pelt_v4_4_jit.remove(k, prev)
-    elif p == NO_TASK:
+    elif not p:
         enter_idle(k, cpu)
     elif p.left == 0:
         # it yielded, and no other task was chosen
@@ -254,7 +246,7 @@ def stopper_begin(k: Kernel, cpu: int) -> TaskStruct:
     log_load(k, cpu)
     add_nr_running(k, cpu, 1)
     record(k, log_kind.WAKEUP, cpu, cpu + 1, pid_of(k, prev), cpu, -1, -1)
-    if prev != NO_TASK:
+    if prev:
         stop_stretch(k, cpu, prev)
         if is_rt(k, prev):
             rt_class(k).put_prev_task(k, cpu, prev)
@@ -290,7 +282,7 @@ def run_stopper(k: Kernel, cpu: int) -> None:
     if cpu_rq(k, cpu).active_balance == 0:
         return
     curr = cpu_rq(k, cpu).curr
-    if curr != NO_TASK and curr.wake_q_head != NO_TASK:
+    if curr and curr.wake_q_head:
         # the task is waking others, so the stopper has to wait
         queue_jit.push(k, event_of(cpu_event.STOP, cpu), k.now_ns + max(k.wake_ns, 1))
         return
@@ -331,21 +323,21 @@ def tick(k: Kernel, cpu: int) -> None:
     enter_kernel(k, cpu)
     if is_rt(k, cpu_rq(k, cpu).curr):
         rt_class(k).task_tick(k, cpu, cpu_rq(k, cpu).curr)
-    elif cpu_rq(k, cpu).curr != NO_TASK:
+    elif cpu_rq(k, cpu).curr:
         task_tick(k, cpu_rq(k, cpu).curr)
     cpu_rq(k, cpu).last_load_update_tick = k.jiffies
     update_cpu_load(k, cpu, weighted_cpuload(k, cpu), 1)
-    if cpu_rq(k, cpu).curr != NO_TASK and k.clock0 != 0:
+    if cpu_rq(k, cpu).curr and k.clock0 != 0:
         clock_functions(k).ticked(k, cpu)
     if k.design.decides != 0:
-        if cpu_rq(k, cpu).curr != NO_TASK:
+        if cpu_rq(k, cpu).curr:
             core_module(k).task_tick(k, cpu)
     elif k.is_modern != 0:
         balancer(k).trigger_load_balance(k, cpu)
     elif k.is_modern == 0 and trigger_load_balance(k, cpu):
         # all CPUs have had their tick of this jiffy before the first softirq runs
         queue_jit.push(k, event_of(cpu_event.SOFTIRQ, cpu), k.now_ns + k.irq_ns)
-    if cpu_rq(k, cpu).curr == NO_TASK:
+    if not cpu_rq(k, cpu).curr:
         stop_tick(k, cpu)
 
 
@@ -355,7 +347,7 @@ def hrtick(k: Kernel, cpu: int) -> None:
     k.this_cpu = cpu
     cpu_rq(k, cpu).clock = k.now_ns
     curr = cpu_rq(k, cpu).curr
-    if curr != NO_TASK and not is_rt(k, curr):
+    if curr and not is_rt(k, curr):
         task_tick(k, curr)
         resched(k, cpu)
 

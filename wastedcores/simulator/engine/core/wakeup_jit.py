@@ -43,7 +43,7 @@ from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStru
 def append(k: Kernel, y: WaitObject, p: TaskStruct) -> None:
     """Append ``p`` to the list of wait object ``y``."""
     p.wait_next = NO_TASK
-    if y.head == NO_TASK:
+    if not y.head:
         y.head = p
     else:
         y.tail.wait_next = p
@@ -53,7 +53,7 @@ def append(k: Kernel, y: WaitObject, p: TaskStruct) -> None:
 @inner
 def unlink(k: Kernel, y: WaitObject, p: TaskStruct, before: TaskStruct) -> None:
     """Remove ``p``, whose predecessor is ``before`` (NULL for none), from the list."""
-    if before == NO_TASK:
+    if not before:
         y.head = p.wait_next
     else:
         before.wait_next = p.wait_next
@@ -205,13 +205,13 @@ def queue_woken(k: Kernel, p: TaskStruct) -> None:
         activate_woken(k, p, cpu)
         return
     last = cpu_rq(k, cpu).wake_list
-    if last == NO_TASK:
+    if not last:
         queue_jit.push(k, event_of(cpu_event.TTWU, cpu), k.now_ns + k.ipi_ns)
-    if last == NO_TASK or k.is_modern == 0:
+    if not last or k.is_modern == 0:
         p.wait_next = last
         cpu_rq(k, cpu).wake_list = p
         return
-    while last.wait_next != NO_TASK:
+    while last.wait_next:
         last = last.wait_next
     last.wait_next = p
     p.wait_next = NO_TASK
@@ -222,7 +222,7 @@ def ttwu_pending(k: Kernel, cpu: int) -> None:
     """sched_ttwu_pending(): enqueue the tasks of the wake list in its order: the last one first, in v6.12.107 the first one."""
     p = cpu_rq(k, cpu).wake_list
     cpu_rq(k, cpu).wake_list = NO_TASK
-    while p != NO_TASK:
+    while p:
         following = p.wait_next
         activate_woken(k, p, cpu)
         p = following
@@ -240,7 +240,7 @@ def fork_task(k: Kernel, p: TaskStruct, cpu: int, parent: TaskStruct) -> None:
     pid = pid_of(k, p)
     by = pid_of(k, parent)
     record(k, log_kind.FORK, cpu, pid, by, -1, -1, -1)
-    if parent == NO_TASK:
+    if not parent:
         own = p.nr_cpus_allowed < k.nr_cpus
     else:
         own = p.cpus_allowed != parent.cpus_allowed

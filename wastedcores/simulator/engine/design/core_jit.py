@@ -105,9 +105,9 @@ def pull(k: Kernel, cpu: int) -> int:
         for i in range(k.nr_cpus):
             src = near(k, cpu, i)
             p = waiting_thread(k, src, cpu)
-            if p != NO_TASK:
+            if p:
                 break
-    if p == NO_TASK:
+    if not p:
         return 0
     for i in range(k.design.modules):
         module = k.design.module[i]
@@ -118,7 +118,7 @@ def pull(k: Kernel, cpu: int) -> int:
             refuse(k, module, log_op.NEWIDLE, suggestion.WASTEFUL, cpu, src, pid_of(k, p))
         else:
             found = waiting_thread(k, suggested, cpu)
-            if found != NO_TASK:
+            if found:
                 count(k, module, log_op.NEWIDLE, suggestion.TAKEN)
                 p = found
                 break
@@ -139,7 +139,7 @@ def task_tick(k: Kernel, cpu: int) -> None:
             count(k, module, log_op.PERIODIC, suggestion.SILENT)
             continue
         p = waiting_thread(k, src, cpu)
-        if p != NO_TASK:
+        if p:
             count(k, module, log_op.PERIODIC, suggestion.TAKEN)
             move(k, p, cpu, log_op.PERIODIC)
             return
@@ -164,7 +164,7 @@ def settle(k: Kernel) -> None:
         if cpu_rq(k, cpu).nr_running < 2:
             continue
         p = cpu_rq(k, cpu).cfs_tasks_tail
-        while p != NO_TASK and cpu_rq(k, cpu).nr_running >= 2:
+        while p and cpu_rq(k, cpu).nr_running >= 2:
             before = p.cfs_tasks_prev
             if p != cpu_rq(k, cpu).curr:
                 free = nearest_free(k, p)

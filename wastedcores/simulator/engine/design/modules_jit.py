@@ -79,7 +79,7 @@ def waiting_thread(k: Kernel, src: int, cpu: int) -> TaskStruct:
     if cpu_rq(k, src).nr_running < 2 or src == cpu:
         return NO_TASK
     p = cpu_rq(k, src).cfs_tasks_tail
-    while p != NO_TASK:
+    while p:
         if p != cpu_rq(k, src).curr and test(k, p.cpus_allowed, cpu):
             return p
         p = p.cfs_tasks_prev
@@ -198,7 +198,7 @@ def awake_node(k: Kernel, p: TaskStruct) -> int:
 def beside_waiting_parent(k: Kernel, p: TaskStruct) -> int:
     """fork_flag: return the parent's CPU if the parent's next operation waits for its children."""
     parent = p.parent
-    if parent == NO_TASK or parent.pc.code != ops.OP_WAIT_CHILDREN:
+    if not parent or parent.pc.code != ops.OP_WAIT_CHILDREN:
         return NONE
     return k.this_cpu
 
@@ -260,7 +260,7 @@ def from_own_node(k: Kernel, cpu: int) -> int:
     """numa: return a CPU of the own node, because the threads of other nodes should stay with their memory."""
     for i in range(k.nr_cpus):
         src = near(k, cpu, i)
-        if cpu_rq(k, src).node == cpu_rq(k, cpu).node and waiting_thread(k, src, cpu) != NO_TASK:
+        if cpu_rq(k, src).node == cpu_rq(k, cpu).node and waiting_thread(k, src, cpu):
             return src
     return REST
 

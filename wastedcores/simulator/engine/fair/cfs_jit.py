@@ -33,8 +33,6 @@ from wastedcores.simulator.engine.world.rows_jit import (
 )
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
-    NO_QUEUE,
-    NO_TASK,
     CfsRq,
     Kernel,
     RqModern,
@@ -70,7 +68,7 @@ def wakeup_preempt_entity(k: Kernel, curr: SchedEntity, se: SchedEntity) -> int:
 def next_entity(k: Kernel, q: CfsRq, curr: SchedEntity) -> SchedEntity:
     """pick_next_entity(): return the leftmost entity, or a buddy if that is not too unfair (v4.1 and v6.1)."""
     left = q.leftmost
-    if left == NO_ENTITY or (curr != NO_ENTITY and curr.vruntime < left.vruntime):
+    if not left or (curr and curr.vruntime < left.vruntime):
         left = curr
     se = left
     if q.skip == se:
@@ -78,15 +76,15 @@ def next_entity(k: Kernel, q: CfsRq, curr: SchedEntity) -> SchedEntity:
             second = q.leftmost
         else:
             second = se.next
-            if second == NO_ENTITY or (curr != NO_ENTITY and curr.vruntime < second.vruntime):
+            if not second or (curr and curr.vruntime < second.vruntime):
                 second = curr
-        if second != NO_ENTITY and wakeup_preempt_entity(k, second, left) < 1:
+        if second and wakeup_preempt_entity(k, second, left) < 1:
             se = second
     last = q.last
-    if last != NO_ENTITY and wakeup_preempt_entity(k, last, left) < 1:
+    if last and wakeup_preempt_entity(k, last, left) < 1:
         se = last
     following = q.next
-    if following != NO_ENTITY and wakeup_preempt_entity(k, following, left) < 1:
+    if following and wakeup_preempt_entity(k, following, left) < 1:
         se = following
     return se
 
@@ -122,7 +120,7 @@ def put_prev_task(k: Kernel, p: TaskStruct) -> None:
         fair_class(k).put_prev_task(k, p)
         return
     se = p.se
-    while se != NO_ENTITY:
+    while se:
         put_prev_entity(k, se)
         se = se.parent
 
@@ -131,7 +129,7 @@ def put_prev_task(k: Kernel, p: TaskStruct) -> None:
 def set_next_task(k: Kernel, p: TaskStruct) -> None:
     """set_next_entity() on all levels, the root first."""
     parent = p.se.parent
-    if parent != NO_ENTITY:
+    if parent:
         set_next_entity(k, parent)
     set_next_entity(k, p.se)
 
@@ -148,7 +146,7 @@ def pick_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
     se = NO_ENTITY
     while True:
         curr = q.curr
-        if curr != NO_ENTITY:
+        if curr:
             if curr.on_rq != 0:
                 update_curr(k, q)
             else:
@@ -156,17 +154,17 @@ def pick_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
         se = next_entity(k, q, curr)
         clear_buddies(k, se)
         q = se.my_q
-        if q == NO_QUEUE:
+        if not q:
             break
     p = task_of(se)
-    if prev == NO_TASK:
+    if not prev:
         set_next_task(k, p)
     elif p != prev:
         pse = prev.se
         # autogroups are one level deep, so the depth is 0 or 1
         while se.cfs_rq != pse.cfs_rq:
-            depth = 1 if se.parent != NO_ENTITY else 0
-            pdepth = 1 if pse.parent != NO_ENTITY else 0
+            depth = 1 if se.parent else 0
+            pdepth = 1 if pse.parent else 0
             if depth <= pdepth:
                 put_prev_entity(k, pse)
                 pse = pse.parent
@@ -200,7 +198,7 @@ def task_tick(k: Kernel, p: TaskStruct) -> None:
         fair_class(k).task_tick(k, p)
         return
     se = p.se
-    while se != NO_ENTITY:
+    while se:
         q = se.cfs_rq
         update_curr(k, q)
         update_entity_load_avg(k, se, True)
@@ -226,7 +224,7 @@ def check_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
 def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
     """check_preempt_wakeup() of v4.1 and v6.1, or the real-time class's test."""
     curr = cpu_rq(k, cpu).curr
-    if curr == NO_TASK:
+    if not curr:
         resched(k, cpu)
         return
     if (curr.rt_priority | p.rt_priority) != 0:
@@ -242,9 +240,9 @@ def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
         return
     if p.policy != 0:
         return
-    if se.parent != NO_ENTITY and pse.parent == NO_ENTITY:
+    if se.parent and not pse.parent:
         se = se.parent
-    elif pse.parent != NO_ENTITY and se.parent == NO_ENTITY:
+    elif pse.parent and not se.parent:
         pse = pse.parent
     while se.cfs_rq != pse.cfs_rq:
         se = se.parent
@@ -255,7 +253,7 @@ def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
     set_buddy(k, pse, CfsRq.next)
     resched(k, cpu)
     if (
-        scale and se.on_rq != 0 and se.my_q == NO_QUEUE
+        scale and se.on_rq != 0 and not se.my_q
     ):  # a task that just went to sleep does not become the last buddy
         set_buddy(k, se, CfsRq.last)
 
@@ -327,7 +325,7 @@ def hrtick_start(k: Kernel, cpu: int, p: TaskStruct) -> None:
 def hrtick_update(k: Kernel, cpu: int) -> None:
     """hrtick_update(): start the timer for the running task when another one comes, unless it runs."""
     curr = cpu_rq(k, cpu).curr
-    if curr == NO_TASK or curr.rt_priority != 0 or modern(k).slice_timer == 0:
+    if not curr or curr.rt_priority != 0 or modern(k).slice_timer == 0:
         return
     if not pending(k, hrtick_of(k, cpu)):
         hrtick_start(k, cpu, curr)

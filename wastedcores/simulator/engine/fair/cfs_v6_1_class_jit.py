@@ -10,7 +10,10 @@ from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import arrival, dequeue, task_state
 from wastedcores.simulator.engine.fair.cfs_jit import check_preempt_tick, next_entity
 from wastedcores.simulator.engine.fair.entity_jit import (
+    account_dequeue,
+    account_enqueue,
     add_nr_running,
+    add_weight,
     clear_buddies,
     insert,
     list_add_task,
@@ -19,21 +22,18 @@ from wastedcores.simulator.engine.fair.entity_jit import (
     set_buddy,
 )
 from wastedcores.simulator.engine.fair.modern_task_jit import (
-    add_weight,
     begin_task,
     calc_group_shares,
     migrate_task,
     rq_of,
+    set_weight,
     update_runnable,
 )
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     DO_ATTACH,
     DO_DETACH,
-    MIN_DIVIDER,
     UPDATE_TG,
     UTIL_EST_MARGIN,
-    dequeue_load_avg,
-    enqueue_load_avg,
     post_init_util,
     scale_load_down,
     update_load_avg,
@@ -69,12 +69,7 @@ def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
         if q.curr == se:
             update_curr(k, q)
         add_weight(k, q, se, -1)
-    dequeue_load_avg(k, q, se)
-    se.weight = weight
-    se.inv_weight = inv
-    divider = MIN_DIVIDER + se.avg.period_contrib
-    se.avg.load_avg = scale_load_down(weight) * se.avg.load_sum // divider
-    enqueue_load_avg(k, q, se)
+    set_weight(k, q, se, weight, inv)
     if on_rq:
         add_weight(k, q, se, 1)
 
@@ -83,7 +78,7 @@ def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
 def update_cfs_group(k: Kernel, se: SchedEntity) -> None:
     """update_cfs_group(): give a group's entity its CPU's part of the group, also while it is empty."""
     g = se.my_q
-    if g != NO_QUEUE:
+    if g:
         weight = calc_group_shares(k, g)
         reweight_entity(k, se, weight, inverse_weight(scale_load_down(weight)))
 
@@ -109,10 +104,7 @@ def enqueue_entity(k: Kernel, se: SchedEntity, wakeup: int) -> None:
     update_load_avg(k, se, UPDATE_TG | DO_ATTACH)
     update_runnable(k, se)
     update_cfs_group(k, se)
-    add_weight(k, q, se, 1)
-    if is_task:
-        list_add_task(k, q.cpu, task_of(se))
-    q.nr_running += 1
+    account_enqueue(k, q, se)
     if wakeup:
         place_entity(k, q, se, False)
     if not runs:
@@ -135,10 +127,7 @@ def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> None:
     if q.curr != se:
         remove(k, q, se)
     se.on_rq = 0
-    add_weight(k, q, se, -1)
-    if is_task:
-        list_del_task(k, q.cpu, task_of(se))
-    q.nr_running -= 1
+    account_dequeue(k, q, se)
     if flags & dequeue.SLEEP == 0:
         se.vruntime -= q.min_vruntime
     update_cfs_group(k, se)
@@ -149,7 +138,7 @@ def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> None:
 @apart(NOTHING)
 def update_above(k: Kernel, se: SchedEntity, change: int) -> None:
     """Update the levels that stay queued while a task below them comes (``change`` is 1) or goes (-1)."""
-    while se != NO_ENTITY:
+    while se:
         update_load_avg(k, se, UPDATE_TG)
         update_runnable(k, se)
         update_cfs_group(k, se)
@@ -165,7 +154,7 @@ def enqueue_task(k: Kernel, p: TaskStruct, how: int) -> None:
     cpu_cfs_rq(k, cpu).avg.util_est += p.se.avg.util_est
     wakeup = 1 if how == arrival.WOKEN else 0
     se = p.se
-    while se != NO_ENTITY and se.on_rq == 0:
+    while se and se.on_rq == 0:
         enqueue_entity(k, se, wakeup)
         se.cfs_rq.h_nr_running += 1
         wakeup = 1
@@ -209,14 +198,14 @@ def dequeue_task(k: Kernel, p: TaskStruct, flags: int) -> None:
     root.avg.util_est -= min(root.avg.util_est, p.se.avg.util_est)
     below = flags
     se = p.se
-    while se != NO_ENTITY:
+    while se:
         q = se.cfs_rq
         dequeue_entity(k, se, below)
         q.h_nr_running -= 1
         se = se.parent
         if q.load_weight != 0:
             # other tasks of the group remain: prefer to continue with the group
-            if flags & dequeue.SLEEP and se != NO_ENTITY:
+            if flags & dequeue.SLEEP and se:
                 set_buddy(k, se, CfsRq.next)
             break
         below |= dequeue.SLEEP
@@ -261,11 +250,11 @@ def pick_task(k: Kernel, cpu: int) -> TaskStruct:
     if q.nr_running == 0:
         return NO_TASK
     se = NO_ENTITY
-    while q != NO_QUEUE:
+    while q:
         curr = q.curr
-        if curr != NO_ENTITY and curr.on_rq == 0:
+        if curr and curr.on_rq == 0:
             curr = NO_ENTITY
-        if curr != NO_ENTITY:
+        if curr:
             update_curr(k, q)
         se = next_entity(k, q, curr)
         q = se.my_q
@@ -279,7 +268,7 @@ def pick_task(k: Kernel, cpu: int) -> TaskStruct:
 def task_tick(k: Kernel, p: TaskStruct) -> None:
     """task_tick_fair(), entity_tick(): charge the running task at a tick and preempt it if its slice is over, on all levels."""
     se = p.se
-    while se != NO_ENTITY:
+    while se:
         q = se.cfs_rq
         update_curr(k, q)
         update_load_avg(k, se, UPDATE_TG)

@@ -23,13 +23,12 @@ from wastedcores.simulator.engine.fair.eevdf_jit import (
     update_deadline,
     update_entity_lag,
 )
-from wastedcores.simulator.engine.fair.entity_jit import clear_buddies
-from wastedcores.simulator.engine.fair.modern_task_jit import (
-    add_weight,
-    begin_task,
-    rq_of,
-    update_runnable,
+from wastedcores.simulator.engine.fair.entity_jit import (
+    account_dequeue,
+    account_enqueue,
+    clear_buddies,
 )
+from wastedcores.simulator.engine.fair.modern_task_jit import begin_task, rq_of, update_runnable
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     DO_ATTACH,
     DO_DETACH,
@@ -55,9 +54,9 @@ from wastedcores.simulator.engine.world.structs import (
 def set_delayed(k: Kernel, se: SchedEntity, delayed: int) -> None:
     """set_delayed(), clear_delayed(): mark a sleeper that stays queued; only tasks are counted."""
     se.sched_delayed = delayed
-    if se.my_q == NO_QUEUE:
+    if not se.my_q:
         change = 1 if delayed != 0 else -1
-        while se != NO_ENTITY:
+        while se:
             se.cfs_rq.h_nr_delayed += change
             se = se.parent
 
@@ -78,10 +77,7 @@ def enqueue_entity(k: Kernel, se: SchedEntity, initial: int) -> None:
     update_cfs_group(k, se)
     if not runs:
         place_entity(k, q, se, initial)
-    add_weight(k, q, se, 1)
-    if se.my_q == NO_QUEUE:
-        entity_jit.list_add_task(k, q.cpu, task_of(se))
-    q.nr_running += 1
+    account_enqueue(k, q, se)
     if not runs:
         insert(k, q, se)
     se.on_rq = 1
@@ -121,7 +117,7 @@ def update_above(k: Kernel, se: SchedEntity, slice_ns: int, queued: int, delayed
 
     ``delayed`` is the same for a task that is asleep, otherwise 0.
     """
-    while se != NO_ENTITY:
+    while se:
         q = se.cfs_rq
         update_load_avg(k, se, UPDATE_TG)
         update_runnable(k, se)
@@ -149,7 +145,7 @@ def enqueue_task(k: Kernel, p: TaskStruct, how: int) -> None:
     slice_ns = 0
     initial = 1 if how == arrival.NEW else 0
     se = p.se
-    while se != NO_ENTITY:
+    while se:
         if se.on_rq != 0:
             if se.sched_delayed != 0:
                 requeue_delayed(k, se)
@@ -186,7 +182,7 @@ def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> int:
         and eligible(k, q, se) == 0
     ):
         update_load_avg(k, se, 0)
-        if se.my_q == NO_QUEUE and modern(k).util_est_at_dequeue != 0:
+        if not se.my_q and modern(k).util_est_at_dequeue != 0:
             util_est_update(k, task_of(se))
         if modern(k).sleepers_lag_kept != 0:
             update_entity_lag(k, se)
@@ -210,10 +206,7 @@ def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> int:
     if q.curr != se:
         remove(k, q, se)
     se.on_rq = 0
-    add_weight(k, q, se, -1)
-    if is_task:
-        entity_jit.list_del_task(k, q.cpu, task_of(se))
-    q.nr_running -= 1
+    account_dequeue(k, q, se)
     update_cfs_group(k, se)
     if flags & dequeue.DELAYED:
         set_delayed(k, se, 0)
@@ -225,17 +218,17 @@ def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> int:
 def dequeue_entities(k: Kernel, se: SchedEntity, flags: int) -> int:
     """dequeue_entities(): take a task or a group's entity off, with the groups that it leaves empty; 0 if that is delayed."""
     cpu = rq_of(k, task_of(se))
-    tasks = 1 if se.my_q == NO_QUEUE else 0
+    tasks = 1 if not se.my_q else 0
     sleeps = flags & dequeue.SLEEP
     ends_delay = flags & dequeue.DELAYED
     # a sleeper that moves to another CPU stays asleep
     stays = tasks == 1 and se.sched_delayed != 0 and flags & (dequeue.SLEEP | dequeue.DELAYED) == 0
     asleep = 1 if stays else 0
     slice_ns = min_slice(k, se.my_q) if tasks == 0 else 0
-    while se != NO_ENTITY:
+    while se:
         q = se.cfs_rq
         if dequeue_entity(k, se, flags) == 0:
-            if se.my_q == NO_QUEUE:
+            if not se.my_q:
                 return 0
             slice_ns = min_slice(k, q)
             break
@@ -244,7 +237,7 @@ def dequeue_entities(k: Kernel, se: SchedEntity, flags: int) -> int:
         se = se.parent
         if q.load_weight != 0:
             slice_ns = min_slice(k, q)
-            if sleeps and se != NO_ENTITY:
+            if sleeps and se:
                 entity_jit.set_buddy(k, se, CfsRq.next)
             break
         flags = (flags | dequeue.SLEEP) & ~(dequeue.DELAYED | dequeue.SPECIAL)
@@ -283,7 +276,7 @@ def pick_next_entity(k: Kernel, q: CfsRq, protects: int) -> SchedEntity:
     """pick_next_entity(): choose an entity; NULL if it was a sleeper, which now leaves the queue."""
     se = q.next
     # an entity that is alone is chosen either way
-    if protects != 0 and se != NO_ENTITY and eligible(k, q, se) != 0:
+    if protects != 0 and se and eligible(k, q, se) != 0:
         return se
     se = pick_eevdf(k, q, protects)
     if se.sched_delayed != 0:
@@ -298,14 +291,14 @@ def pick_task(k: Kernel, cpu: int) -> TaskStruct:
     root = cpu_cfs_rq(k, cpu)
     q = root
     while root.nr_running != 0:
-        if running(k, q) != NO_ENTITY:
+        if running(k, q):
             update_curr(k, q)
         se = pick_next_entity(k, q, 1)
-        if se == NO_ENTITY:
+        if not se:
             q = root
             continue
         q = se.my_q
-        if q == NO_QUEUE:
+        if not q:
             return task_of(se)
     return NO_TASK
 
@@ -314,7 +307,7 @@ def pick_task(k: Kernel, cpu: int) -> TaskStruct:
 def task_tick(k: Kernel, p: TaskStruct) -> None:
     """task_tick_fair(), entity_tick(): charge the running task at a tick, on all levels."""
     se = p.se
-    while se != NO_ENTITY:
+    while se:
         update_curr(k, se.cfs_rq)
         update_load_avg(k, se, UPDATE_TG)
         update_cfs_group(k, se)
@@ -337,16 +330,16 @@ def wakeup_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
     Since v7.2 a new task, or one that sleeps, does not preempt.
     """
     curr = cpu_rq(k, cpu).curr
-    if curr == NO_TASK:
+    if not curr:
         resched(k, cpu)
         return
     if curr == p or cpu_rq(k, cpu).need_resched != 0:
         return
     se = curr.se
     pse = p.se
-    if se.parent != NO_ENTITY and pse.parent == NO_ENTITY:
+    if se.parent and not pse.parent:
         se = se.parent
-    elif pse.parent != NO_ENTITY and se.parent == NO_ENTITY:
+    elif pse.parent and not se.parent:
         pse = pse.parent
     while se.cfs_rq != pse.cfs_rq:
         se = se.parent
@@ -366,7 +359,7 @@ def wakeup_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
         if not short and (new != 0 or pse.sched_delayed != 0):
             return
         chosen = pick_next_entity(k, q, protects)
-        while chosen == NO_ENTITY and q.nr_running != 0:
+        while not chosen and q.nr_running != 0:
             chosen = pick_next_entity(k, q, protects)
     else:
         chosen = pick_eevdf(k, q, protects)

@@ -8,33 +8,24 @@ from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import reweight
 from wastedcores.simulator.engine.fair import entity_jit
 from wastedcores.simulator.engine.fair.cfs_jit import resched_lazy
-from wastedcores.simulator.engine.fair.entity_jit import clear_buddies, link
-from wastedcores.simulator.engine.fair.modern_task_jit import add_weight, calc_group_shares
+from wastedcores.simulator.engine.fair.entity_jit import add_weight, clear_buddies, link
+from wastedcores.simulator.engine.fair.modern_task_jit import calc_group_shares, set_weight
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
-    MIN_DIVIDER,
     UPDATE_TG,
-    dequeue_load_avg,
-    enqueue_load_avg,
     quotient,
     scale_load_down,
     update_load_avg,
 )
 from wastedcores.simulator.engine.fair.vruntime_jit import calc_delta_fair, inverse_weight
 from wastedcores.simulator.engine.world.rows_jit import modern, task_of
-from wastedcores.simulator.engine.world.structs import (
-    NO_ENTITY,
-    NO_QUEUE,
-    CfsRq,
-    Kernel,
-    SchedEntity,
-)
+from wastedcores.simulator.engine.world.structs import NO_ENTITY, CfsRq, Kernel, SchedEntity
 
 
 @inner
 def running(k: Kernel, q: CfsRq) -> SchedEntity:
     """Return the entity that runs if it is still runnable, else NULL; it is not in the tree and not in the sums."""
     curr = q.curr
-    return curr if curr != NO_ENTITY and curr.on_rq != 0 else NO_ENTITY
+    return curr if curr and curr.on_rq != 0 else NO_ENTITY
 
 
 @inner
@@ -57,12 +48,12 @@ def avg_vruntime(k: Kernel, q: CfsRq) -> int:
     load = q.avg_load
     if load != 0:
         total = q.avg_vruntime
-        if curr != NO_ENTITY:
+        if curr:
             weight = averaged(k, curr.weight)
             total += key(k, q, curr) * weight
             load += weight
         change = total // load  # rounds down, also below zero
-    elif curr != NO_ENTITY:
+    elif curr:
         change = key(k, q, curr)
     q.avg_vruntime -= q.avg_load * change
     q.zero_vruntime += change
@@ -75,7 +66,7 @@ def eligible(k: Kernel, q: CfsRq, se: SchedEntity) -> bool:
     total = q.avg_vruntime
     load = q.avg_load
     curr = running(k, q)
-    if curr != NO_ENTITY:
+    if curr:
         weight = averaged(k, curr.weight)
         total += key(k, q, curr) * weight
         load += weight
@@ -89,10 +80,10 @@ def min_slice(k: Kernel, q: CfsRq) -> int:
     """cfs_rq_min_slice(): return the shortest slice on a queue, 0 if it is empty."""
     best = 0
     se = running(k, q)
-    if se != NO_ENTITY:
+    if se:
         best = se.slice
     se = q.leftmost
-    while se != NO_ENTITY:
+    while se:
         if best == 0 or se.slice < best:
             best = se.slice
         se = se.next
@@ -103,9 +94,9 @@ def min_slice(k: Kernel, q: CfsRq) -> int:
 def max_slice(k: Kernel, q: CfsRq) -> int:
     """cfs_rq_max_slice(): return the longest slice on a queue."""
     se = running(k, q)
-    best = se.slice if se != NO_ENTITY else 0
+    best = se.slice if se else 0
     se = q.leftmost
-    while se != NO_ENTITY:
+    while se:
         best = max(best, se.slice)
         se = se.next
     return best
@@ -142,7 +133,7 @@ def insert(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     q.avg_vruntime += key(k, q, se) * weight
     q.avg_load += weight
     after = q.rightmost
-    while after != NO_ENTITY and after.deadline > se.deadline:
+    while after and after.deadline > se.deadline:
         after = after.prev
     link(k, q, se, after)
 
@@ -199,7 +190,7 @@ def update_deadline(k: Kernel, q: CfsRq, se: SchedEntity) -> bool:
 def update_curr(k: Kernel, q: CfsRq) -> None:
     """update_curr(): charge the running entity and end its slice if it is used up."""
     curr = q.curr
-    if curr == NO_ENTITY:
+    if not curr:
         return
     delta = k.now_ns - curr.exec_start
     if delta <= 0:
@@ -230,7 +221,7 @@ def set_next_entity(k: Kernel, se: SchedEntity, first: int) -> None:
         update_load_avg(k, se, UPDATE_TG)
         if first != 0 or modern(k).reweight != reweight.AVERAGE:
             protect(k, q, se)
-        if se.my_q == NO_QUEUE:
+        if not se.my_q:
             cpu = q.cpu
             entity_jit.list_del_task(k, cpu, task_of(se))
             entity_jit.list_add_task(k, cpu, task_of(se))
@@ -255,15 +246,15 @@ def pick_eevdf(k: Kernel, q: CfsRq, protects: int) -> SchedEntity:
     """pick_eevdf(): return the eligible entity with the earliest deadline; with ``protects``, ``curr`` until its slice ends."""
     curr = running(k, q)
     if q.nr_running == 1:
-        return curr if curr != NO_ENTITY else q.leftmost
-    if curr != NO_ENTITY and eligible(k, q, curr) == 0:
+        return curr if curr else q.leftmost
+    if curr and eligible(k, q, curr) == 0:
         curr = NO_ENTITY
-    if curr != NO_ENTITY and protects != 0 and protected(k, curr):
+    if curr and protects != 0 and protected(k, curr):
         return curr
     best = q.leftmost
-    while best != NO_ENTITY and eligible(k, q, best) == 0:
+    while best and eligible(k, q, best) == 0:
         best = best.next
-    if best == NO_ENTITY or (curr != NO_ENTITY and curr.deadline < best.deadline):
+    if not best or (curr and curr.deadline < best.deadline):
         best = curr
     return best
 
@@ -278,7 +269,7 @@ def place_entity(k: Kernel, q: CfsRq, se: SchedEntity, initial: int) -> None:
     if q.nr_running != 0:
         load = q.avg_load
         curr = running(k, q)
-        if curr != NO_ENTITY:
+        if curr:
             load += averaged(k, curr.weight)
         scaled = se.vlag * (load + averaged(k, se.weight))
         lag = quotient(scaled, max(load, 1))
@@ -321,7 +312,6 @@ def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
         if q.curr != se:
             remove(k, q, se)
         add_weight(k, q, se, -1)
-    dequeue_load_avg(k, q, se)
     if on_rq and how != reweight.PLACE:
         lag = quotient(lag * old, weight)
         if how == reweight.AVERAGE:
@@ -335,11 +325,7 @@ def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
         se.vlag = quotient(se.vlag * old, weight)
         if se.rel_deadline != 0 and how != reweight.LAG:
             se.deadline = quotient(se.deadline * old, weight)
-    se.weight = weight
-    se.inv_weight = inv
-    divider = MIN_DIVIDER + se.avg.period_contrib
-    se.avg.load_avg = scale_load_down(weight) * se.avg.load_sum // divider
-    enqueue_load_avg(k, q, se)
+    set_weight(k, q, se, weight, inv)
     if on_rq:
         if how == reweight.PLACE:
             place_entity(k, q, se, 0)
@@ -354,7 +340,7 @@ def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
 def update_cfs_group(k: Kernel, se: SchedEntity) -> None:
     """update_cfs_group(): give a group's entity its CPU's part of the group."""
     g = se.my_q
-    if g == NO_QUEUE or g.load_weight == 0:
+    if not g or g.load_weight == 0:
         return
     weight = calc_group_shares(k, g)
     if weight != se.weight:

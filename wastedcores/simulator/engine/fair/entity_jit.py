@@ -18,12 +18,12 @@ from wastedcores.simulator.engine.fair.vruntime_jit import (
     place_entity,
     update_curr,
     update_min_vruntime,
+    weighed,
 )
 from wastedcores.simulator.engine.world.log_jit import log_load, log_nr
 from wastedcores.simulator.engine.world.rows_jit import cpu_rq, fair_class, rt_class, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
-    NO_QUEUE,
     NO_TASK,
     CfsRq,
     Kernel,
@@ -35,7 +35,7 @@ from wastedcores.simulator.engine.world.structs import (
 @inner
 def link(k: Kernel, q: CfsRq, se: SchedEntity, after: SchedEntity) -> None:
     """Put an entity behind another one of the queue, or to its front if that is NULL."""
-    if after == NO_ENTITY:
+    if not after:
         following = q.leftmost
         q.leftmost = se
     else:
@@ -43,7 +43,7 @@ def link(k: Kernel, q: CfsRq, se: SchedEntity, after: SchedEntity) -> None:
         after.next = se
     se.prev = after
     se.next = following
-    if following == NO_ENTITY:
+    if not following:
         q.rightmost = se
     else:
         following.prev = se
@@ -54,7 +54,7 @@ def insert(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """__enqueue_entity(): insert an entity into the queue, which is sorted by vruntime."""
     v = se.vruntime
     after = q.rightmost
-    while after != NO_ENTITY and after.vruntime > v:
+    while after and after.vruntime > v:
         after = after.prev
     link(k, q, se, after)
 
@@ -64,11 +64,11 @@ def remove(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """__dequeue_entity(): remove an entity from the sorted queue."""
     before = se.prev
     after = se.next
-    if before == NO_ENTITY:
+    if not before:
         q.leftmost = after
     else:
         before.next = after
-    if after == NO_ENTITY:
+    if not after:
         q.rightmost = before
     else:
         after.prev = before
@@ -80,7 +80,7 @@ def list_add_task(k: Kernel, cpu: int, p: TaskStruct) -> None:
     head = cpu_rq(k, cpu).cfs_tasks
     p.cfs_tasks_prev = NO_TASK
     p.cfs_tasks_next = head
-    if head == NO_TASK:
+    if not head:
         cpu_rq(k, cpu).cfs_tasks_tail = p
     else:
         head.cfs_tasks_prev = p
@@ -88,15 +88,20 @@ def list_add_task(k: Kernel, cpu: int, p: TaskStruct) -> None:
 
 
 @inner
+def add_weight(k: Kernel, q: CfsRq, se: SchedEntity, sign: int) -> None:
+    """Add the weight of an entity to its queue, or take it off."""
+    q.load_weight += sign * se.weight
+    if not se.parent:
+        cpu_rq(k, q.cpu).load_weight += sign * weighed(k, se.weight)
+
+
+@inner
 def account_enqueue(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """account_entity_enqueue(): add the weight; a task goes to the head of rq->cfs_tasks."""
-    q.load_weight += se.weight
+    add_weight(k, q, se, 1)
     q.nr_running += 1
-    cpu = q.cpu
-    if se.parent == NO_ENTITY:
-        cpu_rq(k, cpu).load_weight += se.weight
-    if se.my_q == NO_QUEUE:
-        list_add_task(k, cpu, task_of(se))
+    if not se.my_q:
+        list_add_task(k, q.cpu, task_of(se))
 
 
 @inner
@@ -104,11 +109,11 @@ def list_del_task(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """Remove a task from rq->cfs_tasks."""
     before = p.cfs_tasks_prev
     after = p.cfs_tasks_next
-    if before == NO_TASK:
+    if not before:
         cpu_rq(k, cpu).cfs_tasks = after
     else:
         before.cfs_tasks_next = after
-    if after == NO_TASK:
+    if not after:
         cpu_rq(k, cpu).cfs_tasks_tail = before
     else:
         after.cfs_tasks_prev = before
@@ -121,7 +126,7 @@ def list_move_tail(k: Kernel, cpu: int, p: TaskStruct) -> None:
     tail = cpu_rq(k, cpu).cfs_tasks_tail
     p.cfs_tasks_next = NO_TASK
     p.cfs_tasks_prev = tail
-    if tail == NO_TASK:
+    if not tail:
         cpu_rq(k, cpu).cfs_tasks = p
     else:
         tail.cfs_tasks_next = p
@@ -131,20 +136,17 @@ def list_move_tail(k: Kernel, cpu: int, p: TaskStruct) -> None:
 @inner
 def account_dequeue(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """account_entity_dequeue(): subtract the weight and take a task off rq->cfs_tasks."""
-    q.load_weight -= se.weight
+    add_weight(k, q, se, -1)
     q.nr_running -= 1
-    cpu = q.cpu
-    if se.parent == NO_ENTITY:
-        cpu_rq(k, cpu).load_weight -= se.weight
-    if se.my_q == NO_QUEUE:
-        list_del_task(k, cpu, task_of(se))
+    if not se.my_q:
+        list_del_task(k, q.cpu, task_of(se))
 
 
 @inner
 def update_cfs_shares(k: Kernel, q: CfsRq) -> None:
     """update_cfs_shares(), calc_cfs_shares(), reweight_entity(): give a group's entity its share of the group's weight."""
     se = q.entity
-    if se == NO_ENTITY:
+    if not se:
         return
     tg = q.task_group
     total = tg.load_avg - q.tg_load_contrib + q.load_weight
@@ -160,7 +162,7 @@ def update_cfs_shares(k: Kernel, q: CfsRq) -> None:
             update_curr(k, up)
         change = shares - se.weight
         up.load_weight += change
-        if se.parent == NO_ENTITY:
+        if not se.parent:
             cpu_rq(k, up.cpu).load_weight += change
     if shares != se.weight:
         se.weight = shares
@@ -204,13 +206,13 @@ def enqueue_task(k: Kernel, p: TaskStruct, wakeup: int, waking: int) -> None:
         fair_class(k).enqueue_task(k, p, arrival.WOKEN if wakeup else arrival.MOVED)
         return
     se = p.se
-    while se != NO_ENTITY and se.on_rq == 0:
+    while se and se.on_rq == 0:
         enqueue_entity(k, se, wakeup, waking)
         se.cfs_rq.h_nr_running += 1
         wakeup = True
         waking = False
         se = se.parent
-    while se != NO_ENTITY:
+    while se:
         se.cfs_rq.h_nr_running += 1
         update_level(k, se)
         se = se.parent
@@ -235,7 +237,7 @@ def clear_buddies(k: Kernel, se: SchedEntity) -> None:
     """clear_buddies(): clear each buddy mark of the entity, upwards as long as the levels carry it."""
     for which in (CfsRq.last, CfsRq.next, CfsRq.skip):
         e = se
-        while e != NO_ENTITY and e.cfs_rq[which] == e.row:
+        while e and e.cfs_rq[which] == e.row:
             e.cfs_rq[which] = -1
             e = e.parent
 
@@ -243,9 +245,9 @@ def clear_buddies(k: Kernel, se: SchedEntity) -> None:
 @inner
 def set_buddy(k: Kernel, se: SchedEntity, which: int) -> None:
     """set_next_buddy(), set_last_buddy(): mark the entity and its parents as a buddy; SCHED_IDLE tasks are none but to skip."""
-    if which != CfsRq.skip and se.my_q == NO_QUEUE and task_of(se).policy == SCHED_IDLE:
+    if which != CfsRq.skip and not se.my_q and task_of(se).policy == SCHED_IDLE:
         return
-    while se != NO_ENTITY:
+    while se:
         se.cfs_rq[which] = se.row
         se = se.parent
 
@@ -275,17 +277,17 @@ def dequeue_task(k: Kernel, p: TaskStruct, sleep: int) -> None:
         return
     task_sleep = sleep
     se = p.se
-    while se != NO_ENTITY:
+    while se:
         q = se.cfs_rq
         dequeue_entity(k, se, sleep)
         q.h_nr_running -= 1
         se = se.parent
         if q.load_weight != 0:
-            if task_sleep and se != NO_ENTITY:
+            if task_sleep and se:
                 set_buddy(k, se, CfsRq.next)
             break
         sleep = True
-    while se != NO_ENTITY:
+    while se:
         se.cfs_rq.h_nr_running -= 1
         update_level(k, se)
         se = se.parent

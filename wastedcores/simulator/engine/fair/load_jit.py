@@ -8,7 +8,6 @@ from wastedcores.simulator.engine.fair import pelt_v4_4_jit as v4_4
 from wastedcores.simulator.engine.fair.pelt_jit import update_blocked_load, update_entity_load_avg
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
 from wastedcores.simulator.engine.world.structs import (
-    NO_ENTITY,
     NO_TASK,
     CfsRq,
     Kernel,
@@ -143,7 +142,7 @@ def task_h_load(k: Kernel, p: TaskStruct) -> int:
     q = p.se.cfs_rq
     if q.last_h_load_update != k.jiffies:
         se = q.entity
-        if se != NO_ENTITY:
+        if se:
             root = se.cfs_rq  # autogroups are one level deep
             if root.last_h_load_update != k.jiffies:
                 root.h_load = queue_load(k, root)

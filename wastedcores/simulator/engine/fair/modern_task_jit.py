@@ -11,8 +11,11 @@ from wastedcores.simulator.engine.fair.cfs_jit import hrtick_start, resched
 from wastedcores.simulator.engine.fair.entity_jit import set_task_rq
 from wastedcores.simulator.engine.fair.load_jit import task_h_load
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
+    MIN_DIVIDER,
     attach_task,
+    dequeue_load_avg,
     detach_task,
+    enqueue_load_avg,
     scale_load_down,
     update_blocked_se,
 )
@@ -25,8 +28,6 @@ from wastedcores.simulator.engine.world.rows_jit import (
     runs_idle,
 )
 from wastedcores.simulator.engine.world.structs import (
-    NO_ENTITY,
-    NO_QUEUE,
     NO_TASK,
     CfsRq,
     Kernel,
@@ -66,7 +67,7 @@ def cpu_util(k: Kernel, cpu: int, p: TaskStruct, dst_cpu: int, boost: int) -> in
     util = q.avg.util_avg
     runnable = q.avg.runnable_avg
     estimate = q.avg.util_est
-    if p != NO_TASK:
+    if p:
         if p.cpu == cpu and dst_cpu != cpu:
             util -= min(util, p.se.avg.util_avg)
             runnable -= min(runnable, p.se.avg.runnable_avg)
@@ -150,18 +151,21 @@ MIN_SHARES = 2
 
 
 @inner
-def add_weight(k: Kernel, q: CfsRq, se: SchedEntity, sign: int) -> None:
-    """Add the weight of an entity to its queue, or take it off."""
-    q.load_weight += sign * se.weight
-    if se.parent == NO_ENTITY:
-        cpu_rq(k, q.cpu).load_weight += sign * scale_load_down(se.weight)
+def set_weight(k: Kernel, q: CfsRq, se: SchedEntity, weight: int, inv: int) -> None:
+    """reweight_entity(), its middle: change a weight, and what the load of the entity adds to its queue."""
+    dequeue_load_avg(k, q, se)
+    se.weight = weight
+    se.inv_weight = inv
+    divider = MIN_DIVIDER + se.avg.period_contrib
+    se.avg.load_avg = scale_load_down(weight) * se.avg.load_sum // divider
+    enqueue_load_avg(k, q, se)
 
 
 @inner
 def update_runnable(k: Kernel, se: SchedEntity) -> None:
     """se_update_runnable(): count the runnable tasks below a group's entity."""
     g = se.my_q
-    if g != NO_QUEUE:
+    if g:
         se.runnable_weight = g.h_nr_running - g.h_nr_delayed
 
 
@@ -211,7 +215,7 @@ def begin_task(k: Kernel, p: TaskStruct) -> None:
 def put_prev_task(k: Kernel, p: TaskStruct) -> None:
     """put_prev_task_fair(): put_prev_entity() on all levels."""
     se = p.se
-    while se != NO_ENTITY:
+    while se:
         fair_class(k).put_prev_entity(k, se)
         se = se.parent
 
@@ -220,7 +224,7 @@ def put_prev_task(k: Kernel, p: TaskStruct) -> None:
 def set_next_task(k: Kernel, p: TaskStruct, first: int) -> None:
     """set_next_task_fair(): set_next_entity() on all levels; ``first`` is 0 of a task that ran already."""
     se = p.se
-    while se != NO_ENTITY:
+    while se:
         fair_class(k).set_next_entity(k, se, first)
         se = se.parent
 
@@ -231,17 +235,17 @@ def set_picked(k: Kernel, p: TaskStruct, prev: TaskStruct) -> None:
 
     Only the levels that differ are put and set. ``prev`` is NULL after the idle task or the stopper.
     """
-    if p == NO_TASK:
-        if prev != NO_TASK:
+    if not p:
+        if prev:
             put_prev_task(k, prev)
-    elif prev == NO_TASK:
+    elif not prev:
         set_next_task(k, p, 1)
     elif p != prev:
         se = p.se
         pse = prev.se
         while se.cfs_rq != pse.cfs_rq:
-            depth = 1 if se.parent != NO_ENTITY else 0
-            pdepth = 1 if pse.parent != NO_ENTITY else 0
+            depth = 1 if se.parent else 0
+            pdepth = 1 if pse.parent else 0
             if depth <= pdepth:
                 fair_class(k).put_prev_entity(k, pse)
                 pse = pse.parent
@@ -259,10 +263,10 @@ def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
     A pulled task may be asleep, and leave the queue when it is chosen: then newidle balancing is tried again.
     """
     p = fair_class(k).pick_task(k, cpu)
-    while p == NO_TASK and balancer(k).newidle_balance(k, cpu) != 0:
+    while not p and balancer(k).newidle_balance(k, cpu) != 0:
         p = fair_class(k).pick_task(k, cpu)
     set_picked(k, p, prev)
-    if p != NO_TASK and p != prev:
+    if p and p != prev:
         hrtick_start(k, cpu, p)
     return p
 

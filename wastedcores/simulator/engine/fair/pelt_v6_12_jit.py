@@ -8,7 +8,6 @@ from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.rows_jit import modern
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
-    NO_QUEUE,
     CfsRq,
     Kernel,
     SchedAvg,
@@ -81,7 +80,7 @@ def update_avg(k: Kernel, row: SchedAvg, weight: int) -> None:
 @inner
 def update_se(k: Kernel, se: SchedEntity) -> None:
     """__update_load_avg_se(), se_runnable(): bring the averages of an entity up to date."""
-    runnable = se.runnable_weight if se.my_q != NO_QUEUE else se.on_rq
+    runnable = se.runnable_weight if se.my_q else se.on_rq
     if se.sched_delayed != 0:
         runnable = 0
     running = se.cfs_rq.curr == se
@@ -204,7 +203,7 @@ def update_tg_load_avg(k: Kernel, q: CfsRq) -> None:
     v6.1 reports without the limit, and on CPUs that go offline, too.
     """
     now = k.now_ns
-    if q.entity == NO_ENTITY:
+    if not q.entity:
         return
     if modern(k).tg_load_avg_limited != 0 and (
         not test(k, cpuset.ACTIVE, q.cpu) or now - q.last_update_tg < TG_INTERVAL_NS
@@ -259,7 +258,7 @@ def take_over_load(k: Kernel, q: CfsRq, se: SchedEntity, g: CfsRq) -> None:
 def propagate_entity(k: Kernel, se: SchedEntity) -> bool:
     """propagate_entity_load_avg(): give a group's entity what changed on the group's queue; return whether anything did."""
     g = se.my_q
-    if g == NO_QUEUE or g.propagate == 0:
+    if not g or g.propagate == 0:
         return False
     q = se.cfs_rq
     g.propagate = 0
@@ -294,7 +293,7 @@ def update_load_avg(k: Kernel, se: SchedEntity, flags: int) -> None:
 def propagate_up(k: Kernel, se: SchedEntity) -> None:
     """propagate_entity_cfs_rq(): let the levels above see a change at once."""
     se = se.parent
-    while se != NO_ENTITY:
+    while se:
         update_load_avg(k, se, UPDATE_TG)
         se = se.parent
 

@@ -77,14 +77,14 @@ def update_min_vruntime(k: Kernel, q: CfsRq) -> None:
     """update_min_vruntime(): v4.1 does not check whether curr is queued, v6.1 does."""
     v = q.min_vruntime
     curr = q.curr
-    if curr != NO_ENTITY and k.is_modern != 0 and curr.on_rq == 0:
+    if curr and k.is_modern != 0 and curr.on_rq == 0:
         curr = NO_ENTITY
     left = q.leftmost
-    if curr != NO_ENTITY:
+    if curr:
         v = curr.vruntime
-        if left != NO_ENTITY and left.vruntime < v:
+        if left and left.vruntime < v:
             v = left.vruntime
-    elif left != NO_ENTITY:
+    elif left:
         v = left.vruntime
     q.min_vruntime = max(q.min_vruntime, v)
 
@@ -93,7 +93,7 @@ def update_min_vruntime(k: Kernel, q: CfsRq) -> None:
 def update_curr(k: Kernel, q: CfsRq) -> None:
     """update_curr(): charge the running entity the time since the last update."""
     curr = q.curr
-    if curr == NO_ENTITY:
+    if not curr:
         return
     now = k.now_ns
     delta = now - curr.exec_start
@@ -128,7 +128,7 @@ def sched_slice(k: Kernel, q: CfsRq, se: SchedEntity) -> int:
     s = k.sched_latency
     if nr > NR_LATENCY:
         s = nr * k.min_granularity
-    while se != NO_ENTITY:
+    while se:
         weight = se.cfs_rq.load_weight
         if se.on_rq == 0:
             weight += se.weight
@@ -157,7 +157,7 @@ def task_fork_fair(k: Kernel, p: TaskStruct, cpu: int) -> None:
     cpu_rq(k, cpu).clock = k.now_ns
     update_curr(k, q)
     curr = q.curr
-    p.se.vruntime = curr.vruntime if curr != NO_ENTITY else 0
+    p.se.vruntime = curr.vruntime if curr else 0
     place_entity(k, q, p.se, True)
     p.se.vruntime -= q.min_vruntime
     if k.load_v4_4 != 0:

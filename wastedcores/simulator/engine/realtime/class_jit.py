@@ -111,7 +111,7 @@ def move(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
 def push_rt_task(k: Kernel, cpu: int) -> bool:
     """push_rt_task(): move the most urgent waiting task to a CPU that runs something less urgent; return whether one moved."""
     p = first_pushable(k, cpu, -1)
-    if p == NO_TASK or rt_of(k, cpu).nr_running < 2:
+    if not p or rt_of(k, cpu).nr_running < 2:
         return False
     if p.rt_priority > priority_of(k, cpu):
         resched(k, cpu)
@@ -142,10 +142,10 @@ def pull_rt_task(k: Kernel, this: int) -> int:
         if src == this or not test(k, cpuset.ACTIVE, src) or rt_of(k, src).nr_running < 2:
             continue
         p = first_pushable(k, src, -1)
-        if p == NO_TASK or p.rt_priority <= highest(k, this):
+        if not p or p.rt_priority <= highest(k, this):
             continue
         p = first_pushable(k, src, this)
-        if p == NO_TASK or p.rt_priority <= highest(k, this):
+        if not p or p.rt_priority <= highest(k, this):
             continue
         if p.rt_priority > priority_of(k, src):
             continue
@@ -196,7 +196,7 @@ def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskSt
     rt = rt_of(k, cpu)
     if rt.counted == 0:
         return NO_TASK
-    if prev != NO_TASK:
+    if prev:
         if prev.rt_priority != 0:
             put_prev(k, cpu, prev)
         else:
@@ -204,7 +204,7 @@ def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskSt
     p = rt.head
     p.se.exec_start = k.now_ns
     p.pushable = 0
-    rt.push_later = 1 if first_pushable(k, cpu, -1) != NO_TASK else 0
+    rt.push_later = 1 if first_pushable(k, cpu, -1) else 0
     return p
 
 

@@ -34,14 +34,14 @@ def shared(k: Kernel) -> RtShared:
 def highest(k: Kernel, cpu: int) -> int:
     """rt_rq->highest_prio.curr: return the greatest priority of the queue, 0 if it is empty."""
     p = rt_of(k, cpu).head
-    return p.rt_priority if p != NO_TASK else 0
+    return p.rt_priority if p else 0
 
 
 @inner
 def priority_of(k: Kernel, cpu: int) -> int:
     """Return the priority of the task that runs, 0 for a fair task and for idle."""
     curr = cpu_rq(k, cpu).curr
-    return curr.rt_priority if curr != NO_TASK else 0
+    return curr.rt_priority if curr else 0
 
 
 @apart(NOTHING)
@@ -70,18 +70,18 @@ def insert(k: Kernel, cpu: int, p: TaskStruct, head: int) -> None:
     priority = p.rt_priority
     following = rt.head
     before = NO_TASK
-    while following != NO_TASK and (
+    while following and (
         following.rt_priority > priority or (following.rt_priority == priority and head == 0)
     ):
         before = following
         following = following.rt_next
     p.rt_next = following
     p.rt_prev = before
-    if before != NO_TASK:
+    if before:
         before.rt_next = p
     else:
         rt.head = p
-    if following != NO_TASK:
+    if following:
         following.rt_prev = p
     else:
         rt.tail = p
@@ -93,11 +93,11 @@ def take_out(k: Kernel, cpu: int, p: TaskStruct) -> None:
     rt = rt_of(k, cpu)
     before = p.rt_prev
     following = p.rt_next
-    if before != NO_TASK:
+    if before:
         before.rt_next = following
     else:
         rt.head = following
-    if following != NO_TASK:
+    if following:
         following.rt_prev = before
     else:
         rt.tail = before
@@ -123,10 +123,10 @@ def first_pushable(k: Kernel, cpu: int, dst: int) -> TaskStruct:
     """Return the most urgent pushable task of ``cpu`` that may run on ``dst`` (-1: anywhere), or NULL."""
     out = NO_TASK
     p = rt_of(k, cpu).head
-    while p != NO_TASK and (out == NO_TASK or p.rt_priority == out.rt_priority):
+    while p and (not out or p.rt_priority == out.rt_priority):
         if (
             p.pushable != 0
-            and (out == NO_TASK or p.pushable < out.pushable)
+            and (not out or p.pushable < out.pushable)
             and (dst < 0 or test(k, p.cpus_allowed, dst))
         ):
             out = p
@@ -252,8 +252,8 @@ def task_tick(k: Kernel, cpu: int, p: TaskStruct) -> None:
     p.time_slice = shared(k).time_slice
     before = p.rt_prev
     following = p.rt_next
-    if (before != NO_TASK and before.rt_priority == p.rt_priority) or (
-        following != NO_TASK and following.rt_priority == p.rt_priority
+    if (before and before.rt_priority == p.rt_priority) or (
+        following and following.rt_priority == p.rt_priority
     ):
         requeue(k, cpu, p, 0)
         resched(k, cpu)

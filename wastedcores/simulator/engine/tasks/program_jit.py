@@ -92,7 +92,7 @@ def new_task(k: Kernel, template: int, parent: TaskStruct, group: int) -> TaskSt
     p.nr_cpus_allowed = t.nr_cpus_allowed
     nice = t.nice
     tg = group
-    if parent != NO_TASK:
+    if parent:
         if t.cpus_allowed < 0:
             p.cpus_allowed = parent.cpus_allowed
             p.nr_cpus_allowed = parent.nr_cpus_allowed
@@ -125,7 +125,7 @@ def exit_task(k: Kernel, p: TaskStruct) -> None:
         move_group(k, p, 0)
     cpu_rq(k, cpu).keep_tick_until = k.jiffies + k.idle_ticks
     parent = p.parent
-    if parent != NO_TASK and parent.state != task_state.DEAD:
+    if parent and parent.state != task_state.DEAD:
         parent.children -= 1
         if parent.state == task_state.SLEEPING and parent.waits_for == waits_for.CHILDREN:
             try_to_wake_up(k, parent, True)
@@ -275,7 +275,7 @@ def advance(k: Kernel, p: TaskStruct, delay: int) -> None:
     while k.steps < MAX_STEPS:
         if k.status != status.RUNNING:
             return
-        if p.wake_q_head != NO_TASK:
+        if p.wake_q_head:
             begin_wake(k, p)
             if k.wake_ns > 0:
                 p.left = k.wake_ns
@@ -352,7 +352,7 @@ def run_over(k: Kernel, cpu: int) -> None:
     if p.spin == GRANTED:
         p.spin = 0
         p.waits_for = waits_for.NOTHING
-    if p.wake_q_head != NO_TASK:
+    if p.wake_q_head:
         end_wake(k, p)
     advance(k, p, 0)
 

@@ -68,7 +68,7 @@ def grant(k: Kernel, p: TaskStruct, by: TaskStruct) -> None:
             start_stretch(k, cpu, p, 0)
         return
     p.wait_next = NO_TASK
-    if by.wake_q_head == NO_TASK:
+    if not by.wake_q_head:
         by.wake_q_head = p
     else:
         by.wake_q_tail.wait_next = p
@@ -110,7 +110,7 @@ def barrier(k: Kernel, p: TaskStruct, y: WaitObject, mode: int, limit: int, dead
     other = y.head
     y.head = NO_TASK
     y.tail = NO_TASK
-    while other != NO_TASK:
+    while other:
         following = other.wait_next
         grant(k, other, p)
         other = following
@@ -120,7 +120,7 @@ def barrier(k: Kernel, p: TaskStruct, y: WaitObject, mode: int, limit: int, dead
 @inner
 def lock(k: Kernel, p: TaskStruct, y: WaitObject, mode: int, limit: int, shared: int) -> bool:
     """Take a lock or wait for it; return whether the task continues at once."""
-    if y.owner == NO_TASK and (shared != 0 or y.count == 0):
+    if not y.owner and (shared != 0 or y.count == 0):
         if shared != 0:
             y.count += 1
         else:
@@ -154,7 +154,7 @@ def unlock(k: Kernel, p: TaskStruct, y: WaitObject, shared: int) -> None:
     y.owner = NO_TASK
     other = y.head
     before = NO_TASK
-    while other != NO_TASK:
+    while other:
         if other.spin == 1 and cpu_rq(k, other.cpu).curr == other:
             unlink(k, y, other, before)
             y.owner = other
@@ -164,7 +164,7 @@ def unlock(k: Kernel, p: TaskStruct, y: WaitObject, shared: int) -> None:
         other = other.wait_next
     other = y.head
     before = NO_TASK
-    while other != NO_TASK:
+    while other:
         following = other.wait_next
         if other.spin == 0:
             unlink(k, y, other, before)
@@ -176,7 +176,7 @@ def unlock(k: Kernel, p: TaskStruct, y: WaitObject, shared: int) -> None:
             other.pc = Op(k, other.pc.row + 1)
             other.waits_for = waits_for.NOTHING
             grant(k, other, p)
-            if following == NO_TASK or not shares(k, following):
+            if not following or not shares(k, following):
                 return
         else:
             before = other
@@ -188,7 +188,7 @@ def post(k: Kernel, p: TaskStruct, y: WaitObject, units: int) -> None:
     """Raise a semaphore by ``units``."""
     for _ in range(units):
         first = y.head
-        if first == NO_TASK:
+        if not first:
             y.count += 1
         else:
             unlink(k, y, first, NO_TASK)
@@ -202,7 +202,7 @@ def signal_op(k: Kernel, p: TaskStruct, op: Op) -> bool:
     y = WaitObject(k, k.wait0 + op.arg1)
     if code == ops.OP_SIGNAL:
         y.generation += 1
-        while y.head != NO_TASK:
+        while y.head:
             first = y.head
             unlink(k, y, first, NO_TASK)
             grant(k, first, p)
@@ -272,6 +272,6 @@ def page_counter_op(k: Kernel, p: TaskStruct, code: int, op: Op) -> bool:
             begin_wait(k, p, waits_for.SEM, WaitObject(k, first), ops.MODE_BLOCK, 0)
         return False
     for c in range(k.nr_cpus):
-        if cpu_rq(k, c).touched != 0 and WaitObject(k, first + c).head != NO_TASK:
+        if cpu_rq(k, c).touched != 0 and WaitObject(k, first + c).head:
             post(k, p, WaitObject(k, first + c), 1)
     return True
