@@ -22,7 +22,7 @@ from wastedcores.simulator.engine.codes import (
 from wastedcores.simulator.engine.codes.idle_type import IDLE, NEWLY_IDLE, NOT_IDLE
 from wastedcores.simulator.engine.codes.migration_type import BY_LOAD, BY_TASK, BY_UTIL
 from wastedcores.simulator.engine.core import schedule_jit
-from wastedcores.simulator.engine.world import log_column, table
+from wastedcores.simulator.engine.world import decision_record, log_column
 from wastedcores.simulator.engine.world.structs import NO_TASK, Decision, DecisionGroup
 
 
@@ -276,8 +276,8 @@ def test_decisions_say_what_was_compared():
     s.run(4, 4)
     assert pull(s, 0) == 0
     packed = Decision(s.k, s.k.decisions).prefer_sibling
-    assert packed >> table.REASON_SHIFT == balanced.NO_IMBALANCE
-    assert packed >> table.MOVES_SHIFT & 3 == 1 + BY_TASK
+    assert packed >> decision_record.REASON_SHIFT == balanced.NO_IMBALANCE
+    assert packed >> decision_record.MOVES_SHIFT & 3 == 1 + BY_TASK
     seen = [DecisionGroup(s.k, s.k.decisions + 1 + place) for place in range(2)]
     assert [g.type for g in seen] == [group_type.HAS_SPARE] * 2
     assert [g.nr_running for g in seen] == [0, 2]

@@ -110,9 +110,8 @@ NO_GROUP_IDLE = (1 << 32) - 1
 @inner
 def idle_cpu(k: Kernel, cpu: int) -> int:
     """idle_cpu(): the idle task runs, nothing is queued and nothing is on the wake list. The stopper is not the idle task."""
-    return (
-        runs_idle(k, cpu) and cpu_rq(k, cpu).nr_running == 0 and cpu_rq(k, cpu).wake_list == NO_TASK
-    )
+    rq = cpu_rq(k, cpu)
+    return runs_idle(k, cpu) and rq.nr_running == 0 and rq.wake_list == NO_TASK
 
 
 @apart(VALUE)

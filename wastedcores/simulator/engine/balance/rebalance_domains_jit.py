@@ -101,9 +101,8 @@ def nohz_idle_balance(k: Kernel, cpu: int) -> None:
             if weighted_cpuload(k, other) == 0:  # update_idle_cpu_load()
                 catch_up_idle(k, other)
             took = rebalance_domains(k, other, idle_type.IDLE, log_op.NOHZ)
-        cpu_rq(k, cpu).next_balance = min(
-            cpu_rq(k, cpu).next_balance, cpu_rq(k, other).next_balance
-        )
+        rq = cpu_rq(k, cpu)
+        rq.next_balance = min(rq.next_balance, cpu_rq(k, other).next_balance)
         if took > 0:
             cpu_rq(k, cpu).ilb_next = other + 2
             queue_jit.push(k, event_of(cpu_event.KICK, cpu), k.now_ns + took)
@@ -241,10 +240,8 @@ def idle_balance(k: Kernel, cpu: int) -> int:
     pulled = False
     if cpu_rq(k, cpu).avg_idle < MIGRATION_COST or k.overload == 0:
         if levels > 0:
-            next_balance = min(
-                next_balance,
-                SchedDomain(k, first).last_balance + interval_of(k, SchedDomain(k, first), False),
-            )
+            sd = SchedDomain(k, first)
+            next_balance = min(next_balance, sd.last_balance + interval_of(k, sd, False))
     else:
         update_blocked_averages(k, cpu)
         cost = 0

@@ -128,14 +128,12 @@ def update_newidle_cost(k: Kernel, sd: SchedDomain, cost: int, success: int) -> 
 @apart(NOTHING)
 def idle_cpu_woken(k: Kernel, cpu: int) -> None:
     """The part of ttwu_do_activate() (core.c) that updates the mean time for which this CPU stays idle."""
-    if cpu_rq(k, cpu).idle_stamp != 0:
+    rq = cpu_rq(k, cpu)
+    if rq.idle_stamp != 0:
         # update_avg() divides, which rounds towards zero
-        delta = k.now_ns - cpu_rq(k, cpu).idle_stamp - cpu_rq(k, cpu).avg_idle
-        cpu_rq(k, cpu).avg_idle += quotient(delta, 8)
-        cpu_rq(k, cpu).avg_idle = min(
-            cpu_rq(k, cpu).avg_idle, 2 * cpu_rq(k, cpu).max_idle_balance_cost
-        )
-        cpu_rq(k, cpu).idle_stamp = 0
+        delta = k.now_ns - rq.idle_stamp - rq.avg_idle
+        rq.avg_idle = min(rq.avg_idle + quotient(delta, 8), 2 * rq.max_idle_balance_cost)
+        rq.idle_stamp = 0
 
 
 # --- the levels of a CPU ----------------------------------------------------------------------------------------------
@@ -236,27 +234,26 @@ def try_levels(k: Kernel, cpu: int) -> int:
 @apart(VALUE)
 def newidle_balance(k: Kernel, cpu: int) -> bool:
     """sched_balance_newidle(): try to pull a task because none is left; return whether one is there now."""
-    if cpu_rq(k, cpu).wake_list:
+    rq = cpu_rq(k, cpu)
+    if rq.wake_list:
         return False  # ttwu_pending: a task is about to arrive
-    cpu_rq(k, cpu).idle_stamp = k.now_ns
+    rq.idle_stamp = k.now_ns
     if not test(k, cpuset.ACTIVE, cpu):
         return False
-    first = cpu_rq(k, cpu).sd.row
+    first = rq.sd.row
     pulled = 0
-    cpu_rq(k, cpu).next_balance = min(cpu_rq(k, cpu).next_balance, k.jiffies + k.hz)
-    if cpu_rq(k, cpu).nr_domains > 0:
+    rq.next_balance = min(rq.next_balance, k.jiffies + k.hz)
+    if rq.nr_domains > 0:
         least = SchedDomain(k, first).max_newidle_lb_cost
         if modern(k).newidle == newidle.MIGRATION_COST:
             least = MIGRATION_COST
-        if k.overload == 0 or cpu_rq(k, cpu).avg_idle < least:
-            cpu_rq(k, cpu).next_balance = min(
-                cpu_rq(k, cpu).next_balance, due_idle(k, SchedDomain(k, first))
-            )
+        if k.overload == 0 or rq.avg_idle < least:
+            rq.next_balance = min(rq.next_balance, due_idle(k, SchedDomain(k, first)))
         else:
             update_blocked_averages(k, cpu)
             pulled = try_levels(k, cpu)
     if pulled > 0 or cpu_cfs_rq(k, cpu).h_nr_running > 0:
-        cpu_rq(k, cpu).idle_stamp = 0
+        rq.idle_stamp = 0
         return True
     nohz_newidle_balance(k, cpu)
     return False

@@ -37,16 +37,8 @@ def count(k: Kernel, module: int, why: int, result: int) -> None:
 def refuse(k: Kernel, module: int, why: int, reason: int, cpu: int, src: int, pid: int) -> None:
     """Count and log a suggestion that the core refuses."""
     count(k, module, why, suggestion.REFUSED)
-    record(
-        k,
-        log_kind.REFUSED,
-        cpu,
-        pid,
-        module,
-        src,
-        suggestion.MOMENTS * reason + why,
-        log_op.REFUSED,
-    )
+    what = suggestion.MOMENTS * reason + why
+    record(k, log_kind.REFUSED, cpu, pid, module, src, what, log_op.REFUSED)
 
 
 @apart(NOTHING)

@@ -32,11 +32,8 @@ FACTORS = np.array(
 @inner
 def idle_cpu(k: Kernel, cpu: int) -> bool:
     """idle_cpu(): the idle task runs, nothing is queued and nothing is on the wake list."""
-    return (
-        cpu_rq(k, cpu).curr == NO_TASK
-        and cpu_rq(k, cpu).nr_running == 0
-        and cpu_rq(k, cpu).wake_list == NO_TASK
-    )
+    rq = cpu_rq(k, cpu)
+    return rq.curr == NO_TASK and rq.nr_running == 0 and rq.wake_list == NO_TASK
 
 
 @inner
