@@ -1,4 +1,7 @@
-"""Checks before a replay begins: endless programs, and machines, times and seeds that are out of range."""
+"""Checks before a replay begins: kernels that it does not model, endless programs, machines, times and seeds out of range.
+
+At the end is what the boot parameters isolcpus and noautogroup make of a workload.
+"""
 
 from __future__ import annotations
 

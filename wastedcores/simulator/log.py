@@ -1,4 +1,4 @@
-"""The log of a replay, which is taken out of the engine's table part by part."""
+"""The log of a replay, which is taken out of the engine's table part by part, and the CPUs that a search examined (v6.12)."""
 
 from __future__ import annotations
 

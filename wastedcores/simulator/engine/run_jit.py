@@ -1,4 +1,7 @@
-"""The main loop: take the next event, run the kernel code for it, reschedule (docs/replay-semantics.md, section 1)."""
+"""The state at the beginning, and the main loop: take the next event, run the kernel code for it, reschedule.
+
+docs/replay-semantics.md, sections 7 and 1.
+"""
 
 import numpy as np
 

@@ -1,7 +1,9 @@
-"""Linux 6.12: whether a domain is balanced, how much is to move, and the queue to pull from.
+"""Linux 6.12: the statistics of groups, whether a domain is balanced, how much is to move, and the queue to pull from.
 
 The code is kernel/sched/fair.c, v6.12.107. The kind of a group decides before its load: idle CPUs and numbers of tasks are
-compared where the local group has room, and average loads only where both groups have more tasks than they can run.
+compared where the local group has room, and average loads only where both groups have more tasks than they can run. The
+statistics of the local group, of the busiest one so far and of the one that is being looked at are three rows from ``st`` on
+(SgLbStats), and the totals are the row ``out`` (SdLbStats).
 """
 
 import numpy as np

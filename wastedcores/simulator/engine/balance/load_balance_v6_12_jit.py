@@ -1,4 +1,4 @@
-"""How Linux 6.12 moves tasks: which CPU balances, and which tasks it takes (kernel/sched/fair.c, v6.12.107)."""
+"""How Linux 6.12 moves tasks: which CPU balances, and which tasks it takes (kernel/sched/fair.c, v6.12.107 and v6.18.15)."""
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart

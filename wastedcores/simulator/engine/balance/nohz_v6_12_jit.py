@@ -1,4 +1,4 @@
-"""The tickless idle CPUs under Linux 6.12: which of them balances for the others, and when (kernel/sched/fair.c, v6.12.107)."""
+"""Idle CPUs under Linux 6.12: how they begin, and which tickless one balances for the others (kernel/sched/fair.c, v6.12.107)."""
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart

@@ -1,7 +1,7 @@
 """Placement of Linux 6.12: the CPU of a waking, forked or exec'ing task (kernel/sched/fair.c, v6.12.107).
 
 A wakeup stays in the LLC of the CPU on which the task ran last, or goes to that of the CPU that wakes it:
-``idle_sibling_v6_12_jit.py`` searches it. Forks and execs descend from the widest domain: ``slow_path_v6_12_jit.py``.
+``idle_sibling_v6_12_jit.py`` searches it. Forks and execs descend from the widest domain.
 """
 
 from wastedcores.jit.compile import inner

@@ -1,6 +1,6 @@
 """select_task_rq_fair(): the CPU for a task that wakes up, is new or calls exec.
 
-Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 6.
+Source: kernel/sched/fair.c, v4.1, for find_idlest_group() also v4.19; docs/scheduler-model.md, section 6.
 """
 
 from wastedcores.jit.compile import inner

@@ -1,4 +1,4 @@
-"""Stretches: the time a running task computes without interruption (docs/replay-semantics.md, section 5)."""
+"""Stretches, the time a running task computes without interruption, and speeds (docs/replay-semantics.md, sections 5 and 12)."""
 
 from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.codes import cpu_event

@@ -1,4 +1,7 @@
-"""Placement of tasks: wakeup, fork, fallback CPU (kernel/sched/core.c, v4.1; docs/replay-semantics.md, section 3)."""
+"""Placement of tasks: wakeup, fork, fallback CPU (kernel/sched/core.c, v4.1; docs/replay-semantics.md, section 3).
+
+The lists of the tasks that wait for a barrier, lock or semaphore are in order of arrival.
+"""
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart

@@ -1,6 +1,7 @@
 """The optimisation modules: each one answers some of three questions (docs/design-mode.md; names in codes/module_code.py).
 
--1 means that a module has no opinion.
+-1 means that a module has no opinion. Before them are the questions that the core and the modules ask about the machine: which
+CPUs are near, idle or free, and which threads wait.
 """
 
 from wastedcores.jit.compile import inner

@@ -3,11 +3,12 @@
 - Ticks are in a **ring**. The next tick of each CPU is one period away, so a tick that is put in last is also the last one due.
 - The ends of stretches, one per CPU, are in a **tournament**: a binary tree in which each node holds the earlier of its two
   children. A new time is a walk from the CPU's leaf to the root without unpredictable branches.
-- All other events, and a tick that is out of turn, are in a **heap** with four children per node (``heap_jit``).
+- All other events, and a tick that is out of turn, are in a **heap** with four children per node.
+  It holds copies of an event's time and sequence number, so that a comparison touches only the heap.
 
 An event is named by the place of its two words, ``row << SHIFT | column``: its time, and its sequence number, which is 0 if the
 event is not pending. The queues are lazy: an event that was cancelled or moved leaves its old entry behind, which is dropped
-when it comes to the front.
+when it comes to the front. A root of the heap that is popped leaves a hole for the next push to fill.
 """
 
 import numpy as np

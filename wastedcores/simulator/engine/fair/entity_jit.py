@@ -1,4 +1,4 @@
-"""Enqueueing and dequeueing of CFS entities: the sorted queue, weights and group shares.
+"""Enqueueing and dequeueing of CFS entities: the sorted queue, weights and group shares. At the end, that of any class's task.
 
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1.
 """

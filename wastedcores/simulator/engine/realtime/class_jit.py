@@ -1,4 +1,4 @@
-"""The entry of the real-time class: the next task, and changes of the policy (kernel/sched/rt.c and core.c, v4.1)."""
+"""Real-time tasks: placement, push and pull, the next task, changes of the policy (kernel/sched/rt.c, cpupri.c, core.c, v4.1)."""
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart

@@ -1,4 +1,4 @@
-"""Task programs: the next operation of a running task (docs/replay-semantics.md, sections 2 to 4)."""
+"""Task programs: the next operation of a running task, birth and death (docs/replay-semantics.md, sections 2 to 4)."""
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart

@@ -1,4 +1,8 @@
-"""Waiting of tasks for each other: barriers, locks, semaphores (docs/replay-semantics.md, sections 3 and 4)."""
+"""Waiting of tasks, for time and for each other (docs/replay-semantics.md, sections 2 to 4).
+
+Barriers, locks and semaphores; conditions, which do not store signals, and periodic timers, for rt-app; timers of the timer
+wheel, and the page counters that a kworker folds once per second (mm/vmstat.c, v4.1).
+"""
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart

@@ -1,4 +1,4 @@
-"""References to rows whose place is computed."""
+"""References to rows whose place is computed, and whether a CPU runs its idle task."""
 
 from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.world.kernel_structs import (
