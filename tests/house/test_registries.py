@@ -21,7 +21,7 @@ from wastedcores.figures.kinds import KINDS, Kind, Look, described
 from wastedcores.kernels import KernelModel, generations, recorded_balancer
 from wastedcores.kernels.generations import replayed_listed
 from wastedcores.prediction.machines_and_kernels import check_modelled
-from wastedcores.simulator.generations import check_generation
+from wastedcores.simulator.limits import check_generation
 from wastedcores.studies import tool_costs
 from wastedcores.studies.published import load
 from wastedcores.studies.registry import STUDIES, Checks, Study, parts_of

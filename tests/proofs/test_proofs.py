@@ -15,7 +15,7 @@ from wastedcores.proofs.core import EVENTS, check_event
 from wastedcores.proofs.several import check_several, check_two_levels
 from wastedcores.proofs.still import CORE, ONE_LEVEL, V6_12, lengths
 from wastedcores.simulator.engine.core import wakeup_jit
-from wastedcores.simulator.engine.design import core_jit, machine_jit
+from wastedcores.simulator.engine.design import core_jit, modules_jit
 from wastedcores.simulator.engine.fair import entity_jit
 from wastedcores.simulator.engine.world.structs import TaskStruct
 
@@ -131,7 +131,7 @@ def test_the_core_keeps_its_rule_after_every_event_and_answer(event):
         (core_jit.settle, "preempt", None),
         (core_jit.settle, "online", None),
         (core_jit.pull, "sleep", 0),
-        (machine_jit.nearest_free, "wakeup", -1),
+        (modules_jit.nearest_free, "wakeup", -1),
     ],
 )
 def test_a_core_with_a_mistake_is_found(function, event, wrong, replace):

@@ -10,7 +10,7 @@ from wastedcores.kernels import KernelModel
 from wastedcores.simulator.engine.codes import log_kind, log_op
 from wastedcores.simulator.engine.world import log_column
 from wastedcores.simulator.engine.world.cpuset import bits_of, cpus_of
-from wastedcores.simulator.scans import take_scans
+from wastedcores.simulator.log import take_scans
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import Script, Workload
 from wastedcores.workload.program import Costs

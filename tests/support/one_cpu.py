@@ -45,7 +45,7 @@ class OneCpu(Still):
                 setattr(p.se.avg, field, 0)
         p.state = task_state.READY
         self.fair.enqueue_task(self.k, p, arrival.NEW)
-        self.fair.wakeup_preempt(self.k, 0, p)
+        self.fair.wakeup_preempt(self.k, 0, p, False)
         return p
 
     def settle(self) -> None:

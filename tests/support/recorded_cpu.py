@@ -14,7 +14,7 @@ from pathlib import Path
 
 from support.recorded_kernel import V6_12, Event, RecordedKernel, read
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator.engine.codes import arrival, task_state
+from wastedcores.simulator.engine.codes import arrival, dequeue, task_state
 from wastedcores.simulator.engine.core import wakeup_jit
 from wastedcores.simulator.engine.fair import cfs_jit
 from wastedcores.simulator.engine.world.structs import NO_TASK, TaskStruct
@@ -148,7 +148,7 @@ class RecordedCpu(RecordedKernel):
             p.se.avg.last_update = self.k.now_ns
         how = arrival.WOKEN if slept else arrival.NEW if initial else arrival.MOVED
         self.fair.enqueue_task(self.k, p, how)
-        self.call(cfs_jit.check_preempt, 0, p)
+        self.call(cfs_jit.check_preempt, 0, p, False)
 
     # --- events -------------------------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class RecordedCpu(RecordedKernel):
     def on_sched_migrate_task(self, event: Event) -> None:
         p = self.tasks.get(event.number("pid"))
         if p and p.se.on_rq and event.fields["orig_cpu"] == "1":
-            self.fair.dequeue_task(self.k, p, 0)
+            self.fair.dequeue_task(self.k, p, dequeue.MIGRATING)
             p.state = task_state.SLEEPING
 
     def on_sched_switch(self, event: Event) -> None:

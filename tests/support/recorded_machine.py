@@ -18,12 +18,8 @@ from support.recorded_kernel import V6_12, Event, RecordedKernel, read
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.engine.balance import idle_sibling_v6_12_jit, placement_v6_12_jit
 from wastedcores.simulator.engine.codes import arrival, sd_flag, task_state
-from wastedcores.simulator.engine.fair import (
-    eevdf_queue_jit,
-    entity_jit,
-    pelt_v6_12_jit,
-)
-from wastedcores.simulator.engine.fair.eevdf_queue_jit import DELAYED, SLEEP, SPECIAL
+from wastedcores.simulator.engine.codes.dequeue import DELAYED, MIGRATING, SLEEP, SPECIAL
+from wastedcores.simulator.engine.fair import eevdf_class_jit, entity_jit, pelt_v6_12_jit
 from wastedcores.simulator.engine.world.structs import NO_TASK, Rq, TaskStruct
 from wastedcores.topology.machine import Machine
 
@@ -155,7 +151,7 @@ class RecordedMachine(RecordedKernel):
         if p.se.on_rq:
             if p.cpu == cpu and not p.se.sched_delayed:
                 return
-            self.fair.dequeue_task(self.k, p, 0)
+            self.fair.dequeue_task(self.k, p, MIGRATING)
         if p.cpu != cpu:
             self.fair.migrate_task_rq(self.k, p)
         self.call(entity_jit.set_task_rq, p, cpu)
@@ -224,7 +220,7 @@ class RecordedMachine(RecordedKernel):
         """Take a sleeper off its queue, on which it may have stayed."""
         if self.model.rules.eevdf:
             flags = SLEEP | SPECIAL | (DELAYED if p.se.sched_delayed else 0)
-            self.call(eevdf_queue_jit.dequeue_entities, p.se, flags)
+            self.call(eevdf_class_jit.dequeue_entities, p.se, flags)
         else:
             self.fair.dequeue_task(self.k, p, 1)
 
@@ -243,7 +239,7 @@ class RecordedMachine(RecordedKernel):
         elif p.state == task_state.SLEEPING and not event.fields["wakes"]:
             self.pulled += 1
             if p.se.sched_delayed:
-                self.fair.dequeue_task(self.k, p, 0)
+                self.fair.dequeue_task(self.k, p, MIGRATING)
                 self.move(p, target)
                 self.fair.enqueue_task(self.k, p, arrival.MOVED)
                 self.pulled_queued += 1

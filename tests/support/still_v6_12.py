@@ -10,11 +10,11 @@ from typing import Any, Self
 
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.engine.balance import load_balance_v6_12_jit, nohz_v6_12_jit
-from wastedcores.simulator.engine.balance.group_stats_v6_12_jit import clear
+from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import clear
 from wastedcores.simulator.engine.codes import arrival, idle_type, log_op, task_state
 from wastedcores.simulator.engine.core import schedule_jit
 from wastedcores.simulator.engine.fair import entity_jit
-from wastedcores.simulator.engine.tasks import lifecycle_jit
+from wastedcores.simulator.engine.tasks import program_jit
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world import rows_jit as rows
 from wastedcores.simulator.engine.world.structs import (
@@ -123,7 +123,7 @@ class Still(still.Still):
         self.made += 1
         p.group = group
         self.allow(p, range(self.machine.cpus) if allowed is None else allowed)
-        self.call(lifecycle_jit.set_nice, p, nice)
+        self.call(program_jit.set_nice, p, nice)
         self.call(entity_jit.set_task_rq, p, cpu)
         if self.model.is_modern:
             self.fair.task_fork(self.k, p)

@@ -45,7 +45,7 @@ from wastedcores.simulator import (
     summarize,
     with_steps,
 )
-from wastedcores.simulator.booted import as_booted
+from wastedcores.simulator.limits import as_booted
 from wastedcores.topology.domains import Domains, domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import Window

@@ -15,12 +15,9 @@ import polars as pl
 import pyarrow as pa
 
 from wastedcores.cpulist import format_cpulist
+from wastedcores.jit.structs import fields
 from wastedcores.simulator.engine.codes import log_kind
-from wastedcores.simulator.engine.world import (
-    cpuset,
-    decision_record,
-    log_column,
-)
+from wastedcores.simulator.engine.world import cpuset, decision_record, log_column
 from wastedcores.simulator.engine.world.structs import Decision, DecisionGroup, Kernel, SchedDomain
 from wastedcores.simulator.vocabulary import (
     BALANCED,
@@ -39,49 +36,21 @@ if TYPE_CHECKING:
 
 _CALL_RECORDS = decision_record.WIDTH // decision_record.PER_RECORD
 _GROUP_RECORDS = decision_record.GROUP_WIDTH // decision_record.PER_RECORD
-#: column of the row of a call -> key in the text
+#: column of the row of a call -> key in the text, which mostly is the name of the column
 _OF_A_CALL = {
-    Decision.by_cpu: "by_cpu",
-    Decision.idle: "idle",
-    Decision.designated: "designated",
-    Decision.dst_cpu: "dst_cpu",
-    Decision.busiest: "busiest",
-    Decision.imbalance: "imbalance",
-    Decision.average: "average",
-    Decision.imbalance_pct: "imbalance_pct",
-    Decision.tries: "tries",
-    Decision.failed: "nr_balance_failed",
-    Decision.interval: "interval_ms",
-    Decision.src_nr_running: "src_nr_running",
-    Decision.prefer_sibling: "prefer_sibling",
-    Decision.held_back: "pinned",
-    Decision.running: "running",
-    Decision.hot: "hot",
-    Decision.heavy: "heavy",
-}
+    getattr(Decision, name): {"failed": "nr_balance_failed", "interval": "interval_ms", "held_back": "pinned"}.get(name, name)
+    for name in (
+        "by_cpu", "idle", "designated", "dst_cpu", "busiest", "imbalance", "average", "imbalance_pct", "tries", "failed",
+        "interval", "src_nr_running", "prefer_sibling", "held_back", "running", "hot", "heavy",
+    )
+}  # fmt: skip
 #: column of the row of a group -> key in the text, where each key has a list with an entry per group
-_OF_A_GROUP = {
-    DecisionGroup.span: "cpus",
-    DecisionGroup.local: "local",
-    DecisionGroup.type: "type",
-    DecisionGroup.load: "load",
-    DecisionGroup.avg_load: "avg_load",
-    DecisionGroup.min_load: "min_load",
-    DecisionGroup.max_load: "max_load",
-    DecisionGroup.nr_running: "nr_running",
-    DecisionGroup.idle_cpus: "idle_cpus",
-    DecisionGroup.capacity: "capacity",
-    DecisionGroup.usage: "usage",
-    DecisionGroup.load_per_task: "load_per_task",
-}
-
-
+_OF_A_GROUP = {f: {"span": "cpus"}.get(name, name) for name, f in fields("DecisionGroup").items()}
 #: what v6.12 compares instead of the least and the greatest load and the load per task
+_INSTEAD = {"min_load": "h_nr_queued", "load_per_task": "runnable"}
 _OF_A_GROUP_V6_12 = {
-    c: key
-    for c, key in _OF_A_GROUP.items()
-    if c not in (DecisionGroup.min_load, DecisionGroup.max_load, DecisionGroup.load_per_task)
-} | {DecisionGroup.min_load: "h_nr_queued", DecisionGroup.load_per_task: "runnable"}
+    c: key for c, key in _OF_A_GROUP.items() if key not in ("max_load", *_INSTEAD)
+} | {getattr(DecisionGroup, name): key for name, key in _INSTEAD.items()}
 
 
 def rows_of(trees: Sequence[Domains], wanted: bool) -> int:
@@ -105,21 +74,11 @@ def _most_groups(trees: Sequence[Domains]) -> int:
 
 @dataclass
 class Decided:
-    """The values of a replay's decisions, as the engine logged them.
+    """The values of a replay's decisions, as the engine logged them."""
 
-    Attributes
-    ----------
-    calls
-        int64 (decisions, 18), fields of ``Decision``.
-    groups
-        int64 (groups of all decisions, 12), in the order of the calls.
-    levels
-        Name of the level of each domain, by the domain's row less the row of the first one.
-    """
-
-    calls: np.ndarray
-    groups: np.ndarray
-    levels: list[str]
+    calls: np.ndarray  # int64 (decisions, 18), fields of Decision
+    groups: np.ndarray  # int64 (groups of all decisions, 12), in the order of the calls
+    levels: list[str]  # of each domain, by its row less the row of the first one
 
 
 def take_decisions(

@@ -10,8 +10,7 @@ from wastedcores.kernels import MODULES, KernelModel
 from wastedcores.simulator.engine import classes
 from wastedcores.simulator.engine.codes import log_op, suggestion
 from wastedcores.simulator.engine.world.structs import Design, Kernel
-from wastedcores.simulator.engine.world.table import rows_for
-from wastedcores.simulator.layout import write_list
+from wastedcores.simulator.engine.world.table import rows_for, write_list
 from wastedcores.simulator.vocabulary import ANSWERS, OPERATIONS, REFUSALS
 from wastedcores.topology.machine import IntArray, Machine
 

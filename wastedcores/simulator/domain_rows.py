@@ -18,23 +18,11 @@ from wastedcores.simulator.engine.world.structs import (
 if TYPE_CHECKING:
     from wastedcores.topology.domains import DomainArrays
 
-#: column -> attribute of DomainArrays
-_COLUMNS = {
-    SchedDomain.min_interval: "min_interval",
-    SchedDomain.max_interval: "max_interval",
-    SchedDomain.busy_factor: "busy_factor",
-    SchedDomain.imbalance_pct: "imbalance_pct",
-    SchedDomain.cache_nice_tries: "cache_nice_tries",
-    SchedDomain.busy_idx: "busy_idx",
-    SchedDomain.idle_idx: "idle_idx",
-    SchedDomain.newidle_idx: "newidle_idx",
-    SchedDomain.wake_idx: "wake_idx",
-    SchedDomain.forkexec_idx: "forkexec_idx",
-    SchedDomain.flags: "domain_flags",
-    SchedDomain.span_weight: "domain_weight",
-    SchedDomain.index: "domain_index",
-    SchedDomain.level: "domain_index",
-}
+#: columns that are attributes of DomainArrays of the same name
+_COLUMNS = (
+    "min_interval", "max_interval", "busy_factor", "imbalance_pct", "cache_nice_tries",
+    "busy_idx", "idle_idx", "newidle_idx", "wake_idx", "forkexec_idx",
+)  # fmt: skip
 
 
 class CpuSets:
@@ -57,15 +45,7 @@ class CpuSets:
 
 
 class Tree:
-    """The domains of all CPUs at boot or after one hotplug step.
-
-    Parameters
-    ----------
-    arrays
-        ``Domains.to_arrays()``.
-    cpusets, lists
-        Where the sets and the lists of CPUs of the domains are collected.
-    """
+    """The domains of all CPUs at boot or after one hotplug step, whose sets and lists of CPUs go to ``cpusets`` and ``lists``."""
 
     def __init__(self, arrays: DomainArrays, cpusets: CpuSets, lists: list[int]) -> None:
         self.arrays = a = arrays
@@ -99,8 +79,11 @@ class Tree:
         groups[:, SchedGroup.nr_balance_cpus] = balance_length
         rows = np.arange(self.domains)
         domains = m[sd0 : sd0 + self.domains]
-        for column, name in _COLUMNS.items():
-            domains[:, column] = getattr(a, name)
+        for name in _COLUMNS:
+            domains[:, getattr(SchedDomain, name)] = getattr(a, name)
+        domains[:, SchedDomain.flags] = a.domain_flags
+        domains[:, SchedDomain.span_weight] = a.domain_weight
+        domains[:, SchedDomain.index] = domains[:, SchedDomain.level] = a.domain_index
         domains[:, SchedDomain.span] = m[0, Kernel.cpuset0] + self.places[a.domain_span, 2]
         domains[:, SchedDomain.span_cpus] = self.places[a.domain_span, 0]
         domains[:, SchedDomain.groups] = group0 + a.ring_ptr[a.domain_ring]

@@ -1,16 +1,22 @@
-"""Checks before a replay begins: endless programs, and machines, times and seeds that are out of range."""
+"""Checks before a replay begins: kernels that it does not model, endless programs, machines, times and seeds out of range.
+
+At the end is what the boot parameters isolcpus and noautogroup make of a workload.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from wastedcores.errors import UsageError, WorkloadError
+from wastedcores.errors import UnknownKernelError, UsageError, WorkloadError
+from wastedcores.kernels import KernelModel
+from wastedcores.kernels.generations import replayed_listed
 from wastedcores.limits import LONGEST_NS
 from wastedcores.simulator.engine.world import cpuset, table
 from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
-from wastedcores.workload.program import Program, Row
+from wastedcores.workload.program import Program, Row, TaskSpec
 
 #: a CPU set is one row of the engine's table
 MOST_CPUS = table.LIST * (cpuset.WORD_LOW + 1)
@@ -101,3 +107,55 @@ def _endless(rows: Sequence[Row], at: int, deadlines: set[int]) -> bool:
     else:
         return False
     return not ends and any(row[0] in _TIMED for row in rows[top:at])
+
+
+def check_generation(kernel: KernelModel) -> None:
+    """Check that a replay models the scheduler of this kernel."""
+    if kernel.is_replayed or kernel.is_design:
+        return
+    near = (
+        f"Take {kernel.stand_in}, the nearest release that it models"
+        if kernel.stand_in
+        else f"The nearest release whose balancer has been read is {kernel.nearest}"
+    )
+    raise UnknownKernelError(
+        f"kernel {kernel.name!r}: the replay does not model the balancer of exactly this release. {near}. It models "
+        f"{replayed_listed()} and, with only the domains of its own, every release before v5.5; `wastedcores domains` knows all "
+        "of them."
+    )
+
+
+def as_booted(program: Program, machine: Machine, kernel: KernelModel) -> Program:
+    """Return the program as it runs on a machine with isolated CPUs, or under a kernel without autogroups.
+
+    Tasks without an affinity of their own inherit that of init, which leaves the isolated CPUs out (kernel/sched/core.c:
+    sched_init_smp(), v4.1 and v6.12.107). Without autogroups every task is in the root group.
+    """
+    rest = frozenset(range(machine.cpus)) - frozenset(machine.isolated)
+    if not rest:
+        raise WorkloadError(
+            f"machine {machine.name!r}: all {machine.cpus} CPUs are isolated; leave one for the tasks."
+        )
+
+    def spec(task: TaskSpec) -> TaskSpec:
+        if machine.isolated and task.allowed is None:
+            start = task.start_cpu if task.start_cpu in rest else min(rest)
+            task = replace(task, allowed=rest, start_cpu=start)
+        if kernel.noautogroup:
+            task = replace(task, group=0, rows=tuple(_ungrouped(row) for row in task.rows))
+        return task
+
+    if not machine.isolated and not kernel.noautogroup:
+        return program
+    templates = program.templates
+    if kernel.noautogroup:  # a child inherits the affinity of its parent
+        templates = tuple(replace(spec(t), allowed=t.allowed) for t in templates)
+    return replace(program, tasks=tuple(spec(t) for t in program.tasks), templates=templates)
+
+
+def _ungrouped(row: Row) -> Row:
+    """Return an operation that stays in the root group."""
+    op, a, b, c, d = row
+    if op == ops.OP_SESSION:
+        return op, 0, b, c, d
+    return (op, a, -1, c, d) if op == ops.OP_FORK else row

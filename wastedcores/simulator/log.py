@@ -1,9 +1,10 @@
-"""The log of a replay, which is taken out of the engine's table part by part."""
+"""The log of a replay, which is taken out of the engine's table part by part, and the CPUs that a search examined (v6.12)."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from wastedcores.simulator.engine.codes import log_kind
 from wastedcores.simulator.engine.world import log_column
 
 _FIRST_ROWS = 1 << 12
@@ -34,3 +35,22 @@ class Log:
         """Return everything that was added, int64 (records, 8). Nothing can be added after this."""
         self._table.resize((self._rows, log_column.WIDTH), refcheck=False)
         return self._table
+
+
+def take_scans(log: np.ndarray, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Give the examined CPUs of each search a row, and take the records that hold them out of the log.
+
+    The engine writes a ``CONSIDERED`` record whose set has no row (-1), and behind it the words of the set, six per record.
+    """
+    kind = log[:, log_column.KIND]
+    is_part = kind == log_kind.CONSIDERED_PART
+    if not is_part.any():
+        return log, masks
+    heads = np.flatnonzero((kind == log_kind.CONSIDERED) & (log[:, log_column.PID] == -1))
+    words = log[is_part, log_column.CPU :]
+    sets, number = np.unique(words.reshape(len(heads), -1), axis=0, return_inverse=True)
+    rows = np.zeros((len(sets), masks.shape[1]), dtype=masks.dtype)
+    width = min(sets.shape[1], masks.shape[1])
+    rows[:, :width] = sets[:, :width]
+    log[heads, log_column.PID] = len(masks) + number.ravel()
+    return log[~is_part], np.concatenate([masks, rows])

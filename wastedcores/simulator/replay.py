@@ -13,11 +13,10 @@ import polars as pl
 from wastedcores.errors import ModelWarning
 from wastedcores.kernels import KernelModel
 from wastedcores.shown import Shown
-from wastedcores.simulator.booted import as_booted
 from wastedcores.simulator.design import suggestions
 from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.structs import TaskStruct
-from wastedcores.simulator.generations import check_generation
+from wastedcores.simulator.limits import as_booted, check_generation
 from wastedcores.simulator.measure import RawReplay, Summary, summarize
 from wastedcores.simulator.simulate import simulate
 from wastedcores.simulator.to_trace import to_trace

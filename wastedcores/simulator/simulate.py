@@ -16,19 +16,18 @@ from wastedcores.simulator.decisions import take_decisions
 from wastedcores.simulator.engine.codes import status, task_state, waits_for
 from wastedcores.simulator.engine.world import cpuset, log_column, table
 from wastedcores.simulator.engine.world.structs import Kernel, SchedDomain, TaskStruct
-from wastedcores.simulator.generations import check_generation
 from wastedcores.simulator.limits import (
     MOST_TASKS,
     check_cpus,
     check_ends,
+    check_generation,
     check_seed,
     check_until,
     check_wheels,
 )
-from wastedcores.simulator.log import Log
+from wastedcores.simulator.log import Log, take_scans
 from wastedcores.simulator.measure import RawReplay
-from wastedcores.simulator.realtime import check_policies
-from wastedcores.simulator.scans import take_scans
+from wastedcores.simulator.parts import check_policies
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.program import Costs, Program, costs_of
@@ -160,7 +159,7 @@ def _run(
     run: Callable[[np.ndarray], int], m: np.ndarray, log: Log, hotplug_steps: int
 ) -> tuple[np.ndarray, int]:
     """Run the engine until it ends, and return its table, which may have grown, and its last status."""
-    from wastedcores.simulator.layout import grown
+    from wastedcores.simulator.world import grown
 
     while True:
         with np.errstate(over="ignore"):  # splitmix64 wraps; only the uncompiled engine notices

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
+from wastedcores.simulator.engine.codes import group_type_v4_1, lb_result, log_kind, log_op
+
+
+def _names(codes: ModuleType) -> tuple[str, ...]:
+    return tuple(name.lower() for name in vars(codes) if name.isupper())
+
+
 #: kinds of records; a refused suggestion of a module has a code of its own and is a balance event
-KINDS = (
-    "nr_running", "load", "switch", "wakeup", "wakeup_new", "migrate", "fork", "exit", "mark", "balance", "considered",
-    "balance", "frequency", "tick", "decision", "decision_part", "affinity", "considered_part",
-)  # fmt: skip
+KINDS = tuple("balance" if name == "refused" else name for name in _names(log_kind))
 
 #: why a task moved, at which moment a CPU balanced, or which kernel function examined CPUs
-OPERATIONS = (
-    "wakeup", "fork", "exec", "newidle", "periodic", "nohz", "active", "affinity", "hotplug",
-    "select_idle_sibling", "update_sg_lb_stats", "find_busiest_queue", "find_idlest_group", "find_idlest_cpu",
-    "handover", "refused", "push", "pull",
-)  # fmt: skip
+OPERATIONS = _names(log_op)
 
 #: the state in which a CPU balances (enum cpu_idle_type)
 IDLE_TYPES = ("idle", "busy", "newidle")
 
 #: the results of a load_balance() call
-BALANCE_RESULTS = (
-    "not_designated", "balanced", "no_queue", "pinned", "failed", "active", "moved",
-)  # fmt: skip
+BALANCE_RESULTS = _names(lb_result)
 #: the results of a logged decision: a call that failed only because threads were cache-hot is distinguished
 DECISION_RESULTS = (*BALANCE_RESULTS, "hot")
 
 #: the types of a scheduling group (enum group_type)
-GROUP_TYPES = ("other", "imbalanced", "overloaded")
+GROUP_TYPES = _names(group_type_v4_1)
 #: the same since v5.5
 GROUP_TYPES_V6_12 = (
     "has_spare", "fully_busy", "misfit_task", "smt_balance", "asym_packing", "imbalanced", "overloaded",

@@ -7,21 +7,18 @@ named in :mod:`wastedcores.simulator.engine.world`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from wastedcores.jit.plain import Plain
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator import balancing_v6_12, clocks, decisions, design, realtime
+from wastedcores.simulator import decisions, design, parts
 from wastedcores.simulator.domain_rows import CpuSets, Tree
 from wastedcores.simulator.engine.codes import group_imbalance_fix
 from wastedcores.simulator.engine.fair.weights import INVERSES, WEIGHTS
-from wastedcores.simulator.engine.world import (
-    cpuset,
-    table,
-)
+from wastedcores.simulator.engine.world import cpuset, log_column
 from wastedcores.simulator.engine.world.structs import (
     HotplugStep,
     Kernel,
@@ -32,7 +29,18 @@ from wastedcores.simulator.engine.world.structs import (
     TaskStruct,
     WaitObject,
 )
-from wastedcores.simulator.layout import Sizes, allocate, write_list
+from wastedcores.simulator.engine.world.table import (
+    EPOCH_NS,
+    INFINITE,
+    LIST,
+    LOW,
+    MODERN_ROW,
+    SHIFT,
+    WIDTH,
+    new_table,
+    rows_for,
+    write_list,
+)
 from wastedcores.topology.domains import Domains
 from wastedcores.topology.levels import SD_NUMA
 from wastedcores.topology.machine import Machine
@@ -43,6 +51,12 @@ from wastedcores.workload.program import Costs, Program, Row, TaskSpec
 _CHILDREN = 1024
 #: room for log records in the engine's table, where they stay in the processor's cache
 _LOG_RECORDS = 1 << 16
+#: six rows of scratch, the globals of v6.12, the four named CPU sets and the core row
+_SCRATCH_ROWS = 12
+#: constants of a machine whose columns have their names
+_COSTS = (
+    "tick_ns", "irq_ns", "skew_ns", "ipi_ns", "switch_ns", "wake_ns", "spin_ns", "lb_base_ns", "lb_cpu_ns", "idle_ticks",
+)  # fmt: skip
 #: names of the kernel's threads of which each CPU has one (is_per_cpu_kthread(), v6.12.107)
 _PER_CPU_KTHREAD = re.compile(r"(kworker|ksoftirqd|migration|cpuhp|irq_work|idle_inject)/\d+")
 #: group_imbalance of a kernel model -> k.group_imbalance_fix
@@ -67,81 +81,123 @@ def build_world(
     log_records: int | None = None,
     plain: Plain | None = None,
 ) -> np.ndarray:
-    """Build the table of a replay, for compiled functions or for plain ones."""
+    """Build the table of a replay, for compiled functions or for plain ones.
+
+    Row 0 says where each section begins (table.py).
+    """
+    n = machine.cpus
     cpusets = CpuSets()
     lists: list[int] = []
     rows = [Tree(tree.to_arrays(), cpusets, lists) for tree in trees]
     specs = (*program.templates, *program.tasks)
-    everyone = range(machine.cpus)
+    everyone = range(n)
     cpusets.number(everyone)
     masks = [cpusets.number(cpus) for cpus in program.masks]
     allowed = [everyone if t.allowed is None else t.allowed for t in specs]
     own = [cpusets.number(cpus) for cpus in allowed]
     starts = _places(specs)
-    margin = 20_000 + (400 if considered else 40) * machine.cpus
-    margin += decisions.records_per_event(trees, decided)
+    waits = [*_waits(program)]
+    margin = 20_000 + (400 if considered else 40) * n + decisions.records_per_event(trees, decided)
     records = max(_LOG_RECORDS, 4 * margin) if log_records is None else margin + log_records
     weight_lists = len(lists)
     domain_lists = weight_lists + len(WEIGHTS) + len(INVERSES)
-    waits = [*_waits(program)]
-    m = allocate(
-        Sizes(
-            cpus=machine.cpus,
-            task_groups=len(program.shares),
-            domains=sum(t.domains for t in rows),
-            sched_groups=sum(t.groups for t in rows),
-            capacities=sum(t.capacities for t in rows),
-            waits=len(waits),
-            templates=len(specs),
-            hotplug_steps=len(program.hotplug),
-            extra_rows=design.rows_of(machine, kernel)
-            + clocks.rows_of(machine)
-            + decisions.rows_of(trees, decided)
-            + realtime.rows_of(program, machine.cpus)
-            + balancing_v6_12.rows_of(trees, kernel),
-            cpusets=len(cpusets),
-            list_items=domain_lists + 3 * machine.cpus * len(rows),
-            ops=max(sum(len(r) for r in starts), 1),
-            tasks=len(program.tasks) + (_CHILDREN if program.templates else 0),
-            log_records=records,
-        )
+    tasks = len(program.tasks) + (_CHILDREN if program.templates else 0)
+    # what only some replays have, in the order of its rows behind the core row
+    extra = (
+        design.rows_of(machine, kernel),
+        parts.clock_rows(machine),
+        decisions.rows_of(trees, decided),
+        parts.realtime_rows(program, n),
+        parts.modern_rows(trees, kernel),
     )
-    g = m[0]
+    # both are powers of two: a CPU has at most two ticks in the ring, one of which its event has left behind
+    runs = 1 << (n - 1).bit_length()
+    ticks = 4 * runs
+    groups = len(program.shares)
+    sections = {
+        Kernel.cfs_rq0: n * groups,
+        Kernel.entity0: n * groups,
+        Kernel.task_group0: groups,
+        Kernel.domain0: sum(t.domains for t in rows),
+        Kernel.sched_group0: sum(t.groups for t in rows),
+        Kernel.capacity0: sum(t.capacities for t in rows),
+        Kernel.wait0: len(waits),
+        Kernel.template0: len(specs),
+        Kernel.step0: len(program.hotplug),
+        Kernel.scratch: _SCRATCH_ROWS + sum(extra),
+        Kernel.cpuset0: len(cpusets),
+        Kernel.list0: rows_for(domain_lists + 3 * n * len(rows)),
+        Kernel.ticks0: rows_for(4 * ticks),
+        Kernel.runs0: rows_for(2 * runs),
+        Kernel.op0: max(sum(len(r) for r in starts), 1),
+        Kernel.task0: tasks,
+    }
+    ends = n + np.cumsum([*sections.values()])
+    g = np.zeros(WIDTH, dtype=np.int64)
+    g[[*sections]] = [n, *ends[:-1]]
+    g[Kernel.nr_cpus], g[Kernel.task_groups], g[Kernel.task_room] = n, groups, tasks
+    g[Kernel.ticks_low], g[Kernel.runs] = ticks - 1, runs
+    g[Kernel.design] = g[Kernel.scratch] + _SCRATCH_ROWS - 1
+    g[Kernel.cpuset_words] = (n >> cpuset.WORD_SHIFT) + 1
     g[Kernel.log_margin], g[Kernel.seed] = margin, seed
     g[Kernel.log_considered], g[Kernel.log_load] = considered, load
     g[Kernel.weight_lists], g[Kernel.domain_lists] = weight_lists, domain_lists
+    m = _with_heap_and_log(new_table(int(ends[-1])), g, len(program.hotplug), records)
+    g = m[0]
+    # no event is pending, and the place before the first of the ring is in the past
+    m[g[Kernel.ticks0] : g[Kernel.runs0], :LIST:4] = INFINITE
+    m[g[Kernel.ticks0] + (4 * (ticks - 1) >> SHIFT), 4 * (ticks - 1) & LOW] = 0
+    nodes = m[g[Kernel.runs0] : g[Kernel.op0], :LIST]
+    nodes[:] = INFINITE + (np.arange(nodes.size).reshape(nodes.shape) << 12)
     cpusets.write(m)
     write_list(m, int(g[Kernel.list0]), [*lists, *WEIGHTS, *INVERSES, *_write_trees(m, rows)])
-    m[: machine.cpus, Rq.node] = machine.node_of_cpu
+    m[:n, Rq.node] = machine.node_of_cpu
     m[g[Kernel.design] + cpuset.ACTIVE] = cpuset.bits_of(trees[0].cpus)
-    _write_machine_constants(g, costs)
-    m[g[Kernel.scratch] + table.MODERN_ROW, Modern.refill_ns] = costs.refill_ns
-    _write_kernel(m, machine, kernel, plain)
-    behind_design = int(g[Kernel.design]) + 1 + design.rows_of(machine, kernel)
-    clocks.install(m, behind_design, machine, costs, plain)
-    behind_clocks = behind_design + clocks.rows_of(machine)
-    if decided:
-        g[Kernel.decisions] = behind_clocks
-    behind_decisions = behind_clocks + decisions.rows_of(trees, decided)
-    realtime.install(m, behind_decisions, program, costs, plain)
-    behind_realtime = behind_decisions + realtime.rows_of(program, machine.cpus)
-    balancing_v6_12.install(m, behind_realtime, trees, kernel, plain)
+    for name in _COSTS:
+        g[getattr(Kernel, name)] = getattr(costs, name)
+    g[Kernel.hz] = 1_000_000_000 // costs.tick_ns
+    m[g[Kernel.scratch] + MODERN_ROW, Modern.refill_ns] = costs.refill_ns
+    _write_kernel(m, kernel)
+    first = [int(g[Kernel.design]) + 1 + sum(extra[:i]) for i in range(len(extra))]
+    design.install(m, machine, kernel, plain)
+    parts.install_clocks(m, first[1], machine, costs, plain)
+    g[Kernel.decisions] = first[2] if decided else 0
+    parts.install_realtime(m, first[3], program, costs, plain)
+    parts.install_modern(m, first[4], trees, kernel, plain)
     _write_programs(m, starts, masks, len(program.barriers), program.locks)
     _write_specs(m, program, starts, own, [len(cpus) for cpus in allowed])
-    _write_waits_and_steps(m, waits, program.hotplug)
+    for y, (column, value) in enumerate(waits, int(g[Kernel.wait0])):
+        m[y, [WaitObject.head, WaitObject.tail, WaitObject.owner]] = -1
+        m[y, column] = value
+    for row, (_, cpu, online) in enumerate(program.hotplug, int(g[Kernel.step0])):
+        m[row, [HotplugStep.cpu, HotplugStep.online]] = cpu, int(online)
     _start(m, program, kernel.base_slice_ns, plain)
     return m
 
 
-def _write_waits_and_steps(
-    m: np.ndarray, waits: Iterable[tuple[int, int]], hotplug: Iterable[tuple[int, int, bool]]
-) -> None:
-    """Write the wait objects and the hotplug steps."""
-    for y, (column, value) in enumerate(waits, int(m[0, Kernel.wait0])):
-        m[y, [WaitObject.head, WaitObject.tail, WaitObject.owner]] = -1
-        m[y, column] = value
-    for row, (_, cpu, online) in enumerate(hotplug, int(m[0, Kernel.step0])):
-        m[row, [HotplugStep.cpu, HotplugStep.online]] = cpu, int(online)
+def _with_heap_and_log(head: np.ndarray, g: np.ndarray, steps: int, records: int) -> np.ndarray:
+    """Return the table ``head``, whose last section is the tasks, with the heap and the log behind it."""
+    room = 2 * (8 * int(g[Kernel.nr_cpus]) + steps + int(g[Kernel.task_room])) + 64
+    heap = rows_for(4 * (room + 3))
+    g[Kernel.heap0], g[Kernel.heap_room] = len(head), room
+    g[Kernel.log0], g[Kernel.log_room] = len(head) + heap, records
+    m = new_table(len(head) + heap + rows_for(records * log_column.WIDTH))
+    m[: len(head)] = head
+    m[len(head) : len(head) + heap, :LIST:4] = INFINITE
+    m[0, Kernel.load_v4_4 :] = g[Kernel.load_v4_4 :]
+    return m
+
+
+def grown(m: np.ndarray, tasks: int, steps: int) -> np.ndarray:
+    """Return a copy of the world with room for more tasks; its log must be empty."""
+    g = m[0].copy()
+    heap, log = int(g[Kernel.heap0]), int(g[Kernel.log0])
+    head = np.concatenate([m[:heap], new_table(tasks - int(g[Kernel.task_room]))])
+    g[Kernel.task_room] = tasks
+    out = _with_heap_and_log(head, g, steps, int(g[Kernel.log_room]))
+    start = int(out[0, Kernel.heap0])
+    out[start : start + log - heap] = m[heap:log]
+    return out
 
 
 def _waits(program: Program) -> Iterator[tuple[int, int]]:
@@ -174,30 +230,13 @@ def _write_trees(m: np.ndarray, trees: Sequence[Tree]) -> list[int]:
     return out
 
 
-def _write_machine_constants(g: np.ndarray, costs: Costs) -> None:
-    g[Kernel.tick_ns], g[Kernel.hz] = costs.tick_ns, 1_000_000_000 // costs.tick_ns
-    g[Kernel.irq_ns], g[Kernel.skew_ns], g[Kernel.ipi_ns] = (
-        costs.irq_ns,
-        costs.skew_ns,
-        costs.ipi_ns,
-    )
-    g[Kernel.switch_ns], g[Kernel.wake_ns], g[Kernel.spin_ns] = (
-        costs.switch_ns,
-        costs.wake_ns,
-        costs.spin_ns,
-    )
-    g[Kernel.lb_base_ns], g[Kernel.lb_cpu_ns] = costs.lb_base_ns, costs.lb_cpu_ns
-    g[Kernel.idle_ticks] = costs.idle_ticks
-
-
-def _write_kernel(
-    m: np.ndarray, machine: Machine, kernel: KernelModel, plain: Plain | None
-) -> None:
+def _write_kernel(m: np.ndarray, kernel: KernelModel) -> None:
     m[0, Kernel.always_balance] = kernel.every_cpu_balances
     m[0, Kernel.group_imbalance_fix] = _GROUP_IMBALANCE[kernel.group_imbalance]
     m[0, Kernel.overload_on_wakeup_fix] = kernel.overload_on_wakeup is not None
     m[0, Kernel.fork_wait] = kernel.fork_wait
     m[0, Kernel.load_v4_4] = kernel.tracks_load_v4_4
+    m[0, Kernel.is_modern] = kernel.is_modern
     domains = m[int(m[0, Kernel.domain0]) : int(m[0, Kernel.sched_group0])]
     if kernel.forks_avoid_blocked_load:
         domains[:, SchedDomain.fork_margin] = (
@@ -205,9 +244,6 @@ def _write_kernel(
         )
     if kernel.forks_stay_on_node:
         domains[:, SchedDomain.stays_on_node] = (domains[:, SchedDomain.flags] & SD_NUMA) != 0
-    if kernel.is_modern:
-        m[0, Kernel.is_modern] = 1
-    design.install(m, machine, kernel, plain)
 
 
 #: operations whose target is the number of a lock, and of a semaphore, condition or timer
@@ -272,10 +308,10 @@ def _write_specs(
 
 def _start(m: np.ndarray, program: Program, base_slice_ns: int | None, plain: Plain | None) -> None:
     """Let the engine boot the machine, and plan the starts of the tasks and the hotplug steps."""
-    from wastedcores.simulator.engine import start_jit
+    from wastedcores.simulator.engine import run_jit
 
     k: Any = m
-    add_step, add_top, start_state = start_jit.add_step, start_jit.add_top, start_jit.start_state
+    add_step, add_top, start_state = run_jit.add_step, run_jit.add_top, run_jit.start_state
     if plain is not None:
         k = plain.kernel(m)
         add_step, add_top, start_state = map(plain.of, (add_step, add_top, start_state))
@@ -286,7 +322,7 @@ def _start(m: np.ndarray, program: Program, base_slice_ns: int | None, plain: Pl
             m[0, Kernel.base_slice] = base_slice_ns
         for group, shares in enumerate(program.shares):
             m[g[Kernel.task_group0] + group, TaskGroup.shares] = shares
-        begin = table.EPOCH_NS + (phase if program.random_phase else 0)
+        begin = EPOCH_NS + (phase if program.random_phase else 0)
         g[Kernel.t_start] = begin
         for i, spec in enumerate(program.tasks, len(program.templates)):
             add_top(k, i, spec.group, spec.start_cpu, begin + spec.start_ns)

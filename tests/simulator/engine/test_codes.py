@@ -10,24 +10,16 @@ from wastedcores.kernels.rules import NEWIDLE
 from wastedcores.simulator import vocabulary
 from wastedcores.simulator.engine.codes import (
     balanced,
-    lb_result,
     log_kind,
-    log_op,
     module_code,
     newidle,
     suggestion,
 )
 
-#: both kinds of balance events have the same name; the code of the second one is REFUSED
-KINDS = tuple(k if i != log_kind.REFUSED else "refused" for i, k in enumerate(vocabulary.KINDS))
-
 
 @pytest.mark.parametrize(
     ("codes", "names"),
     [
-        (log_kind, KINDS),
-        (log_op, vocabulary.OPERATIONS),
-        (lb_result, vocabulary.BALANCE_RESULTS),
         (balanced, tuple(reason.replace(" ", "_") for reason in vocabulary.BALANCED)),
         (module_code, tuple(MODULES)),
         (newidle, tuple(NEWIDLE)),

@@ -28,7 +28,7 @@ def stay(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
 
 
 @apart(NOTHING)
-def let_run(k: Kernel, cpu: int, p: TaskStruct) -> None:
+def let_run(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
     """wakeup_preempt_fair() of this generation: only the idle task gives way."""
     if cpu_rq(k, cpu).curr == NO_TASK:
         resched(k, cpu)
@@ -38,7 +38,7 @@ def let_run(k: Kernel, cpu: int, p: TaskStruct) -> None:
 def kernel(monkeypatch):
     """Add the generation: the functions, the rules of a release, and the release among those that are replayed."""
     fair, balancer = classes.STRUCTURES["EEVDF"]
-    own = {"wakeup_preempt": let_run, "wakeup_preempt_new": let_run}
+    own = {"wakeup_preempt": let_run}
     structure = (lambda: fair() | own), (lambda: balancer() | {"select_task_rq": stay})
     monkeypatch.setitem(classes.STRUCTURES, "lazy", structure)
     changed = rules.RULES[6, 12, 107]._replace(structure="lazy", idle_ticks_before_stop=1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.still_v6_12 import MS, Still, machine
 
 from wastedcores.simulator.engine.balance import load_balance_v6_12_jit as balance
-from wastedcores.simulator.engine.balance.stays_v6_12_jit import task_hot
+from wastedcores.simulator.engine.balance.load_balance_v6_12_jit import task_hot
 from wastedcores.simulator.engine.codes import (
     balanced,
     group_type,

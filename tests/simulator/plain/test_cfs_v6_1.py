@@ -19,13 +19,13 @@ from support.watched import watched
 from wastedcores.errors import WorkloadError
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator.engine.balance import find_src_group_v6_12_jit as find_src_group
-from wastedcores.simulator.engine.balance import sd_stats_v6_12_jit as sd_stats
-from wastedcores.simulator.engine.balance import slow_path_v6_12_jit, stays_v6_12_jit
+from wastedcores.simulator.engine.balance import find_src_group_v6_12_jit as sd_stats
+from wastedcores.simulator.engine.balance import load_balance_v6_12_jit, placement_v6_12_jit
 from wastedcores.simulator.engine.balance.load_balance_v6_12_jit import should_we_balance
 from wastedcores.simulator.engine.codes import arrival, balanced, idle_type, stats_row, task_state
 from wastedcores.simulator.engine.codes.group_type import FULLY_BUSY, HAS_SPARE
 from wastedcores.simulator.engine.core.schedule_jit import schedule
-from wastedcores.simulator.engine.fair import cfs_jit, cfs_v6_1_queue_jit, entity_jit, vruntime_jit
+from wastedcores.simulator.engine.fair import cfs_v6_1_class_jit, entity_jit, vruntime_jit
 from wastedcores.simulator.engine.fair.weights import WEIGHTS
 from wastedcores.simulator.engine.world.structs import CfsRq, SdLbStats, TaskStruct
 
@@ -177,14 +177,14 @@ def test_no_dequeue_is_delayed():
 
 
 def test_a_task_that_is_chosen_again_keeps_its_buddy_mark():
-    """v4.1's pick_next_entity() clears the mark of whatever it chooses; since v5.14 set_next_entity() does."""
+    """v4.1 clears the mark of whatever it chooses (pick_next_entity()); since v5.14 set_next_entity() does."""
     cpu = OneCpu(kernel=V6_1)
     a = cpu.add("a")
     cpu.settle()
     a.se.cfs_rq.next = a.se
     assert cpu.fair.pick_task(cpu.k, 0) == a
     assert a.se.cfs_rq.next == a.se
-    cpu.call(cfs_jit.pick_next_entity, a.se.cfs_rq, a.se)
+    cpu.fair.set_next_entity(cpu.k, a.se, 1)
     assert not a.se.cfs_rq.next
 
 
@@ -320,7 +320,7 @@ def test_the_estimate_of_use_is_an_average_and_the_last_value(ewma, enqueued, ut
     avg = p.se.avg
     p.util_ewma, p.util_enqueued, avg.util_avg = ewma, enqueued, util
     avg.util_est, avg.unchanged = max(ewma, enqueued), 0
-    cpu.call(cfs_v6_1_queue_jit.util_est_update, p)
+    cpu.call(cfs_v6_1_class_jit.util_est_update, p)
     assert (p.util_ewma, p.util_enqueued, avg.unchanged) == want
     assert avg.util_est == max(want[:2])
 
@@ -390,9 +390,9 @@ def test_the_last_buddy_is_hot_too():
     (p,) = s.run(1)
     env = s.env(idle=idle_type.NEWLY_IDLE, src=1)
     p.se.exec_start = s.k.now_ns - 10 * MS
-    assert not s.call(stays_v6_12_jit.task_hot, p, env)
+    assert not s.call(load_balance_v6_12_jit.task_hot, p, env)
     p.se.cfs_rq.last = p.se
-    assert s.call(stays_v6_12_jit.task_hot, p, env)
+    assert s.call(load_balance_v6_12_jit.task_hot, p, env)
 
 
 def test_forks_of_6_1_166_also_count_cpus_on_which_the_task_may_not_run():
@@ -403,7 +403,7 @@ def test_forks_of_6_1_166_also_count_cpus_on_which_the_task_may_not_run():
         p = s.task(4, allowed={0, 4})
         sd = s.sd(4)
         found = s.stats(stats_row.SPARE, groups(sd)[1])
-        s.call(slow_path_v6_12_jit.update_sg_wakeup_stats, sd, found.group, p, found)
+        s.call(placement_v6_12_jit.update_sg_wakeup_stats, sd, found.group, p, found)
         idle[name] = found.idle_cpus
     assert idle == {"v6.1.166": 4, "v6.1.192": 1}
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from support.one_cpu import MS, OneCpu
 from support.still_v6_12 import tasks_of, tree
 
-from wastedcores.simulator.engine.codes import log_kind, task_state
+from wastedcores.simulator.engine.codes import dequeue, log_kind, task_state
+from wastedcores.simulator.engine.fair import eevdf_class_jit as queue
 from wastedcores.simulator.engine.fair import eevdf_jit as eevdf
-from wastedcores.simulator.engine.fair import eevdf_queue_jit as queue
 from wastedcores.simulator.engine.fair import pelt_v6_12_jit as pelt
 from wastedcores.simulator.engine.world import log_column
 
@@ -124,7 +124,7 @@ def woken_with(lag: int) -> tuple[OneCpu, object, object]:
     assert (c.se.vruntime, c.se.deadline) == (8951424, 9751424)
     a = cpu.add("A")
     # undo the fork and wake it as if it had slept
-    cpu.call(queue.dequeue_entities, a.se, queue.SLEEP | queue.SPECIAL)
+    cpu.call(queue.dequeue_entities, a.se, dequeue.SLEEP | dequeue.SPECIAL)
     cpu.rq.need_resched = 0
     a.state, a.se.vlag = task_state.SLEEPING, lag
     cpu.wake(a)

@@ -6,8 +6,8 @@ import pytest
 
 from wastedcores.errors import UnknownKernelError, WorkloadError
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator.generations import check_generation
-from wastedcores.simulator.realtime import check_policies
+from wastedcores.simulator.limits import check_generation
+from wastedcores.simulator.parts import check_policies
 from wastedcores.workload import Script, Workload
 
 

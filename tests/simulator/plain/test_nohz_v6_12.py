@@ -29,7 +29,7 @@ def idle_machine(left: int = 1) -> Still:
     s = Still(machine(2, 4))
     for rq in s.k.rqs:
         rq.tick_stopped, rq.next_balance = 1, s.k.jiffies + 1000
-        s.call(nohz.nohz_enter, rq.cpu)
+        s.call(nohz.nohz_balance_enter_idle, rq.cpu)
     assert (s.modern.nohz_has_blocked, s.modern.nohz_needs_update) == (1, 1)
     s.modern.nohz_has_blocked = s.modern.nohz_needs_update = left
     return s
@@ -101,8 +101,8 @@ def test_busy_cpus_are_counted_per_llc():
     s.call(nohz.busy_again, 1)
     s.call(nohz.busy_again, 1)
     assert (shared.nr_busy_cpus, s.k.rqs[1].in_nohz_mask) == (1, False)
-    s.call(nohz.nohz_enter, 1)
-    s.call(nohz.nohz_enter, 1)
+    s.call(nohz.nohz_balance_enter_idle, 1)
+    s.call(nohz.nohz_balance_enter_idle, 1)
     assert shared.nr_busy_cpus == 0
 
 
@@ -244,7 +244,7 @@ def newidle(s: Still, cpu: int, *draws: int) -> bool:
     numbers = map(np.uint64, draws)
     s.replace(random_jit.draw, lambda k, stream: next(numbers))
     s.k.this_cpu = cpu
-    return s.call(levels.idle_balance, cpu)
+    return s.call(levels.newidle_balance, cpu)
 
 
 def loaded() -> Still:
@@ -385,7 +385,7 @@ def test_the_mean_idle_time(idle_for, average):
     s = Still(machine())
     rq = s.k.rqs[0]
     rq.idle_stamp = s.k.now_ns - idle_for
-    s.call(levels.update_wakeup_idle, 0)
+    s.call(levels.idle_cpu_woken, 0)
     assert (rq.avg_idle, rq.idle_stamp) == (average, 0)
 
 

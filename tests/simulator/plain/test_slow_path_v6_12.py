@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.still_v6_12 import MS, Still, groups, machine, tasks_of
 
-from wastedcores.simulator.engine.balance import group_stats_v6_12_jit as group_stats
+from wastedcores.simulator.engine.balance import find_src_group_v6_12_jit as group_stats
 from wastedcores.simulator.engine.balance import placement_v6_12_jit as placement
-from wastedcores.simulator.engine.balance import slow_path_v6_12_jit as slow
-from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import idle_cpu
+from wastedcores.simulator.engine.balance import placement_v6_12_jit as slow
+from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import idle_cpu
 from wastedcores.simulator.engine.codes import arrival, cpu_event, log_kind, log_op, sd_flag
 from wastedcores.simulator.engine.codes.group_type import OVERLOADED
 from wastedcores.simulator.engine.codes.stats_row import BUSIEST, LOCAL, SPARE
@@ -20,8 +20,8 @@ from wastedcores.simulator.engine.codes.task_state import WAKING
 from wastedcores.simulator.engine.core import hotplug_jit, schedule_jit, wakeup_jit
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.fair import entity_jit
+from wastedcores.simulator.engine.fair import modern_task_jit as signals
 from wastedcores.simulator.engine.fair import pelt_v6_12_jit as pelt
-from wastedcores.simulator.engine.fair import signals_v6_12_jit as signals
 from wastedcores.simulator.engine.fair.eevdf_jit import avg_vruntime, entity_lag, update_curr
 from wastedcores.simulator.engine.world import cpuset, cpusets_jit, log_column
 from wastedcores.simulator.engine.world.structs import NO_TASK, TaskStruct
@@ -181,7 +181,7 @@ def test_the_statistics_leave_the_task_and_forbidden_cpus_out():
 
 
 def cpu_of(s: Still, p: TaskStruct, this_cpu: int = 0) -> int:
-    return s.call(slow.find_dst_group_cpu, s.sd().groups, p, this_cpu, 0)
+    return s.call(slow.find_idlest_cpu, s.sd().groups, p, this_cpu, 0)
 
 
 def test_the_cpu_that_became_idle_last():

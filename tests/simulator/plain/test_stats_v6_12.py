@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support.still_v6_12 import Still, groups, machine
 
 from wastedcores.simulator.engine.balance import find_src_group_v6_12_jit as find_src_group
-from wastedcores.simulator.engine.balance import group_stats_v6_12_jit as group_stats
-from wastedcores.simulator.engine.balance import sd_stats_v6_12_jit as sd_stats
+from wastedcores.simulator.engine.balance import find_src_group_v6_12_jit as group_stats
+from wastedcores.simulator.engine.balance import find_src_group_v6_12_jit as sd_stats
 from wastedcores.simulator.engine.codes.group_type import (
     FULLY_BUSY,
     HAS_SPARE,

@@ -1,13 +1,23 @@
-"""The main loop: take the next event, run the kernel code for it, reschedule (docs/replay-semantics.md, section 1)."""
+"""The state at the beginning, and the main loop: take the next event, run the kernel code for it, reschedule.
 
-from __future__ import annotations
+docs/replay-semantics.md, sections 7 and 1.
+"""
+
+import numpy as np
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.rebalance_domains_jit import run_rebalance
 from wastedcores.simulator.engine.codes import cpu_event, status, task_state, waits_for
-from wastedcores.simulator.engine.core.hotplug_jit import hotplug
-from wastedcores.simulator.engine.core.schedule_jit import hrtick, kick, run_stopper, schedule, tick
+from wastedcores.simulator.engine.core.hotplug_jit import attach_domains, booted_capacity, hotplug
+from wastedcores.simulator.engine.core.schedule_jit import (
+    enter_nohz,
+    hrtick,
+    kick,
+    run_stopper,
+    schedule,
+    tick,
+)
 from wastedcores.simulator.engine.core.wakeup_jit import (
     fallback_cpu,
     fork_task,
@@ -27,26 +37,114 @@ from wastedcores.simulator.engine.events.queue_jit import (
     take_tick,
     time_of,
 )
-from wastedcores.simulator.engine.fair.preemption_jit import enter_kernel
-from wastedcores.simulator.engine.tasks.program_jit import go_on, run_over
+from wastedcores.simulator.engine.fair.cfs_jit import enter_kernel
+from wastedcores.simulator.engine.fair.pelt_v4_4_jit import new_entity
+from wastedcores.simulator.engine.tasks.program_jit import go_on, new_task, run_over
 from wastedcores.simulator.engine.world import cpuset, table
 from wastedcores.simulator.engine.world.cpusets_jit import test
+from wastedcores.simulator.engine.world.random_jit import draw, stream
 from wastedcores.simulator.engine.world.rows_jit import (
     balancer,
     core_module,
+    cpu_cfs_rq,
     cpu_rq,
-    designed,
+    fair_class,
     modern,
     rt_class,
 )
-from wastedcores.simulator.engine.world.structs import NO_TASK, HotplugStep, Kernel, Rq, TaskStruct
+from wastedcores.simulator.engine.world.structs import (
+    NO_ENTITY,
+    NO_TASK,
+    CfsRq,
+    HotplugStep,
+    Kernel,
+    RandomState,
+    Rq,
+    SchedEntity,
+    TaskGroup,
+    TaskStruct,
+)
+
+
+@apart(VALUE, entry=True)
+def start_state(k: Kernel) -> int:
+    """Boot the machine, and return how far into a tick the workload begins, in ns (docs/replay-semantics.md, section 7)."""
+    n = k.nr_cpus
+    k.now_ns = table.EPOCH_NS
+    k.jiffies = table.EPOCH_NS // k.tick_ns
+    rng = RandomState(k, k.scratch + 5)
+    rng.state = stream(k.seed, -1)
+    for cpu in range(n):
+        cpu_rq(k, cpu).cpu_capacity = 1024
+        cpu_rq(k, cpu).cpu_capacity_orig = 1024
+    attach_domains(k, 0, 0)
+    booted_capacity(k)
+    for cpu in range(n):
+        for column in (Rq.curr, Rq.cfs_tasks, Rq.cfs_tasks_tail, Rq.wake_list, Rq.push_cpu):
+            k[cpu, column] = -1
+        cpu_rq(k, cpu).avg_idle = 1_000_000
+        cpu_rq(k, cpu).max_idle_balance_cost = 500_000
+        cpu_rq(k, cpu).last_load_update_tick = k.jiffies
+        cpu_rq(k, cpu).tick_stopped = 1
+        cpu_rq(k, cpu).idle_stamp = 1 + np_mod(draw(k, rng), table.EPOCH_NS - 1)
+        enter_nohz(k, cpu)
+    if k.is_modern != 0:
+        balancer(k).booted(k)
+    for tg in range(k.task_groups):
+        TaskGroup(k, k.task_group0 + tg).shares = 1024
+        for cpu in range(n):
+            q = CfsRq(k, k.cfs_rq0 + tg * n + cpu)
+            for column in (
+                CfsRq.curr,
+                CfsRq.next,
+                CfsRq.last,
+                CfsRq.skip,
+                CfsRq.leftmost,
+                CfsRq.rightmost,
+                CfsRq.last_h_load_update,
+            ):
+                q[column] = -1
+            q.cpu = cpu
+            q.task_group = TaskGroup(k, k.task_group0 + tg)
+            q.decay_counter = 1
+            q.last_decay = table.EPOCH_NS >> 20
+            q.entity = NO_ENTITY
+            q.zero_vruntime = -(1 << 20)
+            if tg > 0:
+                se = SchedEntity(k, k.entity0 + tg * n + cpu)
+                q.entity = se
+                se.cfs_rq = cpu_cfs_rq(k, cpu)
+                se.my_q = q
+                se.parent = NO_ENTITY
+                se.weight = 1 << 20 if k.is_modern != 0 else 1024
+                se.inv_weight = 4194304
+                if k.load_v4_4 != 0:
+                    new_entity(k, se)
+                if k.is_modern != 0:
+                    fair_class(k).online_sched_group(k, se)
+    return np_mod(draw(k, rng), k.tick_ns)
 
 
 @inner
-def idle_tick(k: Kernel, cpu: int) -> None:
-    """tick_sched_timer() on a CPU whose tick is stopped: a timer of the timer wheel causes a whole tick."""
-    cpu_rq(k, cpu).tick_stopped = 0
-    tick(k, cpu)
+def np_mod(value, n):
+    """Return ``value % n`` of an unsigned draw as a signed number."""
+    return int(np.int64(value % np.uint64(n)))
+
+
+@apart(NOTHING, entry=True)
+def add_top(k: Kernel, template: int, group: int, cpu: int, at_ns: int) -> None:
+    """Make a top-level task that starts on ``cpu`` at ``at_ns`` (engine time)."""
+    p = new_task(k, template, NO_TASK, group)
+    p.cpu = cpu
+    k.timers += 1
+    queue_jit.push(k, (p.row << table.SHIFT) + TaskStruct.timer, at_ns)
+
+
+@apart(NOTHING, entry=True)
+def add_step(k: Kernel, step: int, at_ns: int) -> None:
+    """Plan a hotplug step for ``at_ns`` (engine time)."""
+    k.timers += 1
+    queue_jit.push(k, ((k.step0 + step) << table.SHIFT) + HotplugStep.event, at_ns)
 
 
 @apart(NOTHING)
@@ -61,7 +159,8 @@ def timer(k: Kernel, p: TaskStruct) -> None:
         fork_task(k, p, cpu, NO_TASK)
     else:
         if p.waits_for == waits_for.JIFFY and cpu_rq(k, cpu).tick_stopped != 0:
-            idle_tick(k, cpu)
+            cpu_rq(k, cpu).tick_stopped = 0  # a timer of the timer wheel causes a whole tick
+            tick(k, cpu)
         p.waits_for = waits_for.NOTHING
         modern(k).in_interrupt = 1
         try_to_wake_up(k, p, False)
@@ -130,10 +229,10 @@ def must_schedule(k: Kernel, cpu: int) -> bool:
     if cpu_rq(k, cpu).ilb_next != 0:
         return False  # the softirq comes first
     curr = cpu_rq(k, cpu).curr
-    if curr != NO_TASK:
+    if curr:
         if curr.state != task_state.READY:
             return True
-        if curr.wake_q_head != NO_TASK:
+        if curr.wake_q_head:
             return False
     return cpu_rq(k, cpu).need_resched != 0
 
@@ -161,12 +260,11 @@ def after_event(k: Kernel, was_tick: int) -> None:
 @apart(VALUE, entry=True)
 def run(k: Kernel) -> int:
     """Simulate until all tasks are done, k.until_ns is reached, the log is nearly full or an error occurs; return the status."""
-    in_an_event = (
-        k.status == status.TASKS_FULL
-    )  # a run that stopped for want of room continues in the middle of an event
+    # a run that stopped for want of room continues in the middle of an event
+    in_an_event = k.status == status.TASKS_FULL
     was_tick = False
     # A design then hands over threads that need not wait, perhaps to the CPU of the event, which then continues again.
-    turns = 2 if designed(k) else 1
+    turns = 2 if k.design.decides != 0 else 1
     k.status = status.RUNNING
     while k.status == status.RUNNING:
         if not in_an_event:

@@ -4,8 +4,6 @@ Nothing here changes what the scheduler does. The functions do nothing unless ``
 decision (Decision, DecisionGroup).
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.codes import idle_type, lb_result, log_kind
@@ -14,7 +12,6 @@ from wastedcores.simulator.engine.world import decision_record
 from wastedcores.simulator.engine.world.log_jit import record
 from wastedcores.simulator.engine.world.rows_jit import cpu_rq
 from wastedcores.simulator.engine.world.structs import (
-    NO_GROUP,
     Decision,
     DecisionGroup,
     Kernel,
@@ -22,6 +19,7 @@ from wastedcores.simulator.engine.world.structs import (
     SchedDomain,
     SchedGroup,
     SdLbStats,
+    SgLbStats,
     SgLbStatsV4,
 )
 
@@ -80,17 +78,33 @@ def note_group(
 
 
 @apart(NOTHING)
-def note_groups(k: Kernel, sd: SchedDomain, out: SdLbStats, prefer: int) -> None:
+def note_group_v6_12(k: Kernel, group: SchedGroup, place: int, is_local: int, s: SgLbStats) -> None:
+    """Write down the statistics of the group at a place in the ring, which are row ``s``."""
+    at = DecisionGroup(k, k.decisions + 1 + place)
+    at.span = group.span
+    at.local = is_local
+    at.type = s.type
+    at.load = s.load
+    at.avg_load = s.avg_load
+    at.min_load = s.sum_h_nr
+    at.load_per_task = s.runnable
+    at.nr_running = s.sum_nr
+    at.idle_cpus = s.idle_cpus
+    at.capacity = s.capacity
+    at.usage = s.util
+
+
+@apart(NOTHING)
+def note_groups(k: Kernel, sd: SchedDomain, out: SdLbStats, prefer: int, average: int) -> None:
     """Write down what the groups of a domain come to, once all of them are known."""
     at = Decision(k, k.decisions)
-    capacity = out.total_capacity
     at.tries += 1
     at.nr_groups = sd.nr_groups
     at.prefer_sibling = prefer
-    at.average = 1024 * out.total_load // capacity if capacity > 0 else 0
+    at.average = average
     at.imbalance = 0
     at.busiest = -1
-    if out.busiest != NO_GROUP:
+    if out.busiest:
         at.busiest = out.busiest.row - sd.groups.row
 
 
@@ -120,6 +134,9 @@ def log_decision(k: Kernel, env: LbEnv, result: int) -> None:
     for i in range(4):
         at.held_back[i] = env.held_back[i]
     at.dst_cpu = env.dst_cpu
+    # what was to move, and the comparison that found the domain balanced (v6.12)
+    at.prefer_sibling |= env.moves << decision_record.MOVES_SHIFT
+    at.prefer_sibling |= env.reason << decision_record.REASON_SHIFT
     if result == lb_result.FAILED and at.hot > 0 and at.held_back[0] == 0 and at.heavy == 0:
         result = HOT
     record(k, log_kind.DECISION, env.this_cpu, env.sd.row, result, env.src_cpu, env.moved, env.why)

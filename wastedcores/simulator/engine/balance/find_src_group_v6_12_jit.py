@@ -1,23 +1,17 @@
-"""Linux 6.12: whether a domain is balanced, how much is to move, and the queue to pull from.
+"""Linux 6.12: the statistics of groups, whether a domain is balanced, how much is to move, and the queue to pull from.
 
 The code is kernel/sched/fair.c, v6.12.107. The kind of a group decides before its load: idle CPUs and numbers of tasks are
-compared where the local group has room, and average loads only where both groups have more tasks than they can run.
+compared where the local group has room, and average loads only where both groups have more tasks than they can run. The
+statistics of the local group, of the busiest one so far and of the one that is being looked at are three rows from ``st`` on
+(SgLbStats), and the totals are the row ``out`` (SdLbStats).
 """
-
-from __future__ import annotations
 
 import numpy as np
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.balance.group_stats_v6_12_jit import (
-    adjust_numa_imbalance,
-    counted,
-)
-from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import (
-    smt_vs_nonsmt,
-    update_sd_lb_stats,
-)
+from wastedcores.simulator.engine.balance.decisions_jit import note_group_v6_12, note_groups
+from wastedcores.simulator.engine.balance.group_stats_jit import update_group_capacity
 from wastedcores.simulator.engine.codes import balanced as why
 from wastedcores.simulator.engine.codes import (
     group_type,
@@ -27,21 +21,243 @@ from wastedcores.simulator.engine.codes import (
     sd_flag,
     stats_row,
 )
-from wastedcores.simulator.engine.fair.signals_v6_12_jit import CAPACITY, cpu_load, cpu_util
+from wastedcores.simulator.engine.fair.modern_task_jit import (
+    CAPACITY,
+    cpu_load,
+    cpu_runnable,
+    cpu_util,
+)
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
-from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.rows_jit import (
+    cpu_cfs_rq,
+    cpu_rq,
+    group_at,
+    modern,
+    runs_idle,
+)
 from wastedcores.simulator.engine.world.structs import (
     NO_GROUP,
     NO_TASK,
     Kernel,
     LbEnv,
-    Modern,
     SchedGroup,
     SdLbStats,
     SgLbStats,
 )
+
+NUMA_IMBALANCE_MIN = 2
+
+
+@inner
+def clear(k: Kernel, s: SgLbStats) -> None:
+    """Set all statistics of a row to 0; it has no group."""
+    for column in range(SgLbStats.group, SgLbStats.smt_balance + 1):
+        s[column] = 0
+    s.group = NO_GROUP
+
+
+@inner
+def counted(k: Kernel, cpu: int) -> int:
+    """Return the fair tasks of a CPU, with sleepers that are still queued (h_nr_queued) or without (h_nr_runnable, v6.18.15)."""
+    q = cpu_cfs_rq(k, cpu)
+    nr = q.h_nr_running
+    return nr if modern(k).sleepers_counted != 0 else nr - q.h_nr_delayed
+
+
+@inner
+def has_capacity(k: Kernel, s: SgLbStats, pct: int) -> bool:
+    """group_has_capacity(): return whether the group has room for another task."""
+    if s.sum_nr < s.weight:
+        return True
+    if s.capacity * pct < s.runnable * 100:
+        return False
+    return s.capacity * 100 > s.util * pct
+
+
+@inner
+def is_overloaded(k: Kernel, s: SgLbStats, pct: int) -> bool:
+    """group_is_overloaded(): return whether the group has more tasks than it can run."""
+    if s.sum_nr <= s.weight:
+        return False
+    return s.capacity * 100 < s.util * pct or s.capacity * pct < s.runnable * 100
+
+
+@inner
+def classify(k: Kernel, s: SgLbStats, pct: int) -> int:
+    """group_classify(): return the type of a group."""
+    sgc = s.group.sgc
+    if is_overloaded(k, s, pct):
+        return group_type.OVERLOADED
+    if sgc.imbalance != 0:
+        return group_type.IMBALANCED
+    if s.smt_balance != 0:
+        return group_type.SMT_BALANCE
+    return group_type.HAS_SPARE if has_capacity(k, s, pct) else group_type.FULLY_BUSY
+
+
+@inner
+def adjust_numa_imbalance(imbalance, dst_running, allowance):
+    """adjust_numa_imbalance(): ignore a small imbalance between nodes while the destination runs few tasks."""
+    if dst_running > allowance or imbalance > NUMA_IMBALANCE_MIN:
+        return imbalance
+    return imbalance * 0
+
+
+#: the number of idle CPUs of a busiest group that was not found yet
+NO_GROUP_IDLE = (1 << 32) - 1
+
+
+@inner
+def idle_cpu(k: Kernel, cpu: int) -> int:
+    """idle_cpu(): the idle task runs, nothing is queued and nothing is on the wake list. The stopper is not the idle task."""
+    rq = cpu_rq(k, cpu)
+    return runs_idle(k, cpu) and rq.nr_running == 0 and rq.wake_list == NO_TASK
+
+
+@apart(VALUE)
+def update_sg_lb_stats(k: Kernel, env: LbEnv, group: SchedGroup, local: int, s: SgLbStats) -> int:
+    """update_sg_lb_stats() into row ``s``; return whether one of the CPUs has several tasks."""
+    sd = env.sd
+    log_considered(k, env.dst_cpu, group.span, log_op.UPDATE_SG_LB_STATS, sd.level)
+    overloaded = False
+    clear(k, s)
+    first = group.cpus
+    for i in range(first, first + group.group_weight):
+        cpu = item(k, i)
+        if not test(k, cpuset.LB, cpu):
+            continue
+        s.load += cpu_load(k, cpu)
+        s.util += cpu_util(k, cpu, NO_TASK, -1, 0)
+        s.runnable += cpu_runnable(k, cpu)
+        s.sum_h_nr += counted(k, cpu)
+        s.sum_nr += cpu_rq(k, cpu).nr_running
+        if cpu_rq(k, cpu).nr_running > 1:
+            overloaded = True
+        if idle_cpu(k, cpu):
+            s.idle_cpus += 1
+    s.group = group
+    s.capacity = group.sgc.capacity
+    s.weight = group.group_weight
+    s.smt_balance = (
+        modern(k).siblings_counted != 0
+        and local == 0
+        and env.idle != idle_type.NOT_IDLE
+        and group.flags & sd_flag.SHARE_CPUCAPACITY != 0
+        and s.sum_h_nr > 1
+    )
+    s.type = classify(k, s, sd.imbalance_pct)
+    if s.type == group_type.OVERLOADED:
+        s.avg_load = s.load * CAPACITY // s.capacity
+    return overloaded
+
+
+@inner
+def is_smt(k: Kernel, s: SgLbStats) -> bool:
+    """Return whether the group of a row consists of the threads of one core."""
+    return s.group.flags & sd_flag.SHARE_CPUCAPACITY != 0
+
+
+@inner
+def smt_vs_nonsmt(k: Kernel, a: SgLbStats, b: SgLbStats) -> bool:
+    """smt_vs_nonsmt_groups(): return whether one of two groups consists of the threads of a core, and the other does not."""
+    if not a.group or not b.group:
+        return False
+    return is_smt(k, a) != is_smt(k, b)
+
+
+@inner
+def pick_busiest(k: Kernel, s: SgLbStats, busiest: SgLbStats) -> bool:
+    """update_sd_pick_busiest(): return whether a group is busier than the busiest one so far."""
+    kind = s.type
+    if s.sum_h_nr == 0:
+        return False
+    if kind != busiest.type:
+        return kind > busiest.type
+    if kind == group_type.OVERLOADED:
+        return s.avg_load > busiest.avg_load
+    if kind == group_type.IMBALANCED:
+        return False
+    any_idle = s.idle_cpus != 0 or busiest.idle_cpus != 0
+    if kind == group_type.FULLY_BUSY or (kind == group_type.SMT_BALANCE and not any_idle):
+        # average loads are 0 on both sides; threads that share a core need more help
+        if modern(k).last_fully_busy == 0:
+            return False
+        return busiest.group == NO_GROUP or not is_smt(k, busiest)
+    if (
+        kind == group_type.HAS_SPARE
+        and modern(k).siblings_counted != 0
+        and smt_vs_nonsmt(k, busiest, s)
+    ):
+        return not (is_smt(k, s) and s.sum_h_nr <= 1)
+    if s.idle_cpus != busiest.idle_cpus:
+        return s.idle_cpus < busiest.idle_cpus
+    return s.sum_nr > busiest.sum_nr
+
+
+@inner
+def update_idle_cpu_scan(k: Kernel, env: LbEnv, sum_util: int) -> None:
+    """update_idle_cpu_scan(): let wakeups examine fewer CPUs the more the LLC is used."""
+    cpu = env.dst_cpu
+    sd = env.sd
+    llc = cpu_rq(k, cpu).sd_llc_size
+    if env.idle == idle_type.NEWLY_IDLE or sd.span_weight != llc or not cpu_rq(k, cpu).sd_llc:
+        return
+    used = (sum_util // llc * sd.imbalance_pct) ** 2 // (10_000 * CAPACITY)
+    shared = cpu_rq(k, cpu).sd_llc.shared
+    shared.nr_idle_scan = (CAPACITY - min(used, CAPACITY)) * llc // CAPACITY
+
+
+@apart(NOTHING)
+def update_sd_lb_stats(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> None:
+    """update_sd_lb_stats(): leave the statistics of a domain's groups in ``st`` and the totals in ``out``."""
+    sd = env.sd
+    dst = env.dst_cpu
+    idle = env.idle
+    local = SgLbStats(k, st + stats_row.LOCAL)
+    busiest = SgLbStats(k, st + stats_row.BUSIEST)
+    spare = SgLbStats(k, st + stats_row.SPARE)
+    clear(k, local)
+    clear(k, busiest)
+    busiest.idle_cpus = NO_GROUP_IDLE
+    out.total_load = 0
+    out.total_capacity = 0
+    out.prefer_sibling = 0
+    overloaded = False
+    sum_util = 0
+    for i in range(sd.nr_groups):
+        group = group_at(sd, i)
+        is_local = 1 if test(k, group.span, dst) else 0
+        sgc = group.sgc
+        if is_local and (idle != idle_type.NEWLY_IDLE or k.jiffies >= sgc.next_update):
+            update_group_capacity(k, sd, dst)
+        s = local if is_local else spare
+        if update_sg_lb_stats(k, env, group, is_local, s):
+            overloaded = True
+        if not is_local and pick_busiest(k, spare, busiest):
+            for column in range(SgLbStats.group, SgLbStats.smt_balance + 1):
+                busiest[column] = spare[column]
+        if k.decisions != 0:
+            note_group_v6_12(k, group, i, is_local, s)
+        out.total_load += s.load
+        out.total_capacity += s.capacity
+        sum_util += s.util
+    group = busiest.group
+    out.busiest = group
+    if modern(k).prefer_sibling_of_child != 0:
+        child = sd.child
+        if child and child.flags & sd_flag.PREFER_SIBLING:
+            out.prefer_sibling = 1
+    elif group and group.flags & sd_flag.PREFER_SIBLING:
+        out.prefer_sibling = 1
+    out.avg_load = out.total_load * CAPACITY // out.total_capacity
+    if k.decisions != 0:
+        note_groups(k, sd, out, out.prefer_sibling, out.avg_load)
+    if not sd.parent:
+        k.overload = 1 if overloaded else 0
+    update_idle_cpu_scan(k, env, sum_util)
+
 
 MAX32 = (1 << 32) - 1
 
@@ -54,7 +270,7 @@ def sibling_imbalance(k: Kernel, env: LbEnv, st: int) -> int:
     """
     local = SgLbStats(k, st + stats_row.LOCAL)
     busiest = SgLbStats(k, st + stats_row.BUSIEST)
-    if not rule(k, Modern.siblings_counted):
+    if modern(k).siblings_counted == 0:
         return max(0, busiest.sum_nr - local.sum_nr)
     if env.idle == idle_type.NOT_IDLE or busiest.sum_nr == 0:
         return 0
@@ -169,7 +385,7 @@ def find_src_group(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> SchedGroup
     env.imbalance = 0
     env.moves = 0
     env.reason = why.NO_TASK
-    if out.busiest == NO_GROUP:
+    if not out.busiest:
         return NO_GROUP
     env.reason = balanced(k, env, st, out)
     if env.reason != why.NOT_BALANCED:
@@ -200,7 +416,7 @@ def find_src_rq(k: Kernel, env: LbEnv, group: SchedGroup) -> int:
             if nr == 1 and value > env.imbalance:
                 continue
         elif env.migration == migration_type.BY_UTIL:
-            value = cpu_util(k, cpu, NO_TASK, -1, 1 if rule(k, Modern.waiting_is_use) else 0)
+            value = cpu_util(k, cpu, NO_TASK, -1, 1 if modern(k).waiting_is_use != 0 else 0)
             if nr == 1:
                 continue
         if value > most:

@@ -5,8 +5,6 @@ group, of the busiest group so far and of the group that is being looked at are 
 find_busiest_group() writes its result into ``out`` (SdLbStats).
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.decisions_jit import note_group, note_groups
@@ -22,7 +20,6 @@ from wastedcores.simulator.engine.fair.load_jit import (
     avg_load_per_task,
     get_cpu_usage,
     idle_cpu,
-    jiffies,
     source_load,
     target_load,
     weighted_cpuload,
@@ -32,7 +29,6 @@ from wastedcores.simulator.engine.world.cpusets_jit import item, test
 from wastedcores.simulator.engine.world.log_jit import log_considered
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, group_at
 from wastedcores.simulator.engine.world.structs import (
-    NO_DOMAIN,
     NO_GROUP,
     Kernel,
     SchedDomain,
@@ -57,17 +53,17 @@ def update_group_capacity(k: Kernel, sd: SchedDomain, cpu: int) -> None:
     interval = ms_to_jiffies(k, sd.balance_interval)
     interval = max(interval, 1)
     interval = min(interval, k.max_lb_interval)
-    sgc.next_update = jiffies(k) + interval
+    sgc.next_update = k.jiffies + interval
     child = sd.child
     capacity = 0
-    if child == NO_DOMAIN:
+    if not child:
         cpu_rq(k, cpu).cpu_capacity = cpu_rq(k, cpu).cpu_capacity_orig
         capacity = cpu_rq(k, cpu).cpu_capacity
     elif child.flags & sd_flag.OVERLAP:
         first = group.cpus
         for i in range(first, first + group.group_weight):
             other = item(k, i)
-            if cpu_rq(k, other).sd == NO_DOMAIN:
+            if not cpu_rq(k, other).sd:
                 capacity += cpu_rq(k, other).cpu_capacity
             else:
                 capacity += cpu_rq(k, other).sd.groups.sgc.capacity
@@ -180,7 +176,7 @@ def update_sd_lb_stats(
     spare = SgLbStatsV4(k, st + stats_row.SPARE)
     prefer = False
     child = sd.child
-    if child != NO_DOMAIN and child.flags & sd_flag.PREFER_SIBLING:
+    if child and child.flags & sd_flag.PREFER_SIBLING:
         prefer = True
     index = load_index(k, sd, idle)
     overload = False
@@ -199,7 +195,7 @@ def update_sd_lb_stats(
         s = local if is_local else spare
         if is_local:
             seen_local = True
-            if idle != idle_type.NEWLY_IDLE or jiffies(k) >= sgc.next_update:
+            if idle != idle_type.NEWLY_IDLE or k.jiffies >= sgc.next_update:
                 update_group_capacity(k, sd, dst)
         if update_sg_lb_stats(k, sd, group, is_local, index, s, dst):
             overload = True
@@ -220,10 +216,12 @@ def update_sd_lb_stats(
             note_group(k, group, i, is_local, s, dst)
         out.total_load += s.group_load
         out.total_capacity += s.group_capacity
-    if sd.parent == NO_DOMAIN:
+    if not sd.parent:
         k.overload = 1 if overload else 0
     if k.decisions != 0:
-        note_groups(k, sd, out, prefer)
+        capacity = out.total_capacity
+        average = 1024 * out.total_load // capacity if capacity > 0 else 0
+        note_groups(k, sd, out, prefer, average)
 
 
 @apart(NOTHING)
@@ -328,7 +326,7 @@ def find_busiest_group(
     busiest = SgLbStatsV4(k, st + stats_row.BUSIEST)
     update_sd_lb_stats(k, sd, dst, idle, st, out)
     out.imbalance = 0
-    if out.busiest == NO_GROUP or busiest.sum_nr_running == 0:
+    if not out.busiest or busiest.sum_nr_running == 0:
         return False
     out.avg_load = 1024 * out.total_load // out.total_capacity
     if balanced(k, sd, idle, local, busiest, out.avg_load):

@@ -4,8 +4,6 @@ SIS_UTIL limits how many CPUs a search examines. No task is SCHED_IDLE here, so 
 examine are the set ``cpuset.LB``, which no wakeup shares with load_balance().
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import log_kind, log_op, sd_flag
@@ -14,15 +12,7 @@ from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, item, row_of, test
 from wastedcores.simulator.engine.world.log_jit import record
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, domain_at, modern
-from wastedcores.simulator.engine.world.structs import (
-    NO_DOMAIN,
-    NO_SHARED,
-    NO_TASK,
-    Kernel,
-    SchedDomain,
-    SchedDomainShared,
-    TaskStruct,
-)
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, SchedDomain, TaskStruct
 
 
 @inner
@@ -40,13 +30,6 @@ def first_of_core(k: Kernel, cpu: int) -> int:
         first = min(first, sibling)
         sibling = sibling_of(k, sibling)
     return first
-
-
-@inner
-def sd_llc_shared(k: Kernel, cpu: int) -> SchedDomainShared:
-    """sd_llc_shared: return what the CPUs of an LLC have in common, or NULL."""
-    sd = cpu_rq(k, cpu).sd_llc
-    return sd.shared if sd != NO_DOMAIN else NO_SHARED
 
 
 @inner
@@ -80,17 +63,15 @@ def update_sharing(k: Kernel) -> None:
 @apart(NOTHING)
 def update_idle_core(k: Kernel, cpu: int) -> None:
     """__update_idle_core(): note that a core became idle when its last CPU does."""
-    shared = sd_llc_shared(k, cpu)
-    if modern(k).smt_active == 0 or shared == NO_SHARED:
-        return
-    if shared.has_idle_cores != 0:
+    sd = cpu_rq(k, cpu).sd_llc
+    if modern(k).smt_active == 0 or not sd or sd.shared.has_idle_cores != 0:
         return
     sibling = sibling_of(k, cpu)
     while sibling != cpu:
         if test(k, cpuset.ACTIVE, sibling) and not idle_cpu(k, sibling):
             return
         sibling = sibling_of(k, sibling)
-    shared.has_idle_cores = 1
+    sd.shared.has_idle_cores = 1
 
 
 @inner
@@ -203,7 +184,7 @@ def begin_scan(k: Kernel, p: TaskStruct, sd: SchedDomain, limit: int) -> None:
 
 @apart(NOTHING)
 def log_scan(k: Kernel, cpu: int, level: int) -> None:
-    """Log the CPUs that a search examined: a record, and then the words of the set, six in a record (simulator/scans.py)."""
+    """Log the CPUs that a search examined: a record, and then the words of the set, six in a record (simulator/log.py)."""
     if k.log_considered == 0:
         return
     here = k.this_cpu
@@ -323,7 +304,7 @@ def select_idle_sibling(k: Kernel, p: TaskStruct, prev: int, target: int) -> int
     else:
         recent = -1
     sd = cpu_rq(k, target).sd_llc
-    if sd == NO_DOMAIN:
+    if not sd:
         return beyond_cache(k, p, target)
     has_idle_core = False
     if modern(k).smt_active != 0:

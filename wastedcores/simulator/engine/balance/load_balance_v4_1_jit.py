@@ -3,8 +3,6 @@
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.4 to 5.6.
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.decisions_jit import (
@@ -26,7 +24,7 @@ from wastedcores.simulator.engine.fair.entity_jit import (
 )
 from wastedcores.simulator.engine.fair.load_jit import idle_cpu, task_h_load, weighted_cpuload
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import migrate
-from wastedcores.simulator.engine.tasks.weight_jit import SCHED_IDLE
+from wastedcores.simulator.engine.fair.vruntime_jit import SCHED_IDLE
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import (
     exclude,
@@ -36,9 +34,8 @@ from wastedcores.simulator.engine.world.cpusets_jit import (
     test,
 )
 from wastedcores.simulator.engine.world.log_jit import log_balance, log_considered, log_migrate
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, fair_class
 from wastedcores.simulator.engine.world.structs import (
-    NO_DOMAIN,
     NO_GROUP,
     NO_TASK,
     Kernel,
@@ -61,6 +58,8 @@ def detach_task(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
     dequeue_task(k, p, False)
     if src != dst:  # where groups overlap, LBF_DST_PINNED can select the source itself
         log_migrate(k, p, src, dst, why)
+        if k.is_modern != 0:
+            fair_class(k).migrate_task_rq(k, p)
         migrate(k, p)
         p.se.exec_start = 0
     set_task_rq(k, p, dst)
@@ -70,7 +69,7 @@ def detach_task(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
 def attach_task(k: Kernel, p: TaskStruct) -> None:
     """attach_task(): enqueue a task on its new CPU and check for preemption."""
     enqueue_task(k, p, False, False)
-    check_preempt(k, p.cpu, p)
+    check_preempt(k, p.cpu, p, False)
 
 
 @inner
@@ -95,7 +94,7 @@ def can_migrate_task(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
     if not test(k, mask, env.dst_cpu):
         env.flags |= lbf.SOME_PINNED
         env.held_back[0] += 1
-        if env.dst_group == NO_GROUP or env.flags & lbf.DST_PINNED:
+        if not env.dst_group or env.flags & lbf.DST_PINNED:
             return False
         group = env.dst_group
         first = group.cpus
@@ -127,7 +126,7 @@ def detach_tasks(k: Kernel, env: LbEnv) -> int:
     detached = 0
     if env.imbalance <= 0:
         return detached
-    while cpu_rq(k, src).cfs_tasks != NO_TASK:
+    while cpu_rq(k, src).cfs_tasks:
         last = k.load_v4_4 != 0 and cpu_rq(k, src).nr_running <= 1
         if last and env.idle != idle_type.NOT_IDLE:
             break  # v4.4 never takes the last task of a queue
@@ -159,7 +158,7 @@ def detach_tasks(k: Kernel, env: LbEnv) -> int:
 def attach_tasks(k: Kernel, env: LbEnv) -> None:
     """attach_tasks(): enqueue the detached tasks."""
     p = env.tasks
-    while p != NO_TASK:
+    while p:
         following = p.cfs_tasks_next
         attach_task(k, p)
         p = following
@@ -257,9 +256,8 @@ def move_tasks(k: Kernel, env: LbEnv) -> int:
             env.loop_break = NR_MIGRATE
             continue
         break
-    parent = env.sd.parent
-    if parent != NO_DOMAIN and env.flags & lbf.SOME_PINNED and env.imbalance > 0:
-        parent.groups.sgc.imbalance = 1
+    if env.flags & lbf.SOME_PINNED and env.imbalance > 0:
+        mark_parent(k, env, 1)
     if env.flags & lbf.ALL_PINNED:
         exclude(k, cpuset.LB, src)
         if is_empty(k, cpuset.LB):
@@ -276,7 +274,7 @@ def start_active_balance(k: Kernel, env: LbEnv, this_cpu: int) -> int:
     src = env.src_cpu
     curr = cpu_rq(k, src).curr
     # the idle task may run on its CPU only
-    if curr == NO_TASK or not test(k, curr.cpus_allowed, this_cpu):
+    if not curr or not test(k, curr.cpus_allowed, this_cpu):
         return -1
     started = 0
     if cpu_rq(k, src).active_balance == 0:
@@ -290,11 +288,19 @@ def start_active_balance(k: Kernel, env: LbEnv, this_cpu: int) -> int:
 
 
 @inner
-def count(k: Kernel, env: LbEnv, sd: SchedDomain, result: int) -> None:
+def count(k: Kernel, env: LbEnv, result: int) -> None:
     """Count this load_balance() call by idle type and result, and log it if decisions are logged."""
-    sd.lb_count[7 * env.idle + result] += 1
+    env.sd.lb_count[7 * env.idle + result] += 1
     if k.decisions != 0:
         log_decision(k, env, result)
+
+
+@inner
+def mark_parent(k: Kernel, env: LbEnv, imbalance: int) -> None:
+    """Set sgc->imbalance of the group above this domain."""
+    parent = env.sd.parent
+    if parent:
+        parent.groups.sgc.imbalance = imbalance
 
 
 @inner
@@ -311,10 +317,8 @@ def tune_up(k: Kernel, env: LbEnv, sd: SchedDomain, failed: int) -> None:
 @inner
 def out_balanced(k: Kernel, env: LbEnv, sd: SchedDomain, result: int) -> None:
     """The label out_balanced: clear the parent group's imbalance flag."""
-    parent = sd.parent
-    if parent != NO_DOMAIN:
-        parent.groups.sgc.imbalance = 0
-    count(k, env, sd, result)
+    mark_parent(k, env, 0)
+    count(k, env, result)
     tune_up(k, env, sd, True)
 
 
@@ -357,7 +361,7 @@ def load_balance(k: Kernel, this_cpu: int, sd: SchedDomain, idle: int, why: int)
             if moved == -1:
                 continue
             if moved == -2:
-                count(k, env, sd, lb_result.PINNED)
+                count(k, env, lb_result.PINNED)
                 tune_up(k, env, sd, True)
                 return 0
         break
@@ -369,14 +373,14 @@ def load_balance(k: Kernel, this_cpu: int, sd: SchedDomain, idle: int, why: int)
             started = start_active_balance(k, env, this_cpu)
             if started < 0:
                 env.flags |= lbf.ALL_PINNED
-                count(k, env, sd, lb_result.PINNED)
+                count(k, env, lb_result.PINNED)
                 tune_up(k, env, sd, False)
                 return 0
-        count(k, env, sd, lb_result.ACTIVE if started > 0 else lb_result.FAILED)
+        count(k, env, lb_result.ACTIVE if started > 0 else lb_result.FAILED)
     else:
         sd.nr_balance_failed = 0
         env.moved = moved
-        count(k, env, sd, lb_result.MOVED)
+        count(k, env, lb_result.MOVED)
         log_balance(k, this_cpu, env.src_cpu, why, moved)
     if started == 0:
         sd.balance_interval = sd.min_interval
@@ -397,7 +401,7 @@ def active_balance_step(k: Kernel, src: int) -> None:
         if test(k, sd.span, src):
             break
         sd = sd.parent
-    if sd == NO_DOMAIN:
+    if not sd:
         return
     env = LbEnv(k, k.scratch + 4)
     env.sd = sd
@@ -407,7 +411,7 @@ def active_balance_step(k: Kernel, src: int) -> None:
     env.flags = 0
     env.dst_group = NO_GROUP
     p = cpu_rq(k, src).cfs_tasks
-    while p != NO_TASK:
+    while p:
         if can_migrate_task(k, p, env):
             detach_task(k, p, dst, log_op.ACTIVE)
             attach_task(k, p)

@@ -1,6 +1,4 @@
-"""How Linux 6.12 moves tasks: which CPU balances, and which tasks it takes (kernel/sched/fair.c, v6.12.107)."""
-
-from __future__ import annotations
+"""How Linux 6.12 moves tasks: which CPU balances, and which tasks it takes (kernel/sched/fair.c, v6.12.107 and v6.18.15)."""
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
@@ -9,19 +7,21 @@ from wastedcores.simulator.engine.balance.decisions_jit import (
     designate,
     note_source,
 )
-from wastedcores.simulator.engine.balance.decisions_v6_12_jit import log_decision_v6_12
 from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import (
     find_src_group,
     find_src_rq,
+    idle_cpu,
 )
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import (
     MAX_PINNED_INTERVAL,
+    MIGRATION_COST,
     NR_MIGRATE,
     attach_task,
     attach_tasks,
+    count,
+    detach_task,
+    mark_parent,
 )
-from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import idle_cpu
-from wastedcores.simulator.engine.balance.stays_v6_12_jit import held_back, task_hot
 from wastedcores.simulator.engine.codes import (
     cpu_event,
     idle_type,
@@ -32,24 +32,53 @@ from wastedcores.simulator.engine.codes import (
     sd_flag,
 )
 from wastedcores.simulator.engine.events.queue_jit import event_of, push
-from wastedcores.simulator.engine.fair.entity_jit import list_add_task, list_del_task, set_task_rq
-from wastedcores.simulator.engine.fair.signals_v6_12_jit import task_h_load, task_util_est
+from wastedcores.simulator.engine.fair.eevdf_jit import eligible
+from wastedcores.simulator.engine.fair.entity_jit import list_add_task, list_del_task
+from wastedcores.simulator.engine.fair.load_jit import task_h_load
+from wastedcores.simulator.engine.fair.modern_task_jit import task_util_est
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, item, start_from_active, test
-from wastedcores.simulator.engine.world.log_jit import log_balance, log_migrate
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, fair_class
-from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.log_jit import log_balance
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
-    NO_GROUP,
     NO_TASK,
+    CfsRq,
     Kernel,
     LbEnv,
-    Modern,
     SchedDomain,
     SdLbStats,
     TaskStruct,
 )
+
+
+@inner
+def held_back(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
+    """can_migrate_task(), task_is_ineligible_on_dst_cpu(): return whether a task is left where it is, whatever its affinity.
+
+    A sleeper that is still queued is moved only to move load. A task that had more than its share is moved after an attempt that
+    failed, or to a queue that is empty.
+    """
+    if p.se.sched_delayed != 0 and env.migration != migration_type.BY_LOAD:
+        if modern(k).sleepers_pulled == 0:
+            return True
+    if modern(k).ineligible_wait == 0 or env.sd.nr_balance_failed != 0:
+        return False
+    there = CfsRq(k, k.cfs_rq0 + p.group * k.nr_cpus + env.dst_cpu)
+    return there.nr_running != 0 and eligible(k, p.se.cfs_rq, p.se) == 0
+
+
+@inner
+def task_hot(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
+    """task_hot(): return whether a task ran so recently that its cache is probably still warm."""
+    if env.sd.flags & sd_flag.SHARE_CPUCAPACITY:
+        return False
+    q = p.se.cfs_rq
+    buddy = q.next == p.se or q.last == p.se  # EEVDF has no last buddy
+    if cpu_rq(k, env.dst_cpu).nr_running > 0 and buddy:
+        return True
+    return k.now_ns - p.se.exec_start < MIGRATION_COST
+
 
 # --- who balances -----------------------------------------------------------------------------------------------------
 
@@ -83,7 +112,7 @@ def should_we_balance(k: Kernel, env: LbEnv) -> bool:
     The designated CPU is the first idle one of the group whose core is idle, else the first idle one, else the group's balance
     CPU. v6.1 does not look at cores. A newly idle CPU may balance unless a task arrived in the meantime.
     """
-    whole_cores = rule(k, Modern.whole_cores_balance)
+    whole_cores = modern(k).whole_cores_balance != 0
     dst = env.dst_cpu
     if not test(k, cpuset.LB, dst):
         return False
@@ -159,17 +188,6 @@ def can_migrate_task(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
 
 
 @inner
-def detach_task(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
-    """detach_task(): take a task off its queue and assign it to ``dst``, as set_task_cpu() does."""
-    src = p.cpu
-    fair_class(k).dequeue_task(k, p, 0)
-    if src != dst:
-        log_migrate(k, p, src, dst, why)
-        fair_class(k).migrate_task_rq(k, p)
-    set_task_rq(k, p, dst)
-
-
-@inner
 def cost_of(k: Kernel, p: TaskStruct, env: LbEnv) -> int:
     """The switch in detach_tasks(): return by how much a task reduces the imbalance, or -1 if the task is too large."""
     if env.migration == migration_type.BY_TASK:
@@ -198,7 +216,7 @@ def detach_tasks(k: Kernel, env: LbEnv) -> int:
     if cpu_rq(k, src).nr_running <= 1:
         env.flags &= ~lbf.ALL_PINNED
         return detached
-    while env.imbalance > 0 and cpu_rq(k, src).cfs_tasks != NO_TASK:
+    while env.imbalance > 0 and cpu_rq(k, src).cfs_tasks:
         if env.idle != idle_type.NOT_IDLE and cpu_rq(k, src).nr_running <= 1:
             break
         env.loop += 1
@@ -240,22 +258,6 @@ def pull(k: Kernel, env: LbEnv) -> int:
     if env.flags & lbf.SOME_PINNED and env.imbalance > 0:
         mark_parent(k, env, 1)
     return moved
-
-
-@inner
-def mark_parent(k: Kernel, env: LbEnv, imbalance: int) -> None:
-    """Set sgc->imbalance of the group above this domain."""
-    parent = env.sd.parent
-    if parent != NO_DOMAIN:
-        parent.groups.sgc.imbalance = imbalance
-
-
-@inner
-def count(k: Kernel, env: LbEnv, result: int) -> None:
-    """Count this call by idle type and result, and log it if decisions are logged."""
-    env.sd.lb_count[7 * env.idle + result] += 1
-    if k.decisions != 0:
-        log_decision_v6_12(k, env, result)
 
 
 @inner
@@ -336,7 +338,7 @@ def finish(k: Kernel, env: LbEnv, moved: int) -> None:
         if need_active_balance(k, env):
             curr = cpu_rq(k, src).curr
             # the idle task may run on its own CPU only
-            if curr == NO_TASK or not test(k, curr.cpus_allowed, env.this_cpu):
+            if not curr or not test(k, curr.cpus_allowed, env.this_cpu):
                 count(k, env, lb_result.PINNED)
                 longer_interval(k, env)
                 return
@@ -382,7 +384,7 @@ def load_balance(k: Kernel, this_cpu: int, sd: SchedDomain, idle: int, why: int)
             out_balanced(k, env, lb_result.NOT_DESIGNATED)
             return -1
         group = find_src_group(k, env, st, out)
-        if group == NO_GROUP:
+        if not group:
             out_balanced(k, env, lb_result.BALANCED)
             return 0
         src = find_src_rq(k, env, group)
@@ -416,9 +418,9 @@ def active_load_balance(k: Kernel, src: int) -> None:
     if cpu_rq(k, src).nr_running <= 1 or not test(k, cpuset.ACTIVE, dst):
         return
     sd = cpu_rq(k, dst).sd if cpu_rq(k, dst).nr_domains > 0 else NO_DOMAIN
-    while sd != NO_DOMAIN and not test(k, sd.span, src):
+    while sd and not test(k, sd.span, src):
         sd = sd.parent
-    if sd == NO_DOMAIN:
+    if not sd:
         return
     env = LbEnv(k, k.scratch + 4)
     env.sd = sd
@@ -428,7 +430,7 @@ def active_load_balance(k: Kernel, src: int) -> None:
     env.flags = lbf.ACTIVE_LB
     env.migration = migration_type.BY_LOAD  # 0, as all that is not named
     p = cpu_rq(k, src).cfs_tasks_tail
-    while p != NO_TASK:
+    while p:
         if can_migrate_task(k, p, env):
             detach_task(k, p, dst, log_op.ACTIVE)
             sd.nr_balance_failed = 0

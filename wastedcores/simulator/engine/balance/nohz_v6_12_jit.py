@@ -1,24 +1,24 @@
-"""The tickless idle CPUs under Linux 6.12: which of them balances for the others, and when (kernel/sched/fair.c, v6.12.107)."""
-
-from __future__ import annotations
+"""Idle CPUs under Linux 6.12: how they begin, and which tickless one balances for the others (kernel/sched/fair.c, v6.12.107)."""
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
+from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import idle_cpu
 from wastedcores.simulator.engine.balance.group_stats_jit import ms_to_jiffies
+from wastedcores.simulator.engine.balance.idle_sibling_v6_12_jit import update_sharing
 from wastedcores.simulator.engine.balance.rebalance_domains_jit import nohz_exit
 from wastedcores.simulator.engine.balance.rebalance_domains_v6_12_jit import (
     rebalance_domains,
     update_blocked_averages,
 )
-from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import idle_cpu
 from wastedcores.simulator.engine.codes import cpu_event, idle_type, log_op, nohz_kick
+from wastedcores.simulator.engine.core.schedule_jit import next_tick, stop_tick
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
-from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import include, test
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
-from wastedcores.simulator.engine.world.structs import NO_DOMAIN, Kernel
+from wastedcores.simulator.engine.world.random_jit import stream
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, domain_at, modern
+from wastedcores.simulator.engine.world.structs import Kernel, RandomState
 
 #: LOAD_AVG_PERIOD, in ms
 BLOCKED_MS = 32
@@ -28,13 +28,13 @@ BLOCKED_MS = 32
 def count_busy(k: Kernel, cpu: int, change: int) -> None:
     """set_cpu_sd_state_idle(), set_cpu_sd_state_busy(): count a CPU as idle (-1) or busy (1) in its LLC, once."""
     sd = cpu_rq(k, cpu).sd_llc
-    if sd != NO_DOMAIN and sd.nohz_idle == (1 if change > 0 else 0):
+    if sd and sd.nohz_idle == (1 if change > 0 else 0):
         sd.nohz_idle = 0 if change > 0 else 1
         sd.shared.nr_busy_cpus += change
 
 
 @apart(NOTHING)
-def nohz_enter(k: Kernel, cpu: int) -> None:
+def nohz_balance_enter_idle(k: Kernel, cpu: int) -> None:
     """nohz_balance_enter_idle(): add a CPU whose tick stopped to the tickless idle CPUs."""
     if not test(k, cpuset.ACTIVE, cpu):
         return
@@ -68,7 +68,7 @@ def trigger_load_balance(k: Kernel, cpu: int) -> None:
     cpu_rq(k, cpu).idle_balance = 1 if idle_cpu(k, cpu) else 0
     if cpu_rq(k, cpu).nr_domains == 0 or not test(k, cpuset.ACTIVE, cpu):
         return
-    if jiffies(k) >= cpu_rq(k, cpu).next_balance:
+    if k.jiffies >= cpu_rq(k, cpu).next_balance:
         # all CPUs have had their tick of this jiffy before the first softirq runs
         queue_jit.push(k, event_of(cpu_event.SOFTIRQ, cpu), k.now_ns + k.irq_ns)
     nohz_balancer_kick(k, cpu)
@@ -83,13 +83,13 @@ def nohz_balancer_kick(k: Kernel, cpu: int) -> None:
     if k.nohz_nr_cpus == 0:
         return
     g = modern(k)
-    now = jiffies(k)
+    now = k.jiffies
     flags = 0
     if g.nohz_has_blocked != 0 and now > g.nohz_next_blocked:
         flags = nohz_kick.STATS
     if now >= k.nohz_next_balance:
         sd = cpu_rq(k, cpu).sd_llc
-        if cpu_rq(k, cpu).nr_running >= 2 or (sd != NO_DOMAIN and sd.shared.nr_busy_cpus > 1):
+        if cpu_rq(k, cpu).nr_running >= 2 or (sd and sd.shared.nr_busy_cpus > 1):
             flags = nohz_kick.STATS | nohz_kick.BALANCE
     if g.nohz_needs_update != 0:
         flags |= nohz_kick.NEXT
@@ -101,7 +101,7 @@ def nohz_balancer_kick(k: Kernel, cpu: int) -> None:
 def kick_ilb(k: Kernel, cpu: int, flags: int) -> None:
     """kick_ilb(), find_new_ilb(): kick the first tickless CPU that is really idle."""
     if flags & nohz_kick.BALANCE:
-        k.nohz_next_balance = jiffies(k) + 1
+        k.nohz_next_balance = k.jiffies + 1
     ilb = 0
     n = k.nr_cpus
     while ilb < n and not (test(k, cpuset.NOHZ, ilb) and ilb != cpu and idle_cpu(k, ilb)):
@@ -136,7 +136,7 @@ def update_nohz_stats(k: Kernel, cpu: int) -> bool:
     q = cpu_cfs_rq(k, cpu)
     if q.rq_modern.has_blocked_load == 0 or not test(k, cpuset.NOHZ, cpu):
         return False
-    if jiffies(k) > q.rq_modern.last_blocked_tick:
+    if k.jiffies > q.rq_modern.last_blocked_tick:
         update_blocked_averages(k, cpu)
         return q.rq_modern.has_blocked_load != 0
     return True
@@ -149,7 +149,7 @@ def visit(k: Kernel, cpu: int, this_cpu: int) -> int:
     took = 0
     if this.ilb_flags & nohz_kick.STATS and update_nohz_stats(k, cpu):
         this.ilb_blocked = 1
-    if jiffies(k) >= cpu_rq(k, cpu).next_balance:
+    if k.jiffies >= cpu_rq(k, cpu).next_balance:
         cpu_rq(k, cpu).clock = k.now_ns
         if this.ilb_flags & nohz_kick.BALANCE:
             took = rebalance_domains(k, cpu, idle_type.IDLE, log_op.NOHZ)
@@ -205,15 +205,15 @@ def begin_pass(k: Kernel, cpu: int, flags: int) -> None:
         g.nohz_needs_update = 0
     cpu_rq(k, cpu).ilb_next = 1
     q.rq_modern.ilb_flags = flags
-    q.rq_modern.ilb_begun = jiffies(k)
-    q.rq_modern.ilb_next_balance = jiffies(k) + 60 * k.hz
+    q.rq_modern.ilb_begun = k.jiffies
+    q.rq_modern.ilb_next_balance = k.jiffies + 60 * k.hz
     q.rq_modern.ilb_found = 0
     q.rq_modern.ilb_blocked = 0
     continue_pass(k, cpu)
 
 
 @apart(NOTHING)
-def run_rebalance(k: Kernel, cpu: int) -> None:
+def run_rebalance_domains(k: Kernel, cpu: int) -> None:
     """sched_balance_softirq(), nohz_idle_balance(): balance for all tickless CPUs if this one was kicked, else its own levels."""
     if cpu_rq(k, cpu).ilb_next != 0:
         return  # the pass that is under way continues by itself
@@ -240,7 +240,7 @@ def kick_arrives(k: Kernel, cpu: int) -> None:
     cpu_rq(k, cpu).idle_balance = 1 if idle_cpu(k, cpu) else 0
     if flags & nohz_kick.KICKS and cpu_rq(k, cpu).idle_balance != 0:
         q.rq_modern.nohz_idle_balance = flags
-        run_rebalance(k, cpu)
+        run_rebalance_domains(k, cpu)
 
 
 @apart(NOTHING)
@@ -255,3 +255,49 @@ def run_idle_balance(k: Kernel, cpu: int) -> None:
         and cpu_rq(k, cpu).ilb_next == 0
     ):
         begin_pass(k, cpu, nohz_kick.STATS)
+
+
+@apart(NOTHING)
+def booted(k: Kernel) -> None:
+    """Let the LLCs know what balancing of the idle machine has found out since boot, and seed newidle balancing."""
+    n = k.nr_cpus
+    smt_active = modern(k).smt_active
+    for cpu in range(n):
+        RandomState(k, n + cpu).state = stream(k.seed, -2 - cpu)
+        for height in range(cpu_rq(k, cpu).nr_domains):
+            sd = domain_at(k, cpu, height)
+            shared = sd.shared
+            if shared:
+                shared.nr_idle_scan = sd.span_weight
+                shared.has_idle_cores = smt_active
+
+
+@apart(NOTHING)
+def attached(k: Kernel, now: int) -> None:
+    """Let the domains that every CPU got just now begin; ``now`` is the jiffy of their last balancing."""
+    for cpu in range(k.nr_cpus):
+        for height in range(cpu_rq(k, cpu).nr_domains):
+            sd = domain_at(k, cpu, height)
+            sd.last_decay_max_lb_cost = now
+            sd.newidle_stamp = k.now_ns
+    update_sharing(k)
+
+
+@apart(NOTHING)
+def enters_idle(k: Kernel, cpu: int) -> None:
+    """do_idle() (kernel/sched/idle.c): update averages of idle CPUs, and stop the tick at once or after one more tick."""
+    run_idle_balance(k, cpu)
+    if modern(k).idle_ticks_before_stop == 0:
+        stop_tick(k, cpu)
+    elif cpu_rq(k, cpu).tick_stopped != 0:
+        # tick_nohz_idle_exit(): the CPU left the idle loop to schedule, and found nothing
+        cpu_rq(k, cpu).tick_stopped = 0
+        queue_jit.push_tick(k, cpu, next_tick(k, cpu))
+
+
+@apart(NOTHING)
+def leaves(k: Kernel, cpu: int) -> None:
+    """Drop the kicks of a CPU that goes offline."""
+    q = cpu_cfs_rq(k, cpu)
+    q.rq_modern.nohz_flags = 0
+    q.rq_modern.nohz_idle_balance = 0

@@ -3,8 +3,6 @@
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.1 to 5.3.
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.group_stats_jit import ms_to_jiffies
@@ -15,23 +13,24 @@ from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair.load_jit import (
     catch_up_idle,
     idle_cpu,
-    jiffies,
     update_blocked_averages,
     weighted_cpuload,
 )
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, test
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, domain_at
-from wastedcores.simulator.engine.world.structs import NO_DOMAIN, Kernel, SchedDomain
+from wastedcores.simulator.engine.world.structs import Kernel, SchedDomain
 
 
 @inner
 def interval_of(k: Kernel, sd: SchedDomain, busy: int) -> int:
-    """get_sd_balance_interval(), in jiffies."""
-    ms = sd.balance_interval
-    if busy:
-        ms *= sd.busy_factor
-    return min(max(ms_to_jiffies(k, ms), 1), k.max_lb_interval)
+    """get_sd_balance_interval(): return the jiffies between two attempts at a level."""
+    interval = ms_to_jiffies(
+        k, sd.balance_interval * sd.busy_factor if busy else sd.balance_interval
+    )
+    if busy and k.is_modern != 0:
+        interval -= 1  # busy CPUs of nested levels should not all balance in the same jiffy
+    return min(max(interval, 1), k.max_lb_interval)
 
 
 @inner
@@ -44,7 +43,7 @@ def lb_cost(k: Kernel, sd: SchedDomain) -> int:
 def rebalance_domains(k: Kernel, cpu: int, idle: int, why: int) -> int:
     """rebalance_domains(): return the time that it took, in ns."""
     took = 0
-    now = jiffies(k)
+    now = k.jiffies
     next_balance = now + 60 * k.hz
     update = False
     need_decay = False
@@ -98,13 +97,12 @@ def nohz_idle_balance(k: Kernel, cpu: int) -> None:
         if cpu_rq(k, cpu).need_resched != 0:
             break
         took = 0
-        if jiffies(k) >= cpu_rq(k, other).next_balance:
+        if k.jiffies >= cpu_rq(k, other).next_balance:
             if weighted_cpuload(k, other) == 0:  # update_idle_cpu_load()
                 catch_up_idle(k, other)
             took = rebalance_domains(k, other, idle_type.IDLE, log_op.NOHZ)
-        cpu_rq(k, cpu).next_balance = min(
-            cpu_rq(k, cpu).next_balance, cpu_rq(k, other).next_balance
-        )
+        rq = cpu_rq(k, cpu)
+        rq.next_balance = min(rq.next_balance, cpu_rq(k, other).next_balance)
         if took > 0:
             cpu_rq(k, cpu).ilb_next = other + 2
             queue_jit.push(k, event_of(cpu_event.KICK, cpu), k.now_ns + took)
@@ -136,7 +134,7 @@ def run_rebalance(k: Kernel, cpu: int) -> None:
 def sd_state_busy(k: Kernel, cpu: int) -> None:
     """set_cpu_sd_state_busy(): count the CPU as busy in its sd_busy."""
     sd = cpu_rq(k, cpu).sd_busy
-    if sd != NO_DOMAIN and cpu_rq(k, cpu).nohz_idle != 0:
+    if sd and cpu_rq(k, cpu).nohz_idle != 0:
         cpu_rq(k, cpu).nohz_idle = 0
         sd.groups.sgc.nr_busy_cpus += 1
 
@@ -145,7 +143,7 @@ def sd_state_busy(k: Kernel, cpu: int) -> None:
 def sd_state_idle(k: Kernel, cpu: int) -> None:
     """set_cpu_sd_state_idle(): count the CPU as idle in its sd_busy."""
     sd = cpu_rq(k, cpu).sd_busy
-    if sd != NO_DOMAIN and cpu_rq(k, cpu).nohz_idle == 0:
+    if sd and cpu_rq(k, cpu).nohz_idle == 0:
         cpu_rq(k, cpu).nohz_idle = 1
         sd.groups.sgc.nr_busy_cpus -= 1
 
@@ -179,15 +177,15 @@ def nohz_kick_needed(k: Kernel, cpu: int) -> bool:
         return False
     sd_state_busy(k, cpu)
     nohz_exit(k, cpu)
-    if k.nohz_nr_cpus == 0 or jiffies(k) < k.nohz_next_balance:
+    if k.nohz_nr_cpus == 0 or k.jiffies < k.nohz_next_balance:
         return False
     if cpu_rq(k, cpu).nr_running >= 2:
         return True
     sd = cpu_rq(k, cpu).sd_busy
-    if sd != NO_DOMAIN and sd.groups.sgc.nr_busy_cpus > 1:
+    if sd and sd.groups.sgc.nr_busy_cpus > 1:
         return True
     low = cpu_rq(k, cpu).sd
-    if low == NO_DOMAIN:
+    if not low:
         return False
     if (
         cpu_cfs_rq(k, cpu).h_nr_running >= 1
@@ -223,7 +221,7 @@ def trigger_load_balance(k: Kernel, cpu: int) -> int:
     cpu_rq(k, cpu).idle_balance = 1 if idle_cpu(k, cpu) else 0
     if cpu_rq(k, cpu).nr_domains == 0:
         return False
-    pending = jiffies(k) >= cpu_rq(k, cpu).next_balance
+    pending = k.jiffies >= cpu_rq(k, cpu).next_balance
     if nohz_kick_needed(k, cpu):
         nohz_balancer_kick(k)
     return pending
@@ -235,17 +233,15 @@ def trigger_load_balance(k: Kernel, cpu: int) -> int:
 @apart(VALUE)
 def idle_balance(k: Kernel, cpu: int) -> int:
     """idle_balance(): a CPU that ran out of work looks for some; return whether it found any."""
-    next_balance = jiffies(k) + k.hz
+    next_balance = k.jiffies + k.hz
     cpu_rq(k, cpu).idle_stamp = k.now_ns
     first = cpu_rq(k, cpu).sd.row
     levels = cpu_rq(k, cpu).nr_domains
     pulled = False
     if cpu_rq(k, cpu).avg_idle < MIGRATION_COST or k.overload == 0:
         if levels > 0:
-            next_balance = min(
-                next_balance,
-                SchedDomain(k, first).last_balance + interval_of(k, SchedDomain(k, first), False),
-            )
+            sd = SchedDomain(k, first)
+            next_balance = min(next_balance, sd.last_balance + interval_of(k, sd, False))
     else:
         update_blocked_averages(k, cpu)
         cost = 0

@@ -3,19 +3,15 @@
 Source: kernel/sched/fair.c, v6.12.107.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.balance.group_stats_jit import ms_to_jiffies
+from wastedcores.simulator.engine.balance.find_src_group_v6_12_jit import idle_cpu
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import MIGRATION_COST
 from wastedcores.simulator.engine.balance.load_balance_v6_12_jit import load_balance
-from wastedcores.simulator.engine.balance.rebalance_domains_jit import lb_cost
-from wastedcores.simulator.engine.balance.sd_stats_v6_12_jit import idle_cpu
+from wastedcores.simulator.engine.balance.rebalance_domains_jit import interval_of, lb_cost
 from wastedcores.simulator.engine.codes import idle_type, log_op, newidle, nohz_kick, sd_flag
-from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
     UPDATE_TG,
     quotient,
@@ -29,27 +25,11 @@ from wastedcores.simulator.engine.world.random_jit import draw
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
-    NO_TASK,
     CfsRq,
     Kernel,
     RandomState,
     SchedDomain,
 )
-
-BUSY_FACTOR = 16
-
-
-@inner
-def interval_of(k: Kernel, sd: SchedDomain, busy: int) -> int:
-    """get_sd_balance_interval(): return the jiffies between two attempts at a level."""
-    ms = sd.balance_interval
-    if busy:
-        # busy CPUs of nested levels should not all balance in the same jiffy
-        interval = ms_to_jiffies(k, ms * BUSY_FACTOR) - 1
-    else:
-        interval = ms_to_jiffies(k, ms)
-    return min(max(interval, 1), k.max_lb_interval)
-
 
 # --- blocked averages -------------------------------------------------------------------------------------------------
 
@@ -75,7 +55,7 @@ def update_blocked_queue(k: Kernel, q: CfsRq) -> bool:
         update_tg_load_avg(k, q)
     se = q.entity
     # skip_blocked_update()
-    if se != NO_ENTITY and (se.avg.load_avg != 0 or se.avg.util_avg != 0 or q.propagate != 0):
+    if se and (se.avg.load_avg != 0 or se.avg.util_avg != 0 or q.propagate != 0):
         update_load_avg(k, se, UPDATE_TG)
     return q.avg.load_avg > 0 or q.avg.util_avg > 0
 
@@ -84,7 +64,7 @@ def update_blocked_queue(k: Kernel, q: CfsRq) -> bool:
 def update_blocked_averages(k: Kernel, cpu: int) -> None:
     """sched_balance_update_blocked_averages(): let the averages that sleeping tasks left on this CPU decay."""
     n = k.nr_cpus
-    cpu_cfs_rq(k, cpu).rq_modern.last_blocked_tick = jiffies(k)
+    cpu_cfs_rq(k, cpu).rq_modern.last_blocked_tick = k.jiffies
     cpu_rq(k, cpu).clock = k.now_ns
     blocked = False
     on_list = 0
@@ -109,12 +89,6 @@ def update_blocked_averages(k: Kernel, cpu: int) -> None:
 # --- the costs of newidle balancing -----------------------------------------------------------------------------------
 
 
-@inner
-def newidle_rule(k: Kernel) -> int:
-    """Return when newidle balancing tries a level (Modern.newidle)."""
-    return modern(k).newidle
-
-
 @apart(NOTHING)
 def update_newidle_stats(k: Kernel, sd: SchedDomain, success: int) -> None:
     """update_newidle_stats(): count an attempt of newidle balancing, and its success.
@@ -125,7 +99,7 @@ def update_newidle_stats(k: Kernel, sd: SchedDomain, success: int) -> None:
     sd.newidle_success += success
     if sd.newidle_call >= 1024:
         ratio = sd.newidle_success
-        if newidle_rule(k) == newidle.RATE:
+        if modern(k).newidle == newidle.RATE:
             ratio = min(1024, ratio + ((k.now_ns - sd.newidle_stamp) >> 22))
         sd.newidle_stamp = k.now_ns
         sd.newidle_ratio = ratio
@@ -138,9 +112,9 @@ def update_newidle_cost(k: Kernel, sd: SchedDomain, cost: int, success: int) -> 
     """update_newidle_cost(): note the cost of an attempt, or let the highest cost decay; return whether it did."""
     if cost != 0:
         update_newidle_stats(k, sd, success)
-    now = jiffies(k)
+    now = k.jiffies
     if cost > sd.max_newidle_lb_cost:
-        if newidle_rule(k) == newidle.BUMP:
+        if modern(k).newidle == newidle.BUMP:
             cost = min(cost, MIGRATION_COST + 200)
         sd.max_newidle_lb_cost = cost
         sd.last_decay_max_lb_cost = now
@@ -152,16 +126,14 @@ def update_newidle_cost(k: Kernel, sd: SchedDomain, cost: int, success: int) -> 
 
 
 @apart(NOTHING)
-def update_wakeup_idle(k: Kernel, cpu: int) -> None:
+def idle_cpu_woken(k: Kernel, cpu: int) -> None:
     """The part of ttwu_do_activate() (core.c) that updates the mean time for which this CPU stays idle."""
-    if cpu_rq(k, cpu).idle_stamp != 0:
+    rq = cpu_rq(k, cpu)
+    if rq.idle_stamp != 0:
         # update_avg() divides, which rounds towards zero
-        delta = k.now_ns - cpu_rq(k, cpu).idle_stamp - cpu_rq(k, cpu).avg_idle
-        cpu_rq(k, cpu).avg_idle += quotient(delta, 8)
-        cpu_rq(k, cpu).avg_idle = min(
-            cpu_rq(k, cpu).avg_idle, 2 * cpu_rq(k, cpu).max_idle_balance_cost
-        )
-        cpu_rq(k, cpu).idle_stamp = 0
+        delta = k.now_ns - rq.idle_stamp - rq.avg_idle
+        rq.avg_idle = min(rq.avg_idle + quotient(delta, 8), 2 * rq.max_idle_balance_cost)
+        rq.idle_stamp = 0
 
 
 # --- the levels of a CPU ----------------------------------------------------------------------------------------------
@@ -172,7 +144,7 @@ def rebalance_domains(k: Kernel, cpu: int, idle: int, why: int) -> int:
     """sched_balance_domains(): balance the levels of a CPU, innermost first; return the time that it took, in ns."""
     took = 0
     max_cost = 0
-    now = jiffies(k)
+    now = k.jiffies
     next_balance = now + 60 * k.hz
     found = False
     need_decay = False
@@ -212,7 +184,7 @@ def rebalance_domains(k: Kernel, cpu: int, idle: int, why: int) -> int:
 @inner
 def draw_level(k: Kernel, cpu: int, sd: SchedDomain) -> int:
     """NI_RANDOM: return by how much a success at this level counts, or 0 if chance leaves the level out."""
-    rule = newidle_rule(k)
+    rule = modern(k).newidle
     if rule < newidle.RANDOM:
         return 1
     if rule == newidle.RATE and sd.newidle_ratio >= 1024:
@@ -249,7 +221,7 @@ def try_levels(k: Kernel, cpu: int) -> int:
         pulled = load_balance(k, cpu, sd, idle_type.NEWLY_IDLE, log_op.NEWIDLE)
         level_cost = lb_cost(k, sd)
         cost += level_cost
-        if pulled <= 0 and newidle_rule(k) == newidle.BUMP:
+        if pulled <= 0 and modern(k).newidle == newidle.BUMP:
             level_cost = 3 * sd.max_newidle_lb_cost // 2
         update_newidle_cost(k, sd, level_cost, weight if pulled > 0 else 0)
         if pulled != 0:
@@ -260,29 +232,28 @@ def try_levels(k: Kernel, cpu: int) -> int:
 
 
 @apart(VALUE)
-def idle_balance(k: Kernel, cpu: int) -> bool:
+def newidle_balance(k: Kernel, cpu: int) -> bool:
     """sched_balance_newidle(): try to pull a task because none is left; return whether one is there now."""
-    if cpu_rq(k, cpu).wake_list != NO_TASK:
+    rq = cpu_rq(k, cpu)
+    if rq.wake_list:
         return False  # ttwu_pending: a task is about to arrive
-    cpu_rq(k, cpu).idle_stamp = k.now_ns
+    rq.idle_stamp = k.now_ns
     if not test(k, cpuset.ACTIVE, cpu):
         return False
-    first = cpu_rq(k, cpu).sd.row
+    first = rq.sd.row
     pulled = 0
-    cpu_rq(k, cpu).next_balance = min(cpu_rq(k, cpu).next_balance, jiffies(k) + k.hz)
-    if cpu_rq(k, cpu).nr_domains > 0:
+    rq.next_balance = min(rq.next_balance, k.jiffies + k.hz)
+    if rq.nr_domains > 0:
         least = SchedDomain(k, first).max_newidle_lb_cost
-        if newidle_rule(k) == newidle.MIGRATION_COST:
+        if modern(k).newidle == newidle.MIGRATION_COST:
             least = MIGRATION_COST
-        if k.overload == 0 or cpu_rq(k, cpu).avg_idle < least:
-            cpu_rq(k, cpu).next_balance = min(
-                cpu_rq(k, cpu).next_balance, due_idle(k, SchedDomain(k, first))
-            )
+        if k.overload == 0 or rq.avg_idle < least:
+            rq.next_balance = min(rq.next_balance, due_idle(k, SchedDomain(k, first)))
         else:
             update_blocked_averages(k, cpu)
             pulled = try_levels(k, cpu)
     if pulled > 0 or cpu_cfs_rq(k, cpu).h_nr_running > 0:
-        cpu_rq(k, cpu).idle_stamp = 0
+        rq.idle_stamp = 0
         return True
     nohz_newidle_balance(k, cpu)
     return False
@@ -294,5 +265,5 @@ def nohz_newidle_balance(k: Kernel, cpu: int) -> None:
     if cpu_rq(k, cpu).avg_idle < MIGRATION_COST:
         return
     g = modern(k)
-    if g.nohz_has_blocked != 0 and jiffies(k) >= g.nohz_next_blocked:
+    if g.nohz_has_blocked != 0 and k.jiffies >= g.nohz_next_blocked:
         cpu_cfs_rq(k, cpu).rq_modern.nohz_flags |= nohz_kick.NEWILB

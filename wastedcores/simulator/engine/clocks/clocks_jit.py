@@ -1,24 +1,19 @@
 """The speeds of the CPUs: frequencies, shared cores and idle states (docs/replay-semantics.md, section 12)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.clocks.khz_jit import constants, has_cooled_down
 from wastedcores.simulator.engine.codes import log_kind
-from wastedcores.simulator.engine.core.stretch_jit import done, needed_ns
+from wastedcores.simulator.engine.core.stretch_jit import (
+    constants,
+    done,
+    has_cooled_down,
+    needed_ns,
+)
 from wastedcores.simulator.engine.events.queue_jit import push_run
-from wastedcores.simulator.engine.fair.load_jit import jiffies
 from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.log_jit import pid_of, record
 from wastedcores.simulator.engine.world.rows_jit import cpu_rq
-from wastedcores.simulator.engine.world.structs import (
-    NO_CLOCK,
-    NO_TASK,
-    Clock,
-    ClockConstants,
-    Kernel,
-)
+from wastedcores.simulator.engine.world.structs import NO_TASK, Clock, ClockConstants, Kernel
 
 
 @inner
@@ -75,7 +70,7 @@ def update_speeds(k: Kernel, core: Clock, still: int) -> None:
     if core.running > 1:
         speed = max(speed * c.shared_speed // table.SPEED_UNIT, 1)
     row = core
-    while row != NO_CLOCK:
+    while row:
         if row.speed != speed:
             rescale(k, row.row - k.clock0, speed, still)
         row = Clock(k, row.sibling)
@@ -119,8 +114,8 @@ def ticked(k: Kernel, cpu: int) -> None:
     if lowest == 0:
         return
     core = Clock(k, k.clock0 + cpu).core
-    if core.last_tick != jiffies(k):
-        core.last_tick = jiffies(k)
+    if core.last_tick != k.jiffies:
+        core.last_tick = k.jiffies
         core.busy_ticks += 1
     khz = lowest
     if core.busy_ticks >= c.ramp_ticks:

@@ -1,7 +1,5 @@
 """Why a domain is balanced under v6.12, in the order of ``vocabulary.BALANCED``."""
 
-from __future__ import annotations
-
 (
     NOT_BALANCED,
     NO_TASK,

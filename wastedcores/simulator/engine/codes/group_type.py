@@ -1,5 +1,3 @@
 """Kinds of scheduling groups, the less busy first (``enum group_type``, v6.12). MISFIT and ASYM_PACKING never occur."""
 
-from __future__ import annotations
-
 HAS_SPARE, FULLY_BUSY, MISFIT, SMT_BALANCE, ASYM_PACKING, IMBALANCED, OVERLOADED = range(7)

@@ -1,5 +1,3 @@
-"""Results of a load_balance() call, in the order of ``vocabulary.BALANCE_RESULTS``."""
-
-from __future__ import annotations
+"""Results of a load_balance() call, which tables and traces name so (``vocabulary.BALANCE_RESULTS``)."""
 
 NOT_DESIGNATED, BALANCED, NO_QUEUE, PINNED, FAILED, ACTIVE, MOVED = range(7)

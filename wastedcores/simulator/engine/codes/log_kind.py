@@ -1,6 +1,4 @@
-"""Kinds of log records (``log_column.KIND``), in the order of ``vocabulary.KINDS``."""
-
-from __future__ import annotations
+"""Kinds of log records (``log_column.KIND``); traces name them so (``vocabulary.KINDS``)."""
 
 (
     NR_RUNNING,

@@ -1,6 +1,4 @@
-"""Operations (``log_column.OP``), in the order of ``vocabulary.OPERATIONS``."""
-
-from __future__ import annotations
+"""Operations (``log_column.OP``); traces name them so (``vocabulary.OPERATIONS``)."""
 
 (
     WAKEUP,

@@ -1,7 +1,5 @@
 """The optimisation modules of a design, in the order of ``kernels.MODULES`` (docs/design-mode.md)."""
 
-from __future__ import annotations
-
 (
     CACHE_AFFINITY,
     WAKER_LOCALITY,

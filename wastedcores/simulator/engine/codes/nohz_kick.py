@@ -1,6 +1,4 @@
 """Kicks of the idle load balancer (``NOHZ_BALANCE_KICK`` and so on, kernel/sched/sched.h, v6.12)."""
 
-from __future__ import annotations
-
 BALANCE, STATS, NEWILB, NEXT = 1, 2, 4, 8
 KICKS = BALANCE | STATS | NEXT

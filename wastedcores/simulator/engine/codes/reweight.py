@@ -1,5 +1,3 @@
 """What a change of weight keeps of an entity: its lag, its place, or its distance from the average."""
 
-from __future__ import annotations
-
 LAG, PLACE, AVERAGE = range(3)

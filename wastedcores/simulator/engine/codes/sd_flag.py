@@ -1,7 +1,5 @@
 """sched_domain flags of Linux v4.1 (include/linux/sched.h, ``SD_*``)."""
 
-from __future__ import annotations
-
 LOAD_BALANCE = 0x1
 BALANCE_NEWIDLE = 0x2
 BALANCE_EXEC = 0x4

@@ -1,5 +1,3 @@
 """Why the engine's loop ended (``k.status``)."""
 
-from __future__ import annotations
-
 (RUNNING, DONE, UNTIL, LOG_FULL, DEADLOCK, ZERO_LOOP, NO_CPU, BAD_UNLOCK, TASKS_FULL) = range(9)

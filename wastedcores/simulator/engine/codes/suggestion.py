@@ -1,7 +1,5 @@
 """Outcomes of asking a module and reasons for refusing a suggestion, in the order of ``vocabulary.ANSWERS`` and ``REFUSALS``."""
 
-from __future__ import annotations
-
 SILENT, TAKEN, REFUSED = range(3)
 
 #: the moments at which a module is asked are the codes of log_op below this

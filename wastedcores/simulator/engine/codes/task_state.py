@@ -1,7 +1,5 @@
 """States of a task (``TaskStruct.state``)."""
 
-from __future__ import annotations
-
 (
     NEW,
     READY,  # queued or running

@@ -1,7 +1,5 @@
 """What a blocked or spinning task waits for (``TaskStruct.waits_for``)."""
 
-from __future__ import annotations
-
 (
     NOTHING,
     TIMER,

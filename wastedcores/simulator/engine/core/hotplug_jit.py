@@ -1,27 +1,18 @@
 """CPU hotplug and the rebuild of the domains (docs/replay-semantics.md, section 8)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.balance.group_stats_jit import update_group_capacity
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import attach_task, detach_task
 from wastedcores.simulator.engine.balance.rebalance_domains_jit import nohz_exit, sd_state_idle
 from wastedcores.simulator.engine.codes import cpu_event, log_op, sd_flag, status
-from wastedcores.simulator.engine.core.schedule_jit import (
-    enter_nohz,
-    stop_hrtick,
-    stopper_begin,
-    stopper_end,
-)
+from wastedcores.simulator.engine.core.schedule_jit import enter_nohz, stopper_begin, stopper_end
 from wastedcores.simulator.engine.core.wakeup_jit import fallback_cpu, ttwu_pending
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
-from wastedcores.simulator.engine.fair.cfs_jit import check_preempt
-from wastedcores.simulator.engine.fair.entity_jit import set_task_rq
-from wastedcores.simulator.engine.fair.load_jit import jiffies
+from wastedcores.simulator.engine.fair.cfs_jit import check_preempt, hrtick_of
+from wastedcores.simulator.engine.fair.entity_jit import dequeue, enqueue, set_task_rq
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import migrate
-from wastedcores.simulator.engine.realtime.of_class_jit import dequeue, enqueue, has_rt
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import exclude, include, item, test
 from wastedcores.simulator.engine.world.log_jit import log_migrate
@@ -34,7 +25,6 @@ from wastedcores.simulator.engine.world.rows_jit import (
 )
 from wastedcores.simulator.engine.world.structs import (
     NO_DOMAIN,
-    NO_TASK,
     HotplugStep,
     Kernel,
     SchedDomain,
@@ -68,7 +58,7 @@ def first_capacity(k: Kernel, cpu: int, first: int, number: int) -> None:
         group = sd.groups
         if group.balance_cpu != cpu:
             continue
-        if sd.child == NO_DOMAIN:
+        if not sd.child:
             cpu_rq(k, cpu).cpu_capacity_orig = 1024
             shares = sd.flags & sd_flag.SHARE_CPUCAPACITY
             # smt_gain, until v5.1
@@ -145,7 +135,7 @@ def push_away(k: Kernel, p: TaskStruct, cpu: int) -> None:
     migrate(k, p)
     set_task_rq(k, p, dst)
     enqueue(k, p, False, False)
-    check_preempt(k, dst, p)
+    check_preempt(k, dst, p, False)
 
 
 @apart(NOTHING)
@@ -153,7 +143,7 @@ def push_all(k: Kernel, cpu: int) -> None:
     """balance_push(): move every task that a dying CPU picks. Sleepers that are still queued leave the queue (v6.12.107)."""
     while k.status == status.RUNNING:
         p = fair_class(k).pick_task(k, cpu)
-        if p == NO_TASK:
+        if not p:
             return
         push_away(k, p, cpu)
 
@@ -171,21 +161,21 @@ def hotplug(k: Kernel, step: int) -> None:
         if k.is_modern != 0:
             fair_class(k).rq_offline(k, cpu)
     # the domains change at CPU_DOWN_PREPARE and CPU_ONLINE, so a CPU that goes offline pulls nothing from then on
-    attach_domains(k, step + 1, jiffies(k))
+    attach_domains(k, step + 1, k.jiffies)
     if online == 0:
         ttwu_pending(k, cpu)
-        if has_rt(k):
+        if k.rt0 != 0:
             rt_class(k).rq_offline(k, cpu)
         if cpu_rq(k, cpu).nr_running > 0:
             stopper_begin(k, cpu)
-            while has_rt(k) and k.status == status.RUNNING:
+            while k.rt0 != 0 and k.status == status.RUNNING:
                 p = rt_class(k).rq_offline(k, cpu)  # the most urgent real-time task
-                if p == NO_TASK:
+                if not p:
                     break
                 push_away(k, p, cpu)
             if k.is_modern != 0:
                 push_all(k, cpu)
-            while cpu_rq(k, cpu).cfs_tasks != NO_TASK and k.status == status.RUNNING:
+            while cpu_rq(k, cpu).cfs_tasks and k.status == status.RUNNING:
                 p = cpu_rq(k, cpu).cfs_tasks
                 dst = fallback_cpu(k, p, cpu)
                 if k.status == status.RUNNING:
@@ -196,7 +186,7 @@ def hotplug(k: Kernel, step: int) -> None:
         cpu_rq(k, cpu).tick_stopped = 1
         queue_jit.cancel(k, event_of(cpu_event.KICK, cpu))
         queue_jit.cancel(k, event_of(cpu_event.SOFTIRQ, cpu))
-        stop_hrtick(k, cpu)
+        queue_jit.cancel(k, hrtick_of(k, cpu))
         cpu_rq(k, cpu).nohz_kick = 0
         cpu_rq(k, cpu).ilb_next = 0
         if k.is_modern != 0:

@@ -1,7 +1,5 @@
 """The core: schedule(), the stopper, the tick (kernel/sched/core.c, v4.1; docs/replay-semantics.md, sections 3 and 5)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import active_balance_step
@@ -13,57 +11,49 @@ from wastedcores.simulator.engine.balance.rebalance_domains_jit import (
     sd_state_idle,
     trigger_load_balance,
 )
-from wastedcores.simulator.engine.clocks.follow_jit import clock_switched, clock_ticked
 from wastedcores.simulator.engine.codes import cpu_event, log_kind, task_state, waits_for
-from wastedcores.simulator.engine.core.stretch_jit import stop_stretch
+from wastedcores.simulator.engine.core.stretch_jit import clock_switched, stop_stretch
+from wastedcores.simulator.engine.core.wakeup_jit import leave
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.fair import pelt_v4_4_jit
 from wastedcores.simulator.engine.fair.cfs_jit import (
     check_preempt,
+    enter_kernel,
+    hrtick_enter,
+    hrtick_exit,
     pick_task,
     put_prev_task,
     resched,
     set_next_entity,
     task_tick,
 )
-from wastedcores.simulator.engine.fair.entity_jit import add_nr_running, set_task_rq
+from wastedcores.simulator.engine.fair.entity_jit import (
+    add_nr_running,
+    dequeue,
+    enqueue,
+    is_rt,
+    set_task_rq,
+)
 from wastedcores.simulator.engine.fair.load_jit import (
     catch_up_idle,
     idle_cpu,
-    jiffies,
     update_cpu_load,
     weighted_cpuload,
 )
-from wastedcores.simulator.engine.fair.preemption_jit import (
-    enter_kernel,
-    hrtick_enter,
-    hrtick_exit,
-    hrtick_of,
-)
-from wastedcores.simulator.engine.realtime.of_class_jit import dequeue, enqueue, has_rt, is_rt
 from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.log_jit import log_load, log_migrate, pid_of, record
 from wastedcores.simulator.engine.world.rows_jit import (
     balancer,
+    clock_functions,
     core_module,
     cpu_cfs_rq,
     cpu_rq,
-    designed,
     fair_class,
     modern,
     rt_class,
 )
-from wastedcores.simulator.engine.world.rules_jit import rule
-from wastedcores.simulator.engine.world.structs import (
-    NO_ENTITY,
-    NO_TASK,
-    Kernel,
-    Modern,
-    TaskStruct,
-    WaitObject,
-)
-from wastedcores.simulator.engine.world.wait_lists_jit import leave
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStruct, WaitObject
 
 STATE_R, STATE_S, STATE_X = 0, 1, 2
 #: the stopper is more urgent than every real-time task (sched_set_stop_task())
@@ -91,7 +81,7 @@ def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
     if k.load_v4_4 != 0:
         pelt_v4_4_jit.attach(k, p.se)
     se = p.se
-    while fair and se != NO_ENTITY:  # set_curr_task_fair()
+    while fair and se:  # set_curr_task_fair()
         set_next_entity(k, se)
         se = se.parent
     enqueue(k, p, False, False)
@@ -116,7 +106,7 @@ def leave_idle(k: Kernel, cpu: int) -> None:
 @inner
 def idle_ends(k: Kernel, cpu: int) -> None:
     """put_prev_task_idle(), v7.2.13: update the mean idle time of a CPU whose idle task is put back."""
-    if k.is_modern != 0 and rule(k, Modern.idle_time_at_exit):
+    if k.is_modern != 0 and modern(k).idle_time_at_exit != 0:
         balancer(k).idle_cpu_woken(k, cpu)
 
 
@@ -142,22 +132,10 @@ def enter_nohz(k: Kernel, cpu: int) -> None:
 @inner
 def stop_tick(k: Kernel, cpu: int) -> None:
     """tick_nohz_stop_sched_tick(), nohz_balance_enter_idle(): stop the tick of an idle CPU."""
-    if cpu_rq(k, cpu).tick_stopped == 0 and jiffies(k) >= cpu_rq(k, cpu).keep_tick_until:
+    if cpu_rq(k, cpu).tick_stopped == 0 and k.jiffies >= cpu_rq(k, cpu).keep_tick_until:
         cpu_rq(k, cpu).tick_stopped = 1
         queue_jit.cancel(k, event_of(cpu_event.TICK, cpu))
         enter_nohz(k, cpu)
-
-
-@inner
-def lock_free(k: Kernel, y: WaitObject) -> bool:
-    """Return whether nobody holds the lock, alone or shared."""
-    return y.owner == NO_TASK and y.count == 0
-
-
-@inner
-def newidle_left(k: Kernel, cpu: int) -> int:
-    """Return for how long the CPU is still occupied with newidle balancing, in ns; before v6.1 the balancing takes no time."""
-    return max(cpu_cfs_rq(k, cpu).rq_modern.newidle_until - k.now_ns, 0)
 
 
 @inner
@@ -175,32 +153,29 @@ def refill(k: Kernel, cpu: int, p: TaskStruct) -> int:
 def switch_to(k: Kernel, cpu: int, prev_pid: int, state: int, p: TaskStruct) -> None:
     """context_switch(): switch to task ``p``, or to idle (NULL). The loop then continues the task's program (Rq.switched_in)."""
     cpu_rq(k, cpu).curr = p
-    if p != NO_TASK:
+    if p:
         leave_idle(k, cpu)
     record(k, log_kind.SWITCH, cpu, pid_of(k, p), prev_pid, -1, state, -1)
-    if p == NO_TASK:
+    if not p:
         if k.is_modern != 0:
             balancer(k).update_idle_core(k, cpu)
         enter_idle(k, cpu)
         clock_switched(k, cpu)
         return
     exit_ns = clock_switched(k, cpu)
-    if p.spin == 1 and p.waits_for == waits_for.LOCK and lock_free(k, WaitObject(k, p.wait_object)):
-        # a spinner that gets its CPU back tries the lock again
-        leave(k, WaitObject(k, p.wait_object), p)
-        WaitObject(k, p.wait_object).owner = p
-        if p.left >= table.INFINITE:
-            k.computing += 1
-        p.left = k.spin_ns
-        p.spin = 2
+    if p.spin == 1 and p.waits_for == waits_for.LOCK:
+        y = WaitObject(k, p.wait_object)
+        if not y.owner and y.count == 0:  # a spinner that gets its CPU back tries the lock again
+            leave(k, y, p)
+            y.owner = p
+            if p.left >= table.INFINITE:
+                k.computing += 1
+            p.left = k.spin_ns
+            p.spin = 2
     cpu_rq(k, cpu).switched_in = 1
-    cpu_rq(k, cpu).delay = k.switch_ns + exit_ns + newidle_left(k, cpu) + refill(k, cpu, p)
-
-
-@inner
-def find_work(k: Kernel, cpu: int) -> int:
-    """Look for work for a CPU that ran out of it; return whether it has some now."""
-    return core_module(k).pull(k, cpu) != 0 if designed(k) else idle_balance(k, cpu) != 0
+    # since v6.1 newidle balancing takes time, for which the CPU is still occupied
+    newidle_ns = max(cpu_cfs_rq(k, cpu).rq_modern.newidle_until - k.now_ns, 0)
+    cpu_rq(k, cpu).delay = k.switch_ns + exit_ns + newidle_ns + refill(k, cpu, p)
 
 
 @inner
@@ -210,16 +185,21 @@ def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskSt
     ``before`` is the priority of what ran: the stopper's is above that of every real-time task.
     """
     rt = is_rt(k, prev)
-    if has_rt(k):
+    if k.rt0 != 0:
         p = rt_class(k).pick_next_task(k, cpu, prev, before)
-        if p != NO_TASK:
+        if p:
             return p
         if rt:
             rt_class(k).put_prev_task(k, cpu, prev)
     # v6.12's class looks for work itself, because the tasks on a queue may all be asleep
-    if k.is_modern != 0 or cpu_cfs_rq(k, cpu).nr_running > 0 or find_work(k, cpu):
+    found = k.is_modern != 0 or cpu_cfs_rq(k, cpu).nr_running > 0
+    if not found and k.design.decides != 0:
+        found = core_module(k).pull(k, cpu) != 0
+    elif not found:
+        found = idle_balance(k, cpu) != 0
+    if found:
         return pick_task(k, cpu, NO_TASK if rt else prev)
-    if prev != NO_TASK and not rt:
+    if prev and not rt:
         put_prev_task(k, prev)
     return NO_TASK
 
@@ -232,13 +212,13 @@ def schedule(k: Kernel, cpu: int) -> None:
     hrtick_enter(k, cpu)
     prev = cpu_rq(k, cpu).curr
     state = STATE_R
-    if prev != NO_TASK and prev.state != task_state.READY:
+    if prev and prev.state != task_state.READY:
         state = STATE_X if prev.state == task_state.DEAD else STATE_S
         dequeue(k, prev, True)
-    p = pick_next_task(k, cpu, prev, prev.rt_priority if prev != NO_TASK else 0)
+    p = pick_next_task(k, cpu, prev, prev.rt_priority if prev else 0)
     cpu_rq(k, cpu).need_resched = 0
     if p != prev:
-        if prev != NO_TASK:
+        if prev:
             stop_stretch(k, cpu, prev)
         else:
             idle_ends(k, cpu)
@@ -247,14 +227,14 @@ def schedule(k: Kernel, cpu: int) -> None:
             fair_class(k).task_dead(k, prev)
         elif state == STATE_X and k.load_v4_4 != 0:
             pelt_v4_4_jit.remove(k, prev)
-    elif p == NO_TASK:
+    elif not p:
         enter_idle(k, cpu)
     elif p.left == 0:
         # it yielded, and no other task was chosen
         cpu_rq(k, cpu).switched_in = 1
         cpu_rq(k, cpu).delay = 0
     hrtick_exit(k, cpu)
-    if has_rt(k):
+    if k.rt0 != 0:
         rt_class(k).post_schedule(k, cpu)
 
 
@@ -266,7 +246,7 @@ def stopper_begin(k: Kernel, cpu: int) -> TaskStruct:
     log_load(k, cpu)
     add_nr_running(k, cpu, 1)
     record(k, log_kind.WAKEUP, cpu, cpu + 1, pid_of(k, prev), cpu, -1, -1)
-    if prev != NO_TASK:
+    if prev:
         stop_stretch(k, cpu, prev)
         if is_rt(k, prev):
             rt_class(k).put_prev_task(k, cpu, prev)
@@ -292,7 +272,7 @@ def stopper_end(k: Kernel, cpu: int) -> None:
     cpu_cfs_rq(k, cpu).rq_modern.stopper_runs = 0
     switch_to(k, cpu, cpu + 1, STATE_S, p)
     hrtick_exit(k, cpu)
-    if has_rt(k):
+    if k.rt0 != 0:
         rt_class(k).post_schedule(k, cpu)
 
 
@@ -302,7 +282,7 @@ def run_stopper(k: Kernel, cpu: int) -> None:
     if cpu_rq(k, cpu).active_balance == 0:
         return
     curr = cpu_rq(k, cpu).curr
-    if curr != NO_TASK and curr.wake_q_head != NO_TASK:
+    if curr and curr.wake_q_head:
         # the task is waking others, so the stopper has to wait
         queue_jit.push(k, event_of(cpu_event.STOP, cpu), k.now_ns + max(k.wake_ns, 1))
         return
@@ -328,7 +308,7 @@ def move_task(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
         p.se.avg.last_update = 0
     set_task_rq(k, p, dst)
     enqueue(k, p, False, False)
-    check_preempt(k, dst, p)
+    check_preempt(k, dst, p, False)
     stopper_end(k, src)
 
 
@@ -343,21 +323,21 @@ def tick(k: Kernel, cpu: int) -> None:
     enter_kernel(k, cpu)
     if is_rt(k, cpu_rq(k, cpu).curr):
         rt_class(k).task_tick(k, cpu, cpu_rq(k, cpu).curr)
-    elif cpu_rq(k, cpu).curr != NO_TASK:
+    elif cpu_rq(k, cpu).curr:
         task_tick(k, cpu_rq(k, cpu).curr)
-    cpu_rq(k, cpu).last_load_update_tick = jiffies(k)
+    cpu_rq(k, cpu).last_load_update_tick = k.jiffies
     update_cpu_load(k, cpu, weighted_cpuload(k, cpu), 1)
-    if cpu_rq(k, cpu).curr != NO_TASK:
-        clock_ticked(k, cpu)
-    if designed(k):
-        if cpu_rq(k, cpu).curr != NO_TASK:
+    if cpu_rq(k, cpu).curr and k.clock0 != 0:
+        clock_functions(k).ticked(k, cpu)
+    if k.design.decides != 0:
+        if cpu_rq(k, cpu).curr:
             core_module(k).task_tick(k, cpu)
     elif k.is_modern != 0:
         balancer(k).trigger_load_balance(k, cpu)
     elif k.is_modern == 0 and trigger_load_balance(k, cpu):
         # all CPUs have had their tick of this jiffy before the first softirq runs
         queue_jit.push(k, event_of(cpu_event.SOFTIRQ, cpu), k.now_ns + k.irq_ns)
-    if cpu_rq(k, cpu).curr == NO_TASK:
+    if not cpu_rq(k, cpu).curr:
         stop_tick(k, cpu)
 
 
@@ -367,15 +347,9 @@ def hrtick(k: Kernel, cpu: int) -> None:
     k.this_cpu = cpu
     cpu_rq(k, cpu).clock = k.now_ns
     curr = cpu_rq(k, cpu).curr
-    if curr != NO_TASK and not is_rt(k, curr):
+    if curr and not is_rt(k, curr):
         task_tick(k, curr)
         resched(k, cpu)
-
-
-@inner
-def stop_hrtick(k: Kernel, cpu: int) -> None:
-    """Stop the timer that ends slices of a CPU that goes offline."""
-    queue_jit.cancel(k, hrtick_of(k, cpu))
 
 
 @apart(NOTHING)

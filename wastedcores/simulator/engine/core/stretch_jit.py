@@ -1,14 +1,12 @@
-"""Stretches: the time a running task computes without interruption (docs/replay-semantics.md, section 5)."""
-
-from __future__ import annotations
+"""Stretches, the time a running task computes without interruption, and speeds (docs/replay-semantics.md, sections 5 and 12)."""
 
 from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.codes import cpu_event
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
 from wastedcores.simulator.engine.world import table
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq
-from wastedcores.simulator.engine.world.structs import Clock, Kernel, TaskStruct
+from wastedcores.simulator.engine.world.rows_jit import clock_functions, cpu_rq
+from wastedcores.simulator.engine.world.structs import Clock, ClockConstants, Kernel, TaskStruct
 
 
 @inner
@@ -49,3 +47,35 @@ def stop_stretch(k: Kernel, cpu: int, p: TaskStruct) -> None:
     if ran > 0 and p.left < table.INFINITE:
         p.left -= done(k, cpu, ran)
     p.left = max(p.left, 0)
+
+
+@inner
+def clock_switched(k: Kernel, cpu: int) -> int:
+    """A CPU switched between two tasks or between a task and idle; return the exit latency of the idle state that it left."""
+    if k.clock0 == 0:
+        return 0
+    return clock_functions(k).switched(k, cpu)
+
+
+@inner
+def constants(k: Kernel) -> ClockConstants:
+    """Return the row of the machine's constants."""
+    return ClockConstants(k, k.clock0 + k.nr_cpus)
+
+
+@inner
+def has_cooled_down(k: Kernel, core: Clock) -> bool:
+    """Return whether a core has been idle for so long that it has fallen back to its lowest frequency."""
+    c = constants(k)
+    if c.min_khz == 0 or core.running > 0:
+        return False
+    return k.now_ns - core.core_idle_since >= c.hold_ns
+
+
+@inner
+def khz_of(k: Kernel, cpu: int) -> int:
+    """Return the frequency at which a CPU would begin to run a task now."""
+    core = Clock(k, k.clock0 + cpu).core
+    if has_cooled_down(k, core):
+        return constants(k).min_khz
+    return core.khz

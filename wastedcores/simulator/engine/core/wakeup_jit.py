@@ -1,7 +1,9 @@
-"""Placement of tasks: wakeup, fork, fallback CPU (kernel/sched/core.c, v4.1; docs/replay-semantics.md, section 3)."""
+"""Placement of tasks: wakeup, fork, fallback CPU (kernel/sched/core.c, v4.1; docs/replay-semantics.md, section 3).
 
-from __future__ import annotations
+The lists of the tasks that wait for a barrier, lock or semaphore are in order of arrival.
+"""
 
+from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.select_task_rq_v4_1_jit import (
     record_wakee,
@@ -18,15 +20,14 @@ from wastedcores.simulator.engine.codes import (
 )
 from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.events.queue_jit import event_of
-from wastedcores.simulator.engine.fair.cfs_jit import check_preempt, check_preempt_new
-from wastedcores.simulator.engine.fair.entity_jit import set_task_rq
+from wastedcores.simulator.engine.fair.cfs_jit import check_preempt
+from wastedcores.simulator.engine.fair.entity_jit import enqueue, is_rt, set_task_rq
 from wastedcores.simulator.engine.fair.pelt_jit import synchronize_decay
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import is_detached, migrate
 from wastedcores.simulator.engine.fair.vruntime_jit import (
     init_task_runnable_average,
     task_fork_fair,
 )
-from wastedcores.simulator.engine.realtime.of_class_jit import enqueue, is_rt
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import test
 from wastedcores.simulator.engine.world.log_jit import log_affinity, log_migrate, pid_of, record
@@ -35,12 +36,44 @@ from wastedcores.simulator.engine.world.rows_jit import (
     core_module,
     cpu_cfs_rq,
     cpu_rq,
-    designed,
     fair_class,
+    modern,
     rt_class,
 )
-from wastedcores.simulator.engine.world.rules_jit import rule
-from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, Modern, TaskStruct
+from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStruct, WaitObject
+
+
+@inner
+def append(k: Kernel, y: WaitObject, p: TaskStruct) -> None:
+    """Append ``p`` to the list of wait object ``y``."""
+    p.wait_next = NO_TASK
+    if not y.head:
+        y.head = p
+    else:
+        y.tail.wait_next = p
+    y.tail = p
+
+
+@inner
+def unlink(k: Kernel, y: WaitObject, p: TaskStruct, before: TaskStruct) -> None:
+    """Remove ``p``, whose predecessor is ``before`` (NULL for none), from the list."""
+    if not before:
+        y.head = p.wait_next
+    else:
+        before.wait_next = p.wait_next
+    if y.tail == p:
+        y.tail = before
+
+
+@inner
+def leave(k: Kernel, y: WaitObject, p: TaskStruct) -> None:
+    """Remove ``p`` from the list, wherever it is."""
+    before = NO_TASK
+    other = y.head
+    while other != p:
+        before = other
+        other = other.wait_next
+    unlink(k, y, p, before)
 
 
 @apart(VALUE)
@@ -82,7 +115,7 @@ def any_allowed_cpu(k: Kernel, p: TaskStruct) -> int:
 def select_task_rq(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
     """select_task_rq(): return the CPU that a woken, new or exec'ing task goes to."""
     cpu = p.cpu
-    if p.nr_cpus_allowed > 1 and designed(k):
+    if p.nr_cpus_allowed > 1 and k.design.decides != 0:
         cpu = core_module(k).select_cpu(k, p, flag, sync)
     elif p.nr_cpus_allowed > 1 and is_rt(k, p):
         cpu = rt_class(k).select_task_rq(k, p, flag)
@@ -100,13 +133,13 @@ def activate_woken(k: Kernel, p: TaskStruct, cpu: int) -> None:
     """ttwu_do_activate(), ttwu_do_wakeup(): enqueue a woken task and check for preemption."""
     p.state = task_state.READY
     enqueue(k, p, True, True)
-    check_preempt(k, cpu, p)
+    check_preempt(k, cpu, p, False)
     here = k.this_cpu
     record(k, log_kind.WAKEUP, cpu, pid_of(k, p), pid_of(k, cpu_rq(k, here).curr), here, -1, -1)
     if is_rt(k, p):
         rt_class(k).task_woken(k, cpu, p)
     if k.is_modern != 0:
-        if not rule(k, Modern.idle_time_at_exit):
+        if modern(k).idle_time_at_exit == 0:
             balancer(k).idle_cpu_woken(k, cpu)
     elif cpu_rq(k, cpu).idle_stamp != 0:
         delta = k.now_ns - cpu_rq(k, cpu).idle_stamp
@@ -186,18 +219,20 @@ def queue_woken(k: Kernel, p: TaskStruct) -> None:
         set_task_rq(k, p, up)
         cpu = up
     idle = k.is_modern != 0 and cpu != here and cpu_rq(k, cpu).nr_running == 0
-    if designed(k) or (cpu_rq(k, cpu).sd_llc_id == cpu_rq(k, here).sd_llc_id and not idle):
+    if k.design.decides != 0 or (
+        cpu_rq(k, cpu).sd_llc_id == cpu_rq(k, here).sd_llc_id and not idle
+    ):
         # under a design a task is on its runqueue at once, as in a Linux without TTWU_QUEUE
         activate_woken(k, p, cpu)
         return
     last = cpu_rq(k, cpu).wake_list
-    if last == NO_TASK:
+    if not last:
         queue_jit.push(k, event_of(cpu_event.TTWU, cpu), k.now_ns + k.ipi_ns)
-    if last == NO_TASK or k.is_modern == 0:
+    if not last or k.is_modern == 0:
         p.wait_next = last
         cpu_rq(k, cpu).wake_list = p
         return
-    while last.wait_next != NO_TASK:
+    while last.wait_next:
         last = last.wait_next
     last.wait_next = p
     p.wait_next = NO_TASK
@@ -208,7 +243,7 @@ def ttwu_pending(k: Kernel, cpu: int) -> None:
     """sched_ttwu_pending(): enqueue the tasks of the wake list in its order: the last one first, in v6.12.107 the first one."""
     p = cpu_rq(k, cpu).wake_list
     cpu_rq(k, cpu).wake_list = NO_TASK
-    while p != NO_TASK:
+    while p:
         following = p.wait_next
         activate_woken(k, p, cpu)
         p = following
@@ -226,7 +261,7 @@ def fork_task(k: Kernel, p: TaskStruct, cpu: int, parent: TaskStruct) -> None:
     pid = pid_of(k, p)
     by = pid_of(k, parent)
     record(k, log_kind.FORK, cpu, pid, by, -1, -1, -1)
-    if parent == NO_TASK:
+    if not parent:
         own = p.nr_cpus_allowed < k.nr_cpus
     else:
         own = p.cpus_allowed != parent.cpus_allowed
@@ -248,6 +283,6 @@ def fork_task(k: Kernel, p: TaskStruct, cpu: int, parent: TaskStruct) -> None:
     else:
         enqueue(k, p, False, False)
     record(k, log_kind.WAKEUP_NEW, dst, pid, by, cpu, -1, -1)
-    check_preempt_new(k, dst, p)
+    check_preempt(k, dst, p, True)
     if is_rt(k, p):
         rt_class(k).task_woken(k, dst, p)

@@ -1,25 +1,21 @@
 """The core module: no CPU is idle while a thread waits that may run there (docs/design-mode.md; paper, section 5)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.balance.load_balance_v4_1_jit import attach_task, detach_task
 from wastedcores.simulator.engine.codes import log_kind, log_op, sd_flag, suggestion
-from wastedcores.simulator.engine.design.machine_jit import (
+from wastedcores.simulator.engine.design.modules_jit import (
+    NONE,
+    REST,
     is_free,
     is_idle,
     near,
     nearest_free,
     shortest_queue,
-    waiting_thread,
-)
-from wastedcores.simulator.engine.design.modules_jit import (
-    NONE,
-    REST,
     suggest_cpu,
     suggest_pull,
     suggest_source,
+    waiting_thread,
 )
 from wastedcores.simulator.engine.fair.load_jit import update_blocked_averages
 from wastedcores.simulator.engine.world import cpuset
@@ -32,18 +28,6 @@ from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStru
 
 
 @inner
-def modules(k: Kernel) -> int:
-    """Return how many modules there are to ask."""
-    return k.design.modules
-
-
-@inner
-def module_at(k: Kernel, i: int) -> int:
-    """Return the code of the ``i``-th module."""
-    return k.design.module[i]
-
-
-@inner
 def count(k: Kernel, module: int, why: int, result: int) -> None:
     """Count an answer: silent, taken or refused."""
     k[k.design.counts + module, 3 * why + result] += 1
@@ -53,16 +37,8 @@ def count(k: Kernel, module: int, why: int, result: int) -> None:
 def refuse(k: Kernel, module: int, why: int, reason: int, cpu: int, src: int, pid: int) -> None:
     """Count and log a suggestion that the core refuses."""
     count(k, module, why, suggestion.REFUSED)
-    record(
-        k,
-        log_kind.REFUSED,
-        cpu,
-        pid,
-        module,
-        src,
-        suggestion.MOMENTS * reason + why,
-        log_op.REFUSED,
-    )
+    what = suggestion.MOMENTS * reason + why
+    record(k, log_kind.REFUSED, cpu, pid, module, src, what, log_op.REFUSED)
 
 
 @apart(NOTHING)
@@ -80,8 +56,8 @@ def move(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
 @apart(VALUE)
 def place(k: Kernel, p: TaskStruct, why: int, free: int) -> int:
     """Choose a CPU for ``p``. ``free`` is the nearest free CPU or -1; the thread may wait only if there is none."""
-    for i in range(modules(k)):
-        module = module_at(k, i)
+    for i in range(k.design.modules):
+        module = k.design.module[i]
         cpu = suggest_cpu(k, module, p, why)
         if cpu == NONE:
             count(k, module, why, suggestion.SILENT)
@@ -98,7 +74,7 @@ def place(k: Kernel, p: TaskStruct, why: int, free: int) -> int:
 
 
 @apart(VALUE)
-def select(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
+def select_cpu(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
     """Choose a CPU for a thread that becomes runnable; ``flag`` is SD_BALANCE_WAKE, _FORK or _EXEC."""
     k.design.sync = sync
     why = log_op.EXEC
@@ -121,12 +97,12 @@ def pull(k: Kernel, cpu: int) -> int:
         for i in range(k.nr_cpus):
             src = near(k, cpu, i)
             p = waiting_thread(k, src, cpu)
-            if p != NO_TASK:
+            if p:
                 break
-    if p == NO_TASK:
+    if not p:
         return 0
-    for i in range(modules(k)):
-        module = module_at(k, i)
+    for i in range(k.design.modules):
+        module = k.design.module[i]
         suggested = suggest_source(k, module, cpu)
         if suggested == NONE:
             count(k, module, log_op.NEWIDLE, suggestion.SILENT)
@@ -134,7 +110,7 @@ def pull(k: Kernel, cpu: int) -> int:
             refuse(k, module, log_op.NEWIDLE, suggestion.WASTEFUL, cpu, src, pid_of(k, p))
         else:
             found = waiting_thread(k, suggested, cpu)
-            if found != NO_TASK:
+            if found:
                 count(k, module, log_op.NEWIDLE, suggestion.TAKEN)
                 p = found
                 break
@@ -145,17 +121,17 @@ def pull(k: Kernel, cpu: int) -> int:
 
 
 @apart(NOTHING)
-def tick(k: Kernel, cpu: int) -> None:
+def task_tick(k: Kernel, cpu: int) -> None:
     """Even out queues when a busy CPU ticks, if a module suggests it."""
     update_blocked_averages(k, cpu)
-    for i in range(modules(k)):
-        module = module_at(k, i)
+    for i in range(k.design.modules):
+        module = k.design.module[i]
         src = suggest_pull(k, module, cpu)
         if src == NONE:
             count(k, module, log_op.PERIODIC, suggestion.SILENT)
             continue
         p = waiting_thread(k, src, cpu)
-        if p != NO_TASK:
+        if p:
             count(k, module, log_op.PERIODIC, suggestion.TAKEN)
             move(k, p, cpu, log_op.PERIODIC)
             return
@@ -180,7 +156,7 @@ def settle(k: Kernel) -> None:
         if cpu_rq(k, cpu).nr_running < 2:
             continue
         p = cpu_rq(k, cpu).cfs_tasks_tail
-        while p != NO_TASK and cpu_rq(k, cpu).nr_running >= 2:
+        while p and cpu_rq(k, cpu).nr_running >= 2:
             before = p.cfs_tasks_prev
             if p != cpu_rq(k, cpu).curr:
                 free = nearest_free(k, p)

@@ -1,6 +1,7 @@
-"""CFS decisions: the next task, the tick, wakeup preemption (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1)."""
+"""CFS decisions: the next task, the tick, wakeup preemption (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1).
 
-from __future__ import annotations
+Behind them is when a task gives way since v6.18: lazy preemption, and the timer that ends slices (core.c and fair.c).
+"""
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
@@ -17,25 +18,27 @@ from wastedcores.simulator.engine.fair.entity_jit import (
 from wastedcores.simulator.engine.fair.pelt_jit import update_blocked_load, update_entity_load_avg
 from wastedcores.simulator.engine.fair.vruntime_jit import (
     NR_LATENCY,
+    SCHED_IDLE,
     calc_delta_fair,
     sched_slice,
     update_curr,
 )
-from wastedcores.simulator.engine.tasks.weight_jit import SCHED_IDLE
+from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.log_jit import log_load
 from wastedcores.simulator.engine.world.rows_jit import (
     cpu_cfs_rq,
     cpu_rq,
     fair_class,
+    modern,
     rt_class,
+    runs_idle,
     task_of,
 )
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
-    NO_QUEUE,
-    NO_TASK,
     CfsRq,
     Kernel,
+    RqModern,
     SchedEntity,
     TaskStruct,
 )
@@ -68,7 +71,7 @@ def wakeup_preempt_entity(k: Kernel, curr: SchedEntity, se: SchedEntity) -> int:
 def next_entity(k: Kernel, q: CfsRq, curr: SchedEntity) -> SchedEntity:
     """pick_next_entity(): return the leftmost entity, or a buddy if that is not too unfair (v4.1 and v6.1)."""
     left = q.leftmost
-    if left == NO_ENTITY or (curr != NO_ENTITY and curr.vruntime < left.vruntime):
+    if not left or (curr and curr.vruntime < left.vruntime):
         left = curr
     se = left
     if q.skip == se:
@@ -76,24 +79,16 @@ def next_entity(k: Kernel, q: CfsRq, curr: SchedEntity) -> SchedEntity:
             second = q.leftmost
         else:
             second = se.next
-            if second == NO_ENTITY or (curr != NO_ENTITY and curr.vruntime < second.vruntime):
+            if not second or (curr and curr.vruntime < second.vruntime):
                 second = curr
-        if second != NO_ENTITY and wakeup_preempt_entity(k, second, left) < 1:
+        if second and wakeup_preempt_entity(k, second, left) < 1:
             se = second
     last = q.last
-    if last != NO_ENTITY and wakeup_preempt_entity(k, last, left) < 1:
+    if last and wakeup_preempt_entity(k, last, left) < 1:
         se = last
     following = q.next
-    if following != NO_ENTITY and wakeup_preempt_entity(k, following, left) < 1:
+    if following and wakeup_preempt_entity(k, following, left) < 1:
         se = following
-    return se
-
-
-@inner
-def pick_next_entity(k: Kernel, q: CfsRq, curr: SchedEntity) -> SchedEntity:
-    """pick_next_entity() of v4.1, which uses up the buddy marks of the entity that it returns."""
-    se = next_entity(k, q, curr)
-    clear_buddies(k, se)
     return se
 
 
@@ -128,7 +123,7 @@ def put_prev_task(k: Kernel, p: TaskStruct) -> None:
         fair_class(k).put_prev_task(k, p)
         return
     se = p.se
-    while se != NO_ENTITY:
+    while se:
         put_prev_entity(k, se)
         se = se.parent
 
@@ -137,7 +132,7 @@ def put_prev_task(k: Kernel, p: TaskStruct) -> None:
 def set_next_task(k: Kernel, p: TaskStruct) -> None:
     """set_next_entity() on all levels, the root first."""
     parent = p.se.parent
-    if parent != NO_ENTITY:
+    if parent:
         set_next_entity(k, parent)
     set_next_entity(k, p.se)
 
@@ -154,24 +149,25 @@ def pick_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
     se = NO_ENTITY
     while True:
         curr = q.curr
-        if curr != NO_ENTITY:
+        if curr:
             if curr.on_rq != 0:
                 update_curr(k, q)
             else:
                 curr = NO_ENTITY
-        se = pick_next_entity(k, q, curr)
+        se = next_entity(k, q, curr)
+        clear_buddies(k, se)
         q = se.my_q
-        if q == NO_QUEUE:
+        if not q:
             break
     p = task_of(se)
-    if prev == NO_TASK:
+    if not prev:
         set_next_task(k, p)
     elif p != prev:
         pse = prev.se
         # autogroups are one level deep, so the depth is 0 or 1
         while se.cfs_rq != pse.cfs_rq:
-            depth = 1 if se.parent != NO_ENTITY else 0
-            pdepth = 1 if pse.parent != NO_ENTITY else 0
+            depth = 1 if se.parent else 0
+            pdepth = 1 if pse.parent else 0
             if depth <= pdepth:
                 put_prev_entity(k, pse)
                 pse = pse.parent
@@ -205,7 +201,7 @@ def task_tick(k: Kernel, p: TaskStruct) -> None:
         fair_class(k).task_tick(k, p)
         return
     se = p.se
-    while se != NO_ENTITY:
+    while se:
         q = se.cfs_rq
         update_curr(k, q)
         update_entity_load_avg(k, se, True)
@@ -219,28 +215,19 @@ def task_tick(k: Kernel, p: TaskStruct) -> None:
 
 
 @apart(NOTHING)
-def check_preempt(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """check_preempt_curr(), check_preempt_wakeup(): reschedule if the woken task ``p`` should preempt the running one."""
+def check_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
+    """wakeup_preempt(): reschedule if task ``p`` should preempt the running one; since v7.2 it matters whether it is new."""
     if k.is_modern != 0:
-        fair_class(k).wakeup_preempt(k, cpu, p)
-        return
-    check_preempt_wakeup(k, cpu, p)
+        fair_class(k).wakeup_preempt(k, cpu, p, new)
+    else:
+        check_preempt_wakeup(k, cpu, p, new)
 
 
 @apart(NOTHING)
-def check_preempt_new(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """wakeup_preempt() with WF_FORK: the same for a new task, which makes a difference since v7.2."""
-    if k.is_modern != 0:
-        fair_class(k).wakeup_preempt_new(k, cpu, p)
-        return
-    check_preempt_wakeup(k, cpu, p)
-
-
-@apart(NOTHING)
-def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct) -> None:
+def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
     """check_preempt_wakeup() of v4.1 and v6.1, or the real-time class's test."""
     curr = cpu_rq(k, cpu).curr
-    if curr == NO_TASK:
+    if not curr:
         resched(k, cpu)
         return
     if (curr.rt_priority | p.rt_priority) != 0:
@@ -256,9 +243,9 @@ def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct) -> None:
         return
     if p.policy != 0:
         return
-    if se.parent != NO_ENTITY and pse.parent == NO_ENTITY:
+    if se.parent and not pse.parent:
         se = se.parent
-    elif pse.parent != NO_ENTITY and se.parent == NO_ENTITY:
+    elif pse.parent and not se.parent:
         pse = pse.parent
     while se.cfs_rq != pse.cfs_rq:
         se = se.parent
@@ -269,6 +256,100 @@ def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct) -> None:
     set_buddy(k, pse, CfsRq.next)
     resched(k, cpu)
     if (
-        scale and se.on_rq != 0 and se.my_q == NO_QUEUE
+        scale and se.on_rq != 0 and not se.my_q
     ):  # a task that just went to sleep does not become the last buddy
         set_buddy(k, se, CfsRq.last)
+
+
+#: the shortest time to which the timer that ends slices is set, and by how much a new time has to differ
+HRTICK_LEAST_NS = 10_000
+HRTICK_CLOSE_NS = 5_000
+NICE_0_LOAD = 1 << 20
+
+# --- lazy preemption ----------------------------------------------------------------------------------------------------
+
+
+@inner
+def resched_lazy(k: Kernel, cpu: int) -> None:
+    """resched_curr_lazy(): ask a CPU to reschedule when it next enters the kernel, if preemption is lazy; an idle one at once."""
+    if modern(k).lazy_preemption == 0 or cpu == k.this_cpu or runs_idle(k, cpu):
+        resched(k, cpu)
+    elif cpu_rq(k, cpu).need_resched == 0:
+        cpu_cfs_rq(k, cpu).rq_modern.lazy_resched = 1
+
+
+@inner
+def enter_kernel(k: Kernel, cpu: int) -> None:
+    """exit_to_user_mode_loop(): let a task give way that was asked to lazily, because its CPU has entered the kernel."""
+    q = cpu_cfs_rq(k, cpu)
+    if q.rq_modern.lazy_resched != 0:
+        q.rq_modern.lazy_resched = 0
+        cpu_rq(k, cpu).need_resched = 1
+
+
+# --- the timer that ends slices (HRTICK) --------------------------------------------------------------------------------
+
+
+@inner
+def hrtick_of(k: Kernel, cpu: int) -> int:
+    """Return the event of a CPU's timer."""
+    return ((k.nr_cpus + cpu) << table.SHIFT) + RqModern.hrtick
+
+
+@inner
+def set_hrtick(k: Kernel, cpu: int, at_ns: int) -> None:
+    """hrtick_needs_rearm(): set the timer unless it expires at about the same time."""
+    event = hrtick_of(k, cpu)
+    before = cpu_cfs_rq(k, cpu).rq_modern.hrtick
+    if pending(k, event) and abs(at_ns - before) <= HRTICK_CLOSE_NS:
+        return
+    queue_jit.push(k, event, at_ns)
+
+
+@apart(NOTHING)
+def hrtick_start(k: Kernel, cpu: int, p: TaskStruct) -> None:
+    """hrtick_start_fair(): set the timer to the end of a task's slice, if another one is queued; in schedule() at its end."""
+    q = cpu_cfs_rq(k, cpu)
+    if modern(k).slice_timer == 0 or q.h_nr_running <= 1:
+        return
+    left = p.se.deadline - p.se.vruntime
+    if left < 0:
+        if cpu_rq(k, cpu).curr == p:
+            resched(k, cpu)
+        return
+    delay = max(p.se.weight * left // NICE_0_LOAD, HRTICK_LEAST_NS)
+    if q.rq_modern.in_schedule != 0:
+        q.rq_modern.hrtick_delay = delay
+    else:
+        set_hrtick(k, cpu, k.now_ns + delay)
+
+
+@inner
+def hrtick_update(k: Kernel, cpu: int) -> None:
+    """hrtick_update(): start the timer for the running task when another one comes, unless it runs."""
+    curr = cpu_rq(k, cpu).curr
+    if not curr or curr.rt_priority != 0 or modern(k).slice_timer == 0:
+        return
+    if not pending(k, hrtick_of(k, cpu)):
+        hrtick_start(k, cpu, curr)
+
+
+@inner
+def hrtick_enter(k: Kernel, cpu: int) -> None:
+    """hrtick_schedule_enter(): schedule() begins; the task need not give way lazily any more."""
+    q = cpu_cfs_rq(k, cpu)
+    q.rq_modern.lazy_resched = 0
+    q.rq_modern.in_schedule = 1
+
+
+@inner
+def hrtick_exit(k: Kernel, cpu: int) -> None:
+    """hrtick_schedule_exit(): set the timer at the end of schedule(), or stop it if the CPU is idle."""
+    q = cpu_cfs_rq(k, cpu)
+    q.rq_modern.lazy_resched = 0
+    q.rq_modern.in_schedule = 0
+    if q.rq_modern.hrtick_delay != 0:
+        set_hrtick(k, cpu, k.now_ns + q.rq_modern.hrtick_delay)
+        q.rq_modern.hrtick_delay = 0
+    elif runs_idle(k, cpu):
+        queue_jit.cancel(k, hrtick_of(k, cpu))

@@ -2,25 +2,18 @@
 
 Its addresses are in ``FairClass``. What is equal to v4.1 comes from ``cfs_jit.py``, ``entity_jit.py`` and
 ``vruntime_jit.py``: the choice of the next entity, buddies, preemption and placement. Long sleepers, whose virtual time does not
-count after 104 days, do not occur, because no replay is that long. ``cfs_v6_1_queue_jit.py`` enqueues and dequeues.
+count after 104 days, do not occur, because no replay is that long.
 """
-
-from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.codes import arrival, task_state
-from wastedcores.simulator.engine.fair.cfs_jit import check_preempt_tick, next_entity, resched
-from wastedcores.simulator.engine.fair.cfs_v6_1_queue_jit import (
-    MIGRATING,
-    SAVED,
-    SLEEP,
-    dequeue_task,
-    enqueue_task,
-    reweight_entity,
-    update_cfs_group,
-)
+from wastedcores.simulator.engine.codes import arrival, dequeue, task_state
+from wastedcores.simulator.engine.fair.cfs_jit import check_preempt_tick, next_entity
 from wastedcores.simulator.engine.fair.entity_jit import (
+    account_dequeue,
+    account_enqueue,
+    add_nr_running,
+    add_weight,
     clear_buddies,
     insert,
     list_add_task,
@@ -30,20 +23,30 @@ from wastedcores.simulator.engine.fair.entity_jit import (
 )
 from wastedcores.simulator.engine.fair.modern_task_jit import (
     begin_task,
-    change_group,
-    inverse_of,
+    calc_group_shares,
+    migrate_task,
     rq_of,
-    weight_of,
+    set_weight,
+    update_runnable,
 )
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
+    DO_ATTACH,
+    DO_DETACH,
     UPDATE_TG,
+    UTIL_EST_MARGIN,
     post_init_util,
+    scale_load_down,
     update_load_avg,
 )
-from wastedcores.simulator.engine.fair.signals_v6_12_jit import migrate_task
-from wastedcores.simulator.engine.fair.vruntime_jit import task_fork_fair, update_curr
+from wastedcores.simulator.engine.fair.vruntime_jit import (
+    inverse_weight,
+    place_entity,
+    task_fork_fair,
+    update_curr,
+    update_min_vruntime,
+)
 from wastedcores.simulator.engine.world.log_jit import log_load
-from wastedcores.simulator.engine.world.rows_jit import balancer, cpu_cfs_rq, cpu_rq, task_of
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,
@@ -54,19 +57,170 @@ from wastedcores.simulator.engine.world.structs import (
     TaskStruct,
 )
 
-# --- choice, tick -------------------------------------------------------------------------------------------------------
-
-
-@inner
-def move_to_head(k: Kernel, p: TaskStruct) -> None:
-    """list_move(): move a task to the head of rq->cfs_tasks."""
-    cpu = rq_of(k, p)
-    list_del_task(k, cpu, p)
-    list_add_task(k, cpu, p)
+# --- weights of groups --------------------------------------------------------------------------------------------------
 
 
 @apart(NOTHING)
-def set_next_entity(k: Kernel, se: SchedEntity) -> None:
+def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
+    """reweight_entity(): change a weight and keep the virtual time."""
+    q = se.cfs_rq
+    on_rq = se.on_rq != 0
+    if on_rq:
+        if q.curr == se:
+            update_curr(k, q)
+        add_weight(k, q, se, -1)
+    set_weight(k, q, se, weight, inv)
+    if on_rq:
+        add_weight(k, q, se, 1)
+
+
+@inner
+def update_cfs_group(k: Kernel, se: SchedEntity) -> None:
+    """update_cfs_group(): give a group's entity its CPU's part of the group, also while it is empty."""
+    g = se.my_q
+    if g:
+        weight = calc_group_shares(k, g)
+        reweight_entity(k, se, weight, inverse_weight(scale_load_down(weight)))
+
+
+# --- enqueue, dequeue ---------------------------------------------------------------------------------------------------
+
+
+@apart(NOTHING)
+def enqueue_entity(k: Kernel, se: SchedEntity, wakeup: int) -> None:
+    """enqueue_entity(), account_entity_enqueue(): put one entity on its queue.
+
+    A virtual time is relative to the queue that was left, except that of a sleeper that wakes on its old CPU.
+    """
+    q = se.cfs_rq
+    runs = q.curr == se
+    is_task = se.my_q == NO_QUEUE
+    relative = wakeup == 0 or (is_task and se.avg.last_update == 0)
+    if relative and runs:
+        se.vruntime += q.min_vruntime
+    update_curr(k, q)
+    if relative and not runs:
+        se.vruntime += q.min_vruntime
+    update_load_avg(k, se, UPDATE_TG | DO_ATTACH)
+    update_runnable(k, se)
+    update_cfs_group(k, se)
+    account_enqueue(k, q, se)
+    if wakeup:
+        place_entity(k, q, se, False)
+    if not runs:
+        insert(k, q, se)
+    se.on_rq = 1
+    q.on_list = 1
+
+
+@apart(NOTHING)
+def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> None:
+    """dequeue_entity(), account_entity_dequeue(): take one entity off its queue."""
+    q = se.cfs_rq
+    is_task = se.my_q == NO_QUEUE
+    update_curr(k, q)
+    update_load_avg(
+        k, se, UPDATE_TG | DO_DETACH if is_task and flags & dequeue.MIGRATING else UPDATE_TG
+    )
+    update_runnable(k, se)
+    clear_buddies(k, se)
+    if q.curr != se:
+        remove(k, q, se)
+    se.on_rq = 0
+    account_dequeue(k, q, se)
+    if flags & dequeue.SLEEP == 0:
+        se.vruntime -= q.min_vruntime
+    update_cfs_group(k, se)
+    if flags & dequeue.SAVED == 0:
+        update_min_vruntime(k, q)
+
+
+@apart(NOTHING)
+def update_above(k: Kernel, se: SchedEntity, change: int) -> None:
+    """Update the levels that stay queued while a task below them comes (``change`` is 1) or goes (-1)."""
+    while se:
+        update_load_avg(k, se, UPDATE_TG)
+        update_runnable(k, se)
+        update_cfs_group(k, se)
+        se.cfs_rq.h_nr_running += change
+        se = se.parent
+
+
+@apart(NOTHING)
+def enqueue_task(k: Kernel, p: TaskStruct, how: int) -> None:
+    """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
+    cpu = rq_of(k, p)
+    cpu_rq(k, cpu).clock = k.now_ns
+    cpu_cfs_rq(k, cpu).avg.util_est += p.se.avg.util_est
+    wakeup = 1 if how == arrival.WOKEN else 0
+    se = p.se
+    while se and se.on_rq == 0:
+        enqueue_entity(k, se, wakeup)
+        se.cfs_rq.h_nr_running += 1
+        wakeup = 1
+        se = se.parent
+    update_above(k, se, 1)
+    log_load(k, cpu)
+    add_nr_running(k, cpu, 1)
+
+
+@inner
+def util_est_update(k: Kernel, p: TaskStruct) -> None:
+    """util_est_update(): update the estimate of a task's use after it left the queue to sleep.
+
+    UTIL_EST_FASTUP: the average follows a rise at once, and a fall by a quarter each time.
+    """
+    if p.se.avg.unchanged != 0:
+        return
+    last = p.util_enqueued
+    util = p.se.avg.util_avg
+    fall = p.util_ewma - util
+    if fall < 0:
+        p.util_ewma = util
+    elif fall < UTIL_EST_MARGIN:
+        if abs(last - util) < UTIL_EST_MARGIN:
+            return
+    elif util > 1024:
+        return
+    else:
+        p.util_ewma = (p.util_ewma * 4 - fall) >> 2
+    p.util_enqueued = util
+    p.se.avg.util_est = max(p.util_ewma, util)
+    p.se.avg.unchanged = 1
+
+
+@apart(NOTHING)
+def dequeue_task(k: Kernel, p: TaskStruct, flags: int) -> None:
+    """dequeue_task_fair(), sub_nr_running(): take a task, and its group if nothing else of it is queued, off the runqueue."""
+    cpu = rq_of(k, p)
+    root = cpu_cfs_rq(k, cpu)
+    cpu_rq(k, cpu).clock = k.now_ns
+    root.avg.util_est -= min(root.avg.util_est, p.se.avg.util_est)
+    below = flags
+    se = p.se
+    while se:
+        q = se.cfs_rq
+        dequeue_entity(k, se, below)
+        q.h_nr_running -= 1
+        se = se.parent
+        if q.load_weight != 0:
+            # other tasks of the group remain: prefer to continue with the group
+            if flags & dequeue.SLEEP and se:
+                set_buddy(k, se, CfsRq.next)
+            break
+        below |= dequeue.SLEEP
+    update_above(k, se, -1)
+    log_load(k, cpu)
+    add_nr_running(k, cpu, -1)
+    if flags & dequeue.SLEEP:
+        util_est_update(k, p)
+
+
+# --- choice, tick -------------------------------------------------------------------------------------------------------
+
+
+@apart(NOTHING)
+def set_next_entity(k: Kernel, se: SchedEntity, first: int) -> None:
     """set_next_entity(): make the chosen entity the running one, and use up its buddy marks."""
     q = se.cfs_rq
     clear_buddies(k, se)
@@ -89,78 +243,32 @@ def put_prev_entity(k: Kernel, se: SchedEntity) -> None:
     q.curr = NO_ENTITY
 
 
-@apart(NOTHING)
-def put_prev_task(k: Kernel, p: TaskStruct) -> None:
-    """put_prev_task_fair(): put_prev_entity() on all levels."""
-    se = p.se
-    while se != NO_ENTITY:
-        put_prev_entity(k, se)
-        se = se.parent
-
-
-@apart(NOTHING)
-def set_next_task(k: Kernel, p: TaskStruct) -> None:
-    """set_next_task_fair(): set_next_entity() on all levels."""
-    if p.se.on_rq != 0:
-        move_to_head(k, p)
-    se = p.se
-    while se != NO_ENTITY:
-        set_next_entity(k, se)
-        se = se.parent
-
-
 @apart(VALUE)
-def pick_task_fair(k: Kernel, cpu: int) -> TaskStruct:
+def pick_task(k: Kernel, cpu: int) -> TaskStruct:
     """pick_next_task_fair(): choose the next task and move it to the head of rq->cfs_tasks; return NULL for none."""
     q = cpu_cfs_rq(k, cpu)
     if q.nr_running == 0:
         return NO_TASK
     se = NO_ENTITY
-    while q != NO_QUEUE:
+    while q:
         curr = q.curr
-        if curr != NO_ENTITY and curr.on_rq == 0:
+        if curr and curr.on_rq == 0:
             curr = NO_ENTITY
-        if curr != NO_ENTITY:
+        if curr:
             update_curr(k, q)
         se = next_entity(k, q, curr)
         q = se.my_q
     p = task_of(se)
-    move_to_head(k, p)
+    list_del_task(k, cpu, p)
+    list_add_task(k, cpu, p)
     return p
-
-
-@apart(NOTHING)
-def set_picked(k: Kernel, p: TaskStruct, prev: TaskStruct) -> None:
-    """pick_next_task_fair(): put back the task that ran and set the chosen one, if there is one.
-
-    Only the levels that differ are put and set. ``prev`` is NULL after the idle task or the stopper.
-    """
-    if p == NO_TASK:
-        if prev != NO_TASK:
-            put_prev_task(k, prev)
-    elif prev == NO_TASK:
-        set_next_task(k, p)
-    elif p != prev:
-        se = p.se
-        pse = prev.se
-        while se.cfs_rq != pse.cfs_rq:
-            depth = 1 if se.parent != NO_ENTITY else 0
-            pdepth = 1 if pse.parent != NO_ENTITY else 0
-            if depth <= pdepth:
-                put_prev_entity(k, pse)
-                pse = pse.parent
-            if depth >= pdepth:
-                set_next_entity(k, se)
-                se = se.parent
-        put_prev_entity(k, pse)
-        set_next_entity(k, se)
 
 
 @apart(NOTHING)
 def task_tick(k: Kernel, p: TaskStruct) -> None:
     """task_tick_fair(), entity_tick(): charge the running task at a tick and preempt it if its slice is over, on all levels."""
     se = p.se
-    while se != NO_ENTITY:
+    while se:
         q = se.cfs_rq
         update_curr(k, q)
         update_load_avg(k, se, UPDATE_TG)
@@ -171,41 +279,11 @@ def task_tick(k: Kernel, p: TaskStruct) -> None:
     log_load(k, rq_of(k, p))
 
 
-@apart(VALUE)
-def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
-    """pick_next_task_fair(): choose and set the next task, after newidle balancing if there is none; return NULL for none."""
-    p = pick_task_fair(k, cpu)
-    while p == NO_TASK and balancer(k).newidle_balance(k, cpu) != 0:
-        p = pick_task_fair(k, cpu)
-    set_picked(k, p, prev)
-    return p
-
-
-# --- what a task does to itself -----------------------------------------------------------------------------------------
-
-
 @apart(NOTHING)
 def task_fork(k: Kernel, p: TaskStruct) -> None:
     """sched_fork(), init_entity_runnable_average(), task_fork_fair(): begin the life of a task and place it."""
     begin_task(k, p)
     task_fork_fair(k, p, p.cpu)
-
-
-@apart(NOTHING)
-def set_user_nice(k: Kernel, p: TaskStruct, nice: int) -> None:
-    """set_user_nice(), reweight_task(), prio_changed_fair(): change the weight of the running task."""
-    change = nice - p.nice
-    if change == 0:
-        return
-    cpu = rq_of(k, p)
-    dequeue_task(k, p, SAVED)
-    put_prev_task(k, p)
-    p.nice = nice
-    reweight_entity(k, p.se, weight_of(k, nice), inverse_of(k, nice))
-    enqueue_task(k, p, 0)
-    set_next_task(k, p)
-    if change > 0 and cpu_cfs_rq(k, cpu).nr_running > 1:
-        resched(k, cpu)
 
 
 @apart(NOTHING)
@@ -219,42 +297,15 @@ def yield_task(k: Kernel, p: TaskStruct) -> None:
 
 
 @apart(NOTHING)
-def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
-    """sched_move_task(), task_change_group_fair(): move the running task to another group."""
-    cpu = rq_of(k, p)
-    dequeue_task(k, p, 0)
-    put_prev_task(k, p)
-    change_group(k, p, cpu, group)
-    enqueue_task(k, p, 0)
-    set_next_task(k, p)
-    resched(k, cpu)
-
-
-@apart(NOTHING)
-def leave_cpu(k: Kernel, p: TaskStruct) -> None:
+def migrate_task_rq(k: Kernel, p: TaskStruct) -> None:
     """migrate_task_rq_fair(): make the virtual time of a sleeper relative when it changes its CPU."""
     if p.state == task_state.WAKING and p.se.avg.last_update != 0:
         p.se.vruntime -= p.se.cfs_rq.min_vruntime
     migrate_task(k, p)
 
 
-# --- what the scheduler calls (wastedcores/simulator/engine/classes.py) ---------------------------------------------------
-
-
 @apart(NOTHING)
-def enqueue_task_fair(k: Kernel, p: TaskStruct, how: int) -> None:
-    """enqueue_task_fair()."""
-    enqueue_task(k, p, 1 if how == arrival.WOKEN else 0)
-
-
-@apart(NOTHING)
-def dequeue_task_fair(k: Kernel, p: TaskStruct, sleep: int) -> None:
-    """dequeue_task_fair()."""
-    dequeue_task(k, p, SLEEP if sleep != 0 else MIGRATING)
-
-
-@apart(NOTHING)
-def never(k: Kernel, p: TaskStruct) -> None:
+def wake_delayed(k: Kernel, p: TaskStruct) -> None:
     """Do nothing: CFS has no task that is asleep and queued."""
 
 

@@ -1,7 +1,5 @@
 """Decay of load by y per 1024 us, where y**32 = 1/2, in the kernel's integers (kernel/sched/fair.c, v4.1 and v4.4)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from wastedcores.jit.compile import inner

@@ -1,84 +1,274 @@
-"""The fair class of v6.12: pick, tick, wakeup preemption (kernel/sched/fair.c, v6.12.107).
+"""The fair class of v6.12: queueing with the delayed dequeue, pick, tick, wakeup preemption (kernel/sched/fair.c, v6.12.107).
 
-The scheduler calls it through the addresses in ``FairClass``. ``eevdf_jit.py`` has the arithmetic of one
-queue, and ``eevdf_queue_jit.py`` enqueues and dequeues.
+The scheduler calls it through the addresses in ``FairClass``. ``eevdf_jit.py`` has the arithmetic of one queue.
 """
-
-from __future__ import annotations
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
-from wastedcores.simulator.engine.codes import arrival
-from wastedcores.simulator.engine.fair.cfs_jit import resched
+from wastedcores.simulator.engine.codes import arrival, dequeue, task_state
+from wastedcores.simulator.engine.fair import entity_jit
+from wastedcores.simulator.engine.fair.cfs_jit import hrtick_update, resched, resched_lazy
 from wastedcores.simulator.engine.fair.eevdf_jit import (
-    clear_buddies,
     eligible,
+    insert,
     min_slice,
     pick_eevdf,
+    place_entity,
     protected,
-    put_prev_entity,
-    reweight_entity,
+    remove,
     running,
-    set_next_entity,
     shorten_protection,
     update_cfs_group,
     update_curr,
     update_deadline,
+    update_entity_lag,
 )
-from wastedcores.simulator.engine.fair.eevdf_queue_jit import (
-    DELAYED,
-    MIGRATING,
-    SLEEP,
-    dequeue_entities,
-    dequeue_task,
-    enqueue_task,
+from wastedcores.simulator.engine.fair.entity_jit import (
+    account_dequeue,
+    account_enqueue,
+    clear_buddies,
 )
-from wastedcores.simulator.engine.fair.modern_task_jit import (
-    begin_task,
-    change_group,
-    inverse_of,
-    rq_of,
-    weight_of,
-)
+from wastedcores.simulator.engine.fair.modern_task_jit import begin_task, rq_of, update_runnable
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
+    DO_ATTACH,
+    DO_DETACH,
     UPDATE_TG,
     post_init_util,
     update_load_avg,
+    util_est_update,
 )
-from wastedcores.simulator.engine.fair.preemption_jit import hrtick_start, resched_lazy
-from wastedcores.simulator.engine.world.log_jit import log_load
-from wastedcores.simulator.engine.world.rows_jit import balancer, cpu_cfs_rq, cpu_rq, task_of
-from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.log_jit import log_load, log_nr
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     NO_QUEUE,
     NO_TASK,
     CfsRq,
     Kernel,
-    Modern,
     SchedEntity,
     TaskStruct,
 )
 
+
+@inner
+def set_delayed(k: Kernel, se: SchedEntity, delayed: int) -> None:
+    """set_delayed(), clear_delayed(): mark a sleeper that stays queued; only tasks are counted."""
+    se.sched_delayed = delayed
+    if not se.my_q:
+        change = 1 if delayed != 0 else -1
+        while se:
+            se.cfs_rq.h_nr_delayed += change
+            se = se.parent
+
+
+# --- enqueue ------------------------------------------------------------------------------------------------------------
+
+
+@apart(NOTHING)
+def enqueue_entity(k: Kernel, se: SchedEntity, initial: int) -> None:
+    """enqueue_entity(), account_entity_enqueue(): put one entity on its queue."""
+    q = se.cfs_rq
+    runs = q.curr == se
+    if runs:
+        place_entity(k, q, se, initial)
+    update_curr(k, q)
+    update_load_avg(k, se, UPDATE_TG | DO_ATTACH)
+    update_runnable(k, se)
+    update_cfs_group(k, se)
+    if not runs:
+        place_entity(k, q, se, initial)
+    account_enqueue(k, q, se)
+    if not runs:
+        insert(k, q, se)
+    se.on_rq = 1
+    q.on_list = 1
+
+
+@apart(NOTHING)
+def requeue_delayed(k: Kernel, se: SchedEntity) -> None:
+    """requeue_delayed_entity(): wake an entity whose dequeue was delayed; without its lag if that has become positive.
+
+    Since v7.2 it is placed anew if its lag was changed.
+    """
+    q = se.cfs_rq
+    kept = modern(k).sleepers_lag_kept != 0
+    if kept:
+        update_curr(k, q)
+    changed = update_entity_lag(k, se)
+    if not kept:
+        changed = se.vlag > 0
+    if changed:
+        runs = q.curr == se
+        q.nr_running -= 1
+        if not runs:
+            remove(k, q, se)
+        se.vlag = min(se.vlag, 0)
+        place_entity(k, q, se, 0)
+        if not runs:
+            insert(k, q, se)
+        q.nr_running += 1
+    update_load_avg(k, se, 0)
+    set_delayed(k, se, 0)
+
+
+@apart(NOTHING)
+def update_above(k: Kernel, se: SchedEntity, slice_ns: int, queued: int, delayed: int) -> None:
+    """Update the levels that stay queued while a task below them comes (``queued`` is 1) or goes (-1).
+
+    ``delayed`` is the same for a task that is asleep, otherwise 0.
+    """
+    while se:
+        q = se.cfs_rq
+        update_load_avg(k, se, UPDATE_TG)
+        update_runnable(k, se)
+        update_cfs_group(k, se)
+        se.slice = slice_ns
+        slice_ns = min_slice(k, q)
+        q.h_nr_running += queued
+        q.h_nr_delayed += delayed
+        se = se.parent
+
+
+@apart(NOTHING)
+def enqueue_task(k: Kernel, p: TaskStruct, how: int) -> None:
+    """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
+    cpu = rq_of(k, p)
+    cpu_rq(k, cpu).clock = k.now_ns
+    # a sleeper that was queued elsewhere stays asleep, and was not expected to use the CPU
+    asleep = 1 if p.se.sched_delayed != 0 and p.se.on_rq == 0 else 0
+    if asleep == 0:
+        cpu_cfs_rq(k, cpu).avg.util_est += p.se.avg.util_est
+    if p.se.sched_delayed != 0 and p.se.on_rq != 0:
+        requeue_delayed(k, p.se)
+        log_nr(k, cpu)
+        return
+    slice_ns = 0
+    initial = 1 if how == arrival.NEW else 0
+    se = p.se
+    while se:
+        if se.on_rq != 0:
+            if se.sched_delayed != 0:
+                requeue_delayed(k, se)
+            break
+        if slice_ns != 0:
+            se.slice = slice_ns
+            se.custom_slice = 1
+        q = se.cfs_rq
+        enqueue_entity(k, se, initial)
+        slice_ns = min_slice(k, q)
+        q.h_nr_running += 1
+        q.h_nr_delayed += asleep
+        initial = 0
+        se = se.parent
+    update_above(k, se, slice_ns, 1, asleep)
+    log_load(k, cpu)
+    entity_jit.add_nr_running(k, cpu, 1)
+    hrtick_update(k, cpu)
+
+
+# --- dequeue ------------------------------------------------------------------------------------------------------------
+
+
+@apart(VALUE)
+def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> int:
+    """dequeue_entity(): take one entity off its queue; return 0 if the dequeue is delayed."""
+    q = se.cfs_rq
+    update_curr(k, q)
+    clear_buddies(k, se)
+    delays = modern(k).delay_dequeue != 0
+    if (
+        delays
+        and flags & (dequeue.SLEEP | dequeue.DELAYED | dequeue.SPECIAL) == dequeue.SLEEP
+        and eligible(k, q, se) == 0
+    ):
+        update_load_avg(k, se, 0)
+        if not se.my_q and modern(k).util_est_at_dequeue != 0:
+            util_est_update(k, task_of(se))
+        if modern(k).sleepers_lag_kept != 0:
+            update_entity_lag(k, se)
+        set_delayed(k, se, 1)
+        return 0
+    is_task = se.my_q == NO_QUEUE
+    update_load_avg(
+        k, se, UPDATE_TG | DO_DETACH if is_task and flags & dequeue.MIGRATING else UPDATE_TG
+    )
+    if (
+        is_task
+        and flags & (dequeue.SLEEP | dequeue.DELAYED) == dequeue.SLEEP
+        and modern(k).util_est_at_dequeue != 0
+    ):
+        util_est_update(k, task_of(se))
+    update_runnable(k, se)
+    update_entity_lag(k, se)
+    if not flags & dequeue.SLEEP:
+        se.deadline -= se.vruntime
+        se.rel_deadline = 1
+    if q.curr != se:
+        remove(k, q, se)
+    se.on_rq = 0
+    account_dequeue(k, q, se)
+    update_cfs_group(k, se)
+    if flags & dequeue.DELAYED:
+        set_delayed(k, se, 0)
+        se.vlag = min(se.vlag, 0)
+    return 1
+
+
+@apart(VALUE)
+def dequeue_entities(k: Kernel, se: SchedEntity, flags: int) -> int:
+    """dequeue_entities(): take a task or a group's entity off, with the groups that it leaves empty; 0 if that is delayed."""
+    cpu = rq_of(k, task_of(se))
+    tasks = 1 if not se.my_q else 0
+    sleeps = flags & dequeue.SLEEP
+    ends_delay = flags & dequeue.DELAYED
+    # a sleeper that moves to another CPU stays asleep
+    stays = tasks == 1 and se.sched_delayed != 0 and flags & (dequeue.SLEEP | dequeue.DELAYED) == 0
+    asleep = 1 if stays else 0
+    slice_ns = min_slice(k, se.my_q) if tasks == 0 else 0
+    while se:
+        q = se.cfs_rq
+        if dequeue_entity(k, se, flags) == 0:
+            if not se.my_q:
+                return 0
+            slice_ns = min_slice(k, q)
+            break
+        q.h_nr_running -= tasks
+        q.h_nr_delayed -= asleep
+        se = se.parent
+        if q.load_weight != 0:
+            slice_ns = min_slice(k, q)
+            if sleeps and se:
+                entity_jit.set_buddy(k, se, CfsRq.next)
+            break
+        flags = (flags | dequeue.SLEEP) & ~(dequeue.DELAYED | dequeue.SPECIAL)
+    update_above(k, se, slice_ns, -tasks, -asleep)
+    if tasks:
+        log_load(k, cpu)
+        if ends_delay:
+            # the log has counted it as asleep since its dequeue was delayed
+            cpu_rq(k, cpu).nr_running -= 1
+        else:
+            entity_jit.add_nr_running(k, cpu, -1)
+    return 1
+
+
+@apart(NOTHING)
+def dequeue_task(k: Kernel, p: TaskStruct, flags: int) -> None:
+    """dequeue_task_fair(): take a task off its runqueue, or let it stay there asleep; a dying task never stays."""
+    cpu = rq_of(k, p)
+    root = cpu_cfs_rq(k, cpu)
+    cpu_rq(k, cpu).clock = k.now_ns
+    if flags & dequeue.SLEEP or p.se.sched_delayed == 0:
+        root.avg.util_est -= min(root.avg.util_est, p.se.avg.util_est)
+    if flags & dequeue.SLEEP and modern(k).util_est_at_dequeue == 0:
+        util_est_update(k, p)
+    if p.state == task_state.DEAD:
+        flags |= dequeue.SPECIAL
+    if dequeue_entities(k, p.se, flags) == 0:
+        log_nr(k, cpu)
+
+
 # --- choice -------------------------------------------------------------------------------------------------------------
-
-
-@apart(NOTHING)
-def put_prev_task(k: Kernel, p: TaskStruct) -> None:
-    """put_prev_task_fair(): put_prev_entity() on all levels."""
-    se = p.se
-    while se != NO_ENTITY:
-        put_prev_entity(k, se)
-        se = se.parent
-
-
-@apart(NOTHING)
-def set_next_task(k: Kernel, p: TaskStruct, first: int) -> None:
-    """set_next_task_fair(): set_next_entity() on all levels; ``first`` is 0 of a task that ran already."""
-    se = p.se
-    while se != NO_ENTITY:
-        set_next_entity(k, se, first)
-        se = se.parent
 
 
 @apart(VALUE)
@@ -86,65 +276,38 @@ def pick_next_entity(k: Kernel, q: CfsRq, protects: int) -> SchedEntity:
     """pick_next_entity(): choose an entity; NULL if it was a sleeper, which now leaves the queue."""
     se = q.next
     # an entity that is alone is chosen either way
-    if protects != 0 and se != NO_ENTITY and eligible(k, q, se) != 0:
+    if protects != 0 and se and eligible(k, q, se) != 0:
         return se
     se = pick_eevdf(k, q, protects)
     if se.sched_delayed != 0:
-        dequeue_entities(k, se, SLEEP | DELAYED)
+        dequeue_entities(k, se, dequeue.SLEEP | dequeue.DELAYED)
         return NO_ENTITY
     return se
 
 
 @apart(VALUE)
-def pick_task_fair(k: Kernel, cpu: int) -> TaskStruct:
+def pick_task(k: Kernel, cpu: int) -> TaskStruct:
     """pick_task_fair(): choose a task; end the delayed dequeue of sleepers that are chosen on the way."""
     root = cpu_cfs_rq(k, cpu)
     q = root
     while root.nr_running != 0:
-        if running(k, q) != NO_ENTITY:
+        if running(k, q):
             update_curr(k, q)
         se = pick_next_entity(k, q, 1)
-        if se == NO_ENTITY:
+        if not se:
             q = root
             continue
         q = se.my_q
-        if q == NO_QUEUE:
+        if not q:
             return task_of(se)
     return NO_TASK
-
-
-@apart(NOTHING)
-def set_picked(k: Kernel, p: TaskStruct, prev: TaskStruct) -> None:
-    """pick_next_task_fair(): put back the task that ran and set the chosen one, if there is one.
-
-    Only the levels that differ are put and set. ``prev`` is NULL after the idle task or the stopper.
-    """
-    if p == NO_TASK:
-        if prev != NO_TASK:
-            put_prev_task(k, prev)
-    elif prev == NO_TASK:
-        set_next_task(k, p, 1)
-    elif p != prev:
-        se = p.se
-        pse = prev.se
-        while se.cfs_rq != pse.cfs_rq:
-            depth = 1 if se.parent != NO_ENTITY else 0
-            pdepth = 1 if pse.parent != NO_ENTITY else 0
-            if depth <= pdepth:
-                put_prev_entity(k, pse)
-                pse = pse.parent
-            if depth >= pdepth:
-                set_next_entity(k, se, 1)
-                se = se.parent
-        put_prev_entity(k, pse)
-        set_next_entity(k, se, 1)
 
 
 @apart(NOTHING)
 def task_tick(k: Kernel, p: TaskStruct) -> None:
     """task_tick_fair(), entity_tick(): charge the running task at a tick, on all levels."""
     se = p.se
-    while se != NO_ENTITY:
+    while se:
         update_curr(k, se.cfs_rq)
         update_load_avg(k, se, UPDATE_TG)
         update_cfs_group(k, se)
@@ -161,42 +324,42 @@ def preempts_short(k: Kernel, q: CfsRq, se: SchedEntity, pse: SchedEntity) -> bo
 
 
 @apart(NOTHING)
-def check_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
+def wakeup_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
     """check_preempt_wakeup_fair(), wakeup_preempt_fair(): reschedule if EEVDF would choose the task ``p``.
 
     Since v7.2 a new task, or one that sleeps, does not preempt.
     """
     curr = cpu_rq(k, cpu).curr
-    if curr == NO_TASK:
+    if not curr:
         resched(k, cpu)
         return
     if curr == p or cpu_rq(k, cpu).need_resched != 0:
         return
     se = curr.se
     pse = p.se
-    if se.parent != NO_ENTITY and pse.parent == NO_ENTITY:
+    if se.parent and not pse.parent:
         se = se.parent
-    elif pse.parent != NO_ENTITY and se.parent == NO_ENTITY:
+    elif pse.parent and not se.parent:
         pse = pse.parent
     while se.cfs_rq != pse.cfs_rq:
         se = se.parent
         pse = pse.parent
     q = se.cfs_rq
     update_curr(k, q)
-    if not rule(k, Modern.slice_end_stored):
+    if modern(k).slice_end_stored == 0:
         if preempts_short(k, q, se, pse) and protected(k, se):
             se.vlag = se.deadline + 1  # cancel_protect_slice()
         if pick_eevdf(k, q, 1) == pse:
             resched_lazy(k, cpu)
         return
     short = pse.slice < se.slice
-    picks = rule(k, Modern.wakeup_picks)
+    picks = modern(k).wakeup_picks != 0
     protects = 0 if short else 1
     if picks:
         if not short and (new != 0 or pse.sched_delayed != 0):
             return
         chosen = pick_next_entity(k, q, protects)
-        while chosen == NO_ENTITY and q.nr_running != 0:
+        while not chosen and q.nr_running != 0:
             chosen = pick_next_entity(k, q, protects)
     else:
         chosen = pick_eevdf(k, q, protects)
@@ -212,45 +375,10 @@ def check_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
     resched_lazy(k, cpu)
 
 
-@apart(VALUE)
-def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
-    """pick_next_task_fair(): choose and set the next task, after newidle balancing if there is none; return NULL for none.
-
-    A pulled task may be asleep, and leave the queue when it is chosen: then newidle balancing is tried again.
-    """
-    p = pick_task_fair(k, cpu)
-    while p == NO_TASK and k.is_modern != 0 and balancer(k).newidle_balance(k, cpu) != 0:
-        p = pick_task_fair(k, cpu)
-    set_picked(k, p, prev)
-    if p != NO_TASK and p != prev:
-        hrtick_start(k, cpu, p)
-    return p
-
-
-# --- what a task does to itself -----------------------------------------------------------------------------------------
-
-
 @apart(NOTHING)
 def task_fork(k: Kernel, p: TaskStruct) -> None:
     """__sched_fork(), init_entity_runnable_average(): begin the life of a task."""
     begin_task(k, p)
-
-
-@apart(NOTHING)
-def set_user_nice(k: Kernel, p: TaskStruct, nice: int) -> None:
-    """set_user_nice(), reweight_task_fair(), prio_changed_fair(): change the weight of the running task."""
-    change = nice - p.nice
-    if change == 0:
-        return
-    cpu = rq_of(k, p)
-    dequeue_task(k, p, 0)
-    put_prev_task(k, p)
-    p.nice = nice
-    reweight_entity(k, p.se, weight_of(k, nice), inverse_of(k, nice))
-    enqueue_task(k, p, 0)
-    set_next_task(k, p, 0)
-    if change > 0 and cpu_cfs_rq(k, cpu).nr_running > 1:
-        resched(k, cpu)
 
 
 @apart(NOTHING)
@@ -267,22 +395,7 @@ def yield_task(k: Kernel, p: TaskStruct) -> None:
 
 
 @apart(NOTHING)
-def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
-    """sched_move_task(), task_change_group_fair(): move the running task to another group."""
-    cpu = rq_of(k, p)
-    dequeue_task(k, p, 0)
-    put_prev_task(k, p)
-    change_group(k, p, cpu, group)
-    enqueue_task(k, p, 0)
-    set_next_task(k, p, 0)
-    resched(k, cpu)
-
-
-# --- several CPUs -------------------------------------------------------------------------------------------------------
-
-
-@apart(NOTHING)
-def leave_groups(k: Kernel, cpu: int) -> None:
+def rq_offline(k: Kernel, cpu: int) -> None:
     """clear_tg_offline_cfs_rqs(): take a dying CPU off the loads of all task groups."""
     for group in range(1, k.task_groups):
         q = CfsRq(k, k.cfs_rq0 + group * k.nr_cpus + cpu)
@@ -291,38 +404,11 @@ def leave_groups(k: Kernel, cpu: int) -> None:
         q.last_update_tg = k.now_ns
 
 
-# --- what the scheduler calls (wastedcores/simulator/engine/classes.py) ---------------------------------------------------
-
-
-@apart(NOTHING)
-def enqueue_task_fair(k: Kernel, p: TaskStruct, how: int) -> None:
-    """enqueue_task_fair()."""
-    enqueue_task(k, p, how == arrival.NEW)
-
-
-@apart(NOTHING)
-def dequeue_task_fair(k: Kernel, p: TaskStruct, sleep: int) -> None:
-    """dequeue_task_fair()."""
-    dequeue_task(k, p, SLEEP if sleep != 0 else MIGRATING)
-
-
-@apart(NOTHING)
-def wakeup_preempt(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """wakeup_preempt_fair() by a task that woke."""
-    check_preempt(k, cpu, p, 0)
-
-
-@apart(NOTHING)
-def wakeup_preempt_new(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """wakeup_preempt_fair() by a new task."""
-    check_preempt(k, cpu, p, 1)
-
-
 @apart(NOTHING)
 def wake_delayed(k: Kernel, p: TaskStruct) -> None:
     """ttwu_runnable(): wake a task that is still queued."""
     enqueue_task(k, p, 0)
-    check_preempt(k, rq_of(k, p), p, 0)
+    wakeup_preempt(k, rq_of(k, p), p, 0)
 
 
 @apart(NOTHING)

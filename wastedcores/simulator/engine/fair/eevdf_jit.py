@@ -3,43 +3,29 @@
 The queue is a list in the order of deadlines. A scan of it for the first eligible entity finds what the kernel's tree finds.
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import reweight
 from wastedcores.simulator.engine.fair import entity_jit
+from wastedcores.simulator.engine.fair.cfs_jit import resched_lazy
+from wastedcores.simulator.engine.fair.entity_jit import add_weight, clear_buddies, link
+from wastedcores.simulator.engine.fair.modern_task_jit import calc_group_shares, set_weight
 from wastedcores.simulator.engine.fair.pelt_v6_12_jit import (
-    MIN_DIVIDER,
     UPDATE_TG,
-    dequeue_load_avg,
-    enqueue_load_avg,
     quotient,
     scale_load_down,
     update_load_avg,
 )
-from wastedcores.simulator.engine.fair.preemption_jit import resched_lazy
-from wastedcores.simulator.engine.fair.scaled_weights_jit import add_weight, calc_group_shares
-from wastedcores.simulator.engine.fair.vruntime_jit import calc_delta, inverse_weight
+from wastedcores.simulator.engine.fair.vruntime_jit import calc_delta_fair, inverse_weight
 from wastedcores.simulator.engine.world.rows_jit import modern, task_of
-from wastedcores.simulator.engine.world.rules_jit import rule
-from wastedcores.simulator.engine.world.structs import (
-    NO_ENTITY,
-    NO_QUEUE,
-    CfsRq,
-    Kernel,
-    Modern,
-    SchedEntity,
-)
-
-NICE_0_LOAD = 1 << 20
+from wastedcores.simulator.engine.world.structs import NO_ENTITY, CfsRq, Kernel, SchedEntity
 
 
 @inner
 def running(k: Kernel, q: CfsRq) -> SchedEntity:
     """Return the entity that runs if it is still runnable, else NULL; it is not in the tree and not in the sums."""
     curr = q.curr
-    return curr if curr != NO_ENTITY and curr.on_rq != 0 else NO_ENTITY
+    return curr if curr and curr.on_rq != 0 else NO_ENTITY
 
 
 @inner
@@ -49,20 +35,9 @@ def key(k: Kernel, q: CfsRq, se: SchedEntity) -> int:
 
 
 @inner
-def calc_delta_fair(k: Kernel, delta: int, se: SchedEntity) -> int:
-    """calc_delta_fair(), __calc_delta(): convert real time to the virtual time of an entity."""
-    weight = se.weight
-    if weight == NICE_0_LOAD:
-        return delta
-    if rule(k, Modern.exact_averages):
-        return delta * NICE_0_LOAD // weight
-    return calc_delta(delta, 1024, se.inv_weight)
-
-
-@inner
 def averaged(k: Kernel, weight: int) -> int:
     """scale_load_down(), avg_vruntime_weight(): return a weight as averages of virtual time use it."""
-    return weight if rule(k, Modern.exact_averages) else scale_load_down(weight)
+    return weight if modern(k).exact_averages != 0 else scale_load_down(weight)
 
 
 @apart(VALUE)
@@ -73,12 +48,12 @@ def avg_vruntime(k: Kernel, q: CfsRq) -> int:
     load = q.avg_load
     if load != 0:
         total = q.avg_vruntime
-        if curr != NO_ENTITY:
+        if curr:
             weight = averaged(k, curr.weight)
             total += key(k, q, curr) * weight
             load += weight
         change = total // load  # rounds down, also below zero
-    elif curr != NO_ENTITY:
+    elif curr:
         change = key(k, q, curr)
     q.avg_vruntime -= q.avg_load * change
     q.zero_vruntime += change
@@ -91,11 +66,11 @@ def eligible(k: Kernel, q: CfsRq, se: SchedEntity) -> bool:
     total = q.avg_vruntime
     load = q.avg_load
     curr = running(k, q)
-    if curr != NO_ENTITY:
+    if curr:
         weight = averaged(k, curr.weight)
         total += key(k, q, curr) * weight
         load += weight
-    if rule(k, Modern.exact_averages) and load > 0:
+    if modern(k).exact_averages != 0 and load > 0:
         return total // load >= key(k, q, se)  # the product may need more than 64 bits
     return total >= key(k, q, se) * load
 
@@ -105,10 +80,10 @@ def min_slice(k: Kernel, q: CfsRq) -> int:
     """cfs_rq_min_slice(): return the shortest slice on a queue, 0 if it is empty."""
     best = 0
     se = running(k, q)
-    if se != NO_ENTITY:
+    if se:
         best = se.slice
     se = q.leftmost
-    while se != NO_ENTITY:
+    while se:
         if best == 0 or se.slice < best:
             best = se.slice
         se = se.next
@@ -119,9 +94,9 @@ def min_slice(k: Kernel, q: CfsRq) -> int:
 def max_slice(k: Kernel, q: CfsRq) -> int:
     """cfs_rq_max_slice(): return the longest slice on a queue."""
     se = running(k, q)
-    best = se.slice if se != NO_ENTITY else 0
+    best = se.slice if se else 0
     se = q.leftmost
-    while se != NO_ENTITY:
+    while se:
         best = max(best, se.slice)
         se = se.next
     return best
@@ -131,7 +106,7 @@ def max_slice(k: Kernel, q: CfsRq) -> int:
 def entity_lag(k: Kernel, average: int, se: SchedEntity) -> int:
     """entity_lag(): return by how much an entity is behind the average, within limits."""
     longest = max(2 * se.slice, k.tick_ns)
-    if rule(k, Modern.sleepers_lag_kept):
+    if modern(k).sleepers_lag_kept != 0:
         longest = max_slice(k, se.cfs_rq) + k.tick_ns
     limit = calc_delta_fair(k, longest, se)
     return min(max(average - se.vruntime, -limit), limit)
@@ -145,7 +120,7 @@ def update_entity_lag(k: Kernel, se: SchedEntity) -> bool:
     """
     average = avg_vruntime(k, se.cfs_rq)
     lag = entity_lag(k, average, se)
-    if rule(k, Modern.sleepers_lag_kept) and se.sched_delayed != 0:
+    if modern(k).sleepers_lag_kept != 0 and se.sched_delayed != 0:
         lag = min(max(lag, se.vlag), 0)
     se.vlag = lag
     return average - lag != se.vruntime
@@ -158,20 +133,9 @@ def insert(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     q.avg_vruntime += key(k, q, se) * weight
     q.avg_load += weight
     after = q.rightmost
-    while after != NO_ENTITY and after.deadline > se.deadline:
+    while after and after.deadline > se.deadline:
         after = after.prev
-    if after == NO_ENTITY:
-        following = q.leftmost
-        q.leftmost = se
-    else:
-        following = after.next
-        after.next = se
-    se.prev = after
-    se.next = following
-    if following == NO_ENTITY:
-        q.rightmost = se
-    else:
-        following.prev = se
+    link(k, q, se, after)
 
 
 @apart(NOTHING)
@@ -186,7 +150,7 @@ def remove(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
 @inner
 def protected(k: Kernel, curr: SchedEntity) -> bool:
     """protect_slice(): return whether the slice with which ``curr`` was picked has not ended."""
-    if rule(k, Modern.slice_end_stored):
+    if modern(k).slice_end_stored != 0:
         return curr.vprot > curr.vruntime
     return curr.vlag == curr.deadline
 
@@ -194,7 +158,7 @@ def protected(k: Kernel, curr: SchedEntity) -> bool:
 @inner
 def protect(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """set_protect_slice(): protect the chosen entity for its slice, since v6.17 at most for the shortest one on the queue."""
-    if not rule(k, Modern.slice_end_stored):
+    if modern(k).slice_end_stored == 0:
         se.vlag = se.deadline
         return
     se.vprot = se.deadline
@@ -208,14 +172,6 @@ def shorten_protection(k: Kernel, se: SchedEntity, slice_ns: int) -> None:
     """update_protect_slice(): protect the running entity no longer than for a slice of this length."""
     end = se.vruntime + calc_delta_fair(k, slice_ns, se)
     se.vprot = min(se.vprot, end)
-
-
-@inner
-def clear_buddies(k: Kernel, se: SchedEntity) -> None:
-    """clear_buddies(): remove the mark of the next buddy, upwards as long as the levels carry it."""
-    while se != NO_ENTITY and se.cfs_rq.next == se:
-        se.cfs_rq.next = NO_ENTITY
-        se = se.parent
 
 
 @inner
@@ -234,7 +190,7 @@ def update_deadline(k: Kernel, q: CfsRq, se: SchedEntity) -> bool:
 def update_curr(k: Kernel, q: CfsRq) -> None:
     """update_curr(): charge the running entity and end its slice if it is used up."""
     curr = q.curr
-    if curr == NO_ENTITY:
+    if not curr:
         return
     delta = k.now_ns - curr.exec_start
     if delta <= 0:
@@ -246,7 +202,7 @@ def update_curr(k: Kernel, q: CfsRq) -> None:
     if q.nr_running == 1:
         return
     if ended or (
-        not protected(k, curr) and (rule(k, Modern.slice_end_stored) or eligible(k, q, curr) == 0)
+        not protected(k, curr) and (modern(k).slice_end_stored != 0 or eligible(k, q, curr) == 0)
     ):
         resched_lazy(k, q.cpu)
         clear_buddies(k, curr)
@@ -265,7 +221,7 @@ def set_next_entity(k: Kernel, se: SchedEntity, first: int) -> None:
         update_load_avg(k, se, UPDATE_TG)
         if first != 0 or modern(k).reweight != reweight.AVERAGE:
             protect(k, q, se)
-        if se.my_q == NO_QUEUE:
+        if not se.my_q:
             cpu = q.cpu
             entity_jit.list_del_task(k, cpu, task_of(se))
             entity_jit.list_add_task(k, cpu, task_of(se))
@@ -290,15 +246,15 @@ def pick_eevdf(k: Kernel, q: CfsRq, protects: int) -> SchedEntity:
     """pick_eevdf(): return the eligible entity with the earliest deadline; with ``protects``, ``curr`` until its slice ends."""
     curr = running(k, q)
     if q.nr_running == 1:
-        return curr if curr != NO_ENTITY else q.leftmost
-    if curr != NO_ENTITY and eligible(k, q, curr) == 0:
+        return curr if curr else q.leftmost
+    if curr and eligible(k, q, curr) == 0:
         curr = NO_ENTITY
-    if curr != NO_ENTITY and protects != 0 and protected(k, curr):
+    if curr and protects != 0 and protected(k, curr):
         return curr
     best = q.leftmost
-    while best != NO_ENTITY and eligible(k, q, best) == 0:
+    while best and eligible(k, q, best) == 0:
         best = best.next
-    if best == NO_ENTITY or (curr != NO_ENTITY and curr.deadline < best.deadline):
+    if not best or (curr and curr.deadline < best.deadline):
         best = curr
     return best
 
@@ -313,7 +269,7 @@ def place_entity(k: Kernel, q: CfsRq, se: SchedEntity, initial: int) -> None:
     if q.nr_running != 0:
         load = q.avg_load
         curr = running(k, q)
-        if curr != NO_ENTITY:
+        if curr:
             load += averaged(k, curr.weight)
         scaled = se.vlag * (load + averaged(k, se.weight))
         lag = quotient(scaled, max(load, 1))
@@ -356,7 +312,6 @@ def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
         if q.curr != se:
             remove(k, q, se)
         add_weight(k, q, se, -1)
-    dequeue_load_avg(k, q, se)
     if on_rq and how != reweight.PLACE:
         lag = quotient(lag * old, weight)
         if how == reweight.AVERAGE:
@@ -370,11 +325,7 @@ def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
         se.vlag = quotient(se.vlag * old, weight)
         if se.rel_deadline != 0 and how != reweight.LAG:
             se.deadline = quotient(se.deadline * old, weight)
-    se.weight = weight
-    se.inv_weight = inv
-    divider = MIN_DIVIDER + se.avg.period_contrib
-    se.avg.load_avg = scale_load_down(weight) * se.avg.load_sum // divider
-    enqueue_load_avg(k, q, se)
+    set_weight(k, q, se, weight, inv)
     if on_rq:
         if how == reweight.PLACE:
             place_entity(k, q, se, 0)
@@ -389,7 +340,7 @@ def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
 def update_cfs_group(k: Kernel, se: SchedEntity) -> None:
     """update_cfs_group(): give a group's entity its CPU's part of the group."""
     g = se.my_q
-    if g == NO_QUEUE or g.load_weight == 0:
+    if not g or g.load_weight == 0:
         return
     weight = calc_group_shares(k, g)
     if weight != se.weight:

@@ -1,30 +1,29 @@
-"""Enqueueing and dequeueing of CFS entities: the sorted queue, weights and group shares.
+"""Enqueueing and dequeueing of CFS entities: the sorted queue, weights and group shares. At the end, that of any class's task.
 
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1.
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.codes import arrival
+from wastedcores.simulator.engine.codes import dequeue as flags
 from wastedcores.simulator.engine.fair.pelt_jit import (
     dequeue_load_avg,
     enqueue_load_avg,
     update_entity_load_avg,
 )
 from wastedcores.simulator.engine.fair.vruntime_jit import (
+    SCHED_IDLE,
     inverse_weight,
     place_entity,
     update_curr,
     update_min_vruntime,
+    weighed,
 )
-from wastedcores.simulator.engine.tasks.weight_jit import SCHED_IDLE
 from wastedcores.simulator.engine.world.log_jit import log_load, log_nr
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq, fair_class, task_of
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq, fair_class, rt_class, task_of
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
-    NO_QUEUE,
     NO_TASK,
     CfsRq,
     Kernel,
@@ -34,13 +33,9 @@ from wastedcores.simulator.engine.world.structs import (
 
 
 @inner
-def insert(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
-    """__enqueue_entity(): insert an entity into the queue, which is sorted by vruntime."""
-    v = se.vruntime
-    after = q.rightmost
-    while after != NO_ENTITY and after.vruntime > v:
-        after = after.prev
-    if after == NO_ENTITY:
+def link(k: Kernel, q: CfsRq, se: SchedEntity, after: SchedEntity) -> None:
+    """Put an entity behind another one of the queue, or to its front if that is NULL."""
+    if not after:
         following = q.leftmost
         q.leftmost = se
     else:
@@ -48,10 +43,20 @@ def insert(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
         after.next = se
     se.prev = after
     se.next = following
-    if following == NO_ENTITY:
+    if not following:
         q.rightmost = se
     else:
         following.prev = se
+
+
+@inner
+def insert(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
+    """__enqueue_entity(): insert an entity into the queue, which is sorted by vruntime."""
+    v = se.vruntime
+    after = q.rightmost
+    while after and after.vruntime > v:
+        after = after.prev
+    link(k, q, se, after)
 
 
 @inner
@@ -59,11 +64,11 @@ def remove(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """__dequeue_entity(): remove an entity from the sorted queue."""
     before = se.prev
     after = se.next
-    if before == NO_ENTITY:
+    if not before:
         q.leftmost = after
     else:
         before.next = after
-    if after == NO_ENTITY:
+    if not after:
         q.rightmost = before
     else:
         after.prev = before
@@ -75,7 +80,7 @@ def list_add_task(k: Kernel, cpu: int, p: TaskStruct) -> None:
     head = cpu_rq(k, cpu).cfs_tasks
     p.cfs_tasks_prev = NO_TASK
     p.cfs_tasks_next = head
-    if head == NO_TASK:
+    if not head:
         cpu_rq(k, cpu).cfs_tasks_tail = p
     else:
         head.cfs_tasks_prev = p
@@ -83,15 +88,20 @@ def list_add_task(k: Kernel, cpu: int, p: TaskStruct) -> None:
 
 
 @inner
+def add_weight(k: Kernel, q: CfsRq, se: SchedEntity, sign: int) -> None:
+    """Add the weight of an entity to its queue, or take it off."""
+    q.load_weight += sign * se.weight
+    if not se.parent:
+        cpu_rq(k, q.cpu).load_weight += sign * weighed(k, se.weight)
+
+
+@inner
 def account_enqueue(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """account_entity_enqueue(): add the weight; a task goes to the head of rq->cfs_tasks."""
-    q.load_weight += se.weight
+    add_weight(k, q, se, 1)
     q.nr_running += 1
-    cpu = q.cpu
-    if se.parent == NO_ENTITY:
-        cpu_rq(k, cpu).load_weight += se.weight
-    if se.my_q == NO_QUEUE:
-        list_add_task(k, cpu, task_of(se))
+    if not se.my_q:
+        list_add_task(k, q.cpu, task_of(se))
 
 
 @inner
@@ -99,11 +109,11 @@ def list_del_task(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """Remove a task from rq->cfs_tasks."""
     before = p.cfs_tasks_prev
     after = p.cfs_tasks_next
-    if before == NO_TASK:
+    if not before:
         cpu_rq(k, cpu).cfs_tasks = after
     else:
         before.cfs_tasks_next = after
-    if after == NO_TASK:
+    if not after:
         cpu_rq(k, cpu).cfs_tasks_tail = before
     else:
         after.cfs_tasks_prev = before
@@ -116,7 +126,7 @@ def list_move_tail(k: Kernel, cpu: int, p: TaskStruct) -> None:
     tail = cpu_rq(k, cpu).cfs_tasks_tail
     p.cfs_tasks_next = NO_TASK
     p.cfs_tasks_prev = tail
-    if tail == NO_TASK:
+    if not tail:
         cpu_rq(k, cpu).cfs_tasks = p
     else:
         tail.cfs_tasks_next = p
@@ -126,20 +136,17 @@ def list_move_tail(k: Kernel, cpu: int, p: TaskStruct) -> None:
 @inner
 def account_dequeue(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """account_entity_dequeue(): subtract the weight and take a task off rq->cfs_tasks."""
-    q.load_weight -= se.weight
+    add_weight(k, q, se, -1)
     q.nr_running -= 1
-    cpu = q.cpu
-    if se.parent == NO_ENTITY:
-        cpu_rq(k, cpu).load_weight -= se.weight
-    if se.my_q == NO_QUEUE:
-        list_del_task(k, cpu, task_of(se))
+    if not se.my_q:
+        list_del_task(k, q.cpu, task_of(se))
 
 
 @inner
 def update_cfs_shares(k: Kernel, q: CfsRq) -> None:
     """update_cfs_shares(), calc_cfs_shares(), reweight_entity(): give a group's entity its share of the group's weight."""
     se = q.entity
-    if se == NO_ENTITY:
+    if not se:
         return
     tg = q.task_group
     total = tg.load_avg - q.tg_load_contrib + q.load_weight
@@ -155,7 +162,7 @@ def update_cfs_shares(k: Kernel, q: CfsRq) -> None:
             update_curr(k, up)
         change = shares - se.weight
         up.load_weight += change
-        if se.parent == NO_ENTITY:
+        if not se.parent:
             cpu_rq(k, up.cpu).load_weight += change
     if shares != se.weight:
         se.weight = shares
@@ -199,13 +206,13 @@ def enqueue_task(k: Kernel, p: TaskStruct, wakeup: int, waking: int) -> None:
         fair_class(k).enqueue_task(k, p, arrival.WOKEN if wakeup else arrival.MOVED)
         return
     se = p.se
-    while se != NO_ENTITY and se.on_rq == 0:
+    while se and se.on_rq == 0:
         enqueue_entity(k, se, wakeup, waking)
         se.cfs_rq.h_nr_running += 1
         wakeup = True
         waking = False
         se = se.parent
-    while se != NO_ENTITY:
+    while se:
         se.cfs_rq.h_nr_running += 1
         update_level(k, se)
         se = se.parent
@@ -230,7 +237,7 @@ def clear_buddies(k: Kernel, se: SchedEntity) -> None:
     """clear_buddies(): clear each buddy mark of the entity, upwards as long as the levels carry it."""
     for which in (CfsRq.last, CfsRq.next, CfsRq.skip):
         e = se
-        while e != NO_ENTITY and e.cfs_rq[which] == e.row:
+        while e and e.cfs_rq[which] == e.row:
             e.cfs_rq[which] = -1
             e = e.parent
 
@@ -238,9 +245,9 @@ def clear_buddies(k: Kernel, se: SchedEntity) -> None:
 @inner
 def set_buddy(k: Kernel, se: SchedEntity, which: int) -> None:
     """set_next_buddy(), set_last_buddy(): mark the entity and its parents as a buddy; SCHED_IDLE tasks are none but to skip."""
-    if which != CfsRq.skip and se.my_q == NO_QUEUE and task_of(se).policy == SCHED_IDLE:
+    if which != CfsRq.skip and not se.my_q and task_of(se).policy == SCHED_IDLE:
         return
-    while se != NO_ENTITY:
+    while se:
         se.cfs_rq[which] = se.row
         se = se.parent
 
@@ -266,21 +273,21 @@ def dequeue_entity(k: Kernel, se: SchedEntity, sleep: int) -> None:
 def dequeue_task(k: Kernel, p: TaskStruct, sleep: int) -> None:
     """dequeue_task_fair(), sub_nr_running(): take a task, and its group if nothing else of it is queued, off the runqueue."""
     if k.is_modern != 0:
-        fair_class(k).dequeue_task(k, p, sleep)
+        fair_class(k).dequeue_task(k, p, flags.SLEEP if sleep else flags.MIGRATING)
         return
     task_sleep = sleep
     se = p.se
-    while se != NO_ENTITY:
+    while se:
         q = se.cfs_rq
         dequeue_entity(k, se, sleep)
         q.h_nr_running -= 1
         se = se.parent
         if q.load_weight != 0:
-            if task_sleep and se != NO_ENTITY:
+            if task_sleep and se:
                 set_buddy(k, se, CfsRq.next)
             break
         sleep = True
-    while se != NO_ENTITY:
+    while se:
         se.cfs_rq.h_nr_running -= 1
         update_level(k, se)
         se = se.parent
@@ -298,3 +305,27 @@ def set_task_rq(k: Kernel, p: TaskStruct, cpu: int) -> None:
     n = k.nr_cpus
     p.se.cfs_rq = CfsRq(k, k.cfs_rq0 + tg * n + cpu)
     p.se.parent = SchedEntity(k, k.entity0 + tg * n + cpu) if tg > 0 else NO_ENTITY
+
+
+@inner
+def is_rt(k: Kernel, p: TaskStruct) -> bool:
+    """Return whether ``p`` is a real-time task; NULL, which stands for the idle task, is none."""
+    return p != NO_TASK and p.rt_priority != 0
+
+
+@inner
+def enqueue(k: Kernel, p: TaskStruct, wakeup: int, waking: int) -> None:
+    """enqueue_task() of the task's class."""
+    if p.rt_priority != 0:
+        rt_class(k).enqueue_task(k, p, 0)
+    else:
+        enqueue_task(k, p, wakeup, waking)
+
+
+@inner
+def dequeue(k: Kernel, p: TaskStruct, sleep: int) -> None:
+    """dequeue_task() of the task's class."""
+    if p.rt_priority != 0:
+        rt_class(k).dequeue_task(k, p)
+    else:
+        dequeue_task(k, p, sleep)

@@ -1,7 +1,5 @@
 """The loads that the balancer compares (kernel/sched/fair.c and proc.c, v4.1; docs/scheduler-model.md, sections 2.4 and 2.5)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from wastedcores.jit.compile import inner
@@ -10,7 +8,6 @@ from wastedcores.simulator.engine.fair import pelt_v4_4_jit as v4_4
 from wastedcores.simulator.engine.fair.pelt_jit import update_blocked_load, update_entity_load_avg
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
 from wastedcores.simulator.engine.world.structs import (
-    NO_ENTITY,
     NO_TASK,
     CfsRq,
     Kernel,
@@ -33,19 +30,10 @@ FACTORS = np.array(
 
 
 @inner
-def jiffies(k: Kernel) -> int:
-    """Return the present jiffy."""
-    return k.jiffies
-
-
-@inner
 def idle_cpu(k: Kernel, cpu: int) -> bool:
     """idle_cpu(): the idle task runs, nothing is queued and nothing is on the wake list."""
-    return (
-        cpu_rq(k, cpu).curr == NO_TASK
-        and cpu_rq(k, cpu).nr_running == 0
-        and cpu_rq(k, cpu).wake_list == NO_TASK
-    )
+    rq = cpu_rq(k, cpu)
+    return rq.curr == NO_TASK and rq.nr_running == 0 and rq.wake_list == NO_TASK
 
 
 @inner
@@ -82,7 +70,7 @@ def update_cpu_load(k: Kernel, cpu: int, load: int, pending: int) -> None:
 @inner
 def catch_up_idle(k: Kernel, cpu: int) -> None:
     """update_cpu_load_nohz(): ticks that did not happen count as idle."""
-    now = jiffies(k)
+    now = k.jiffies
     pending = now - cpu_rq(k, cpu).last_load_update_tick
     if pending > 0:
         cpu_rq(k, cpu).last_load_update_tick = now
@@ -124,54 +112,67 @@ def avg_load_per_task(k: Kernel, cpu: int) -> int:
 
 @inner
 def get_cpu_usage(k: Kernel, cpu: int) -> int:
-    """get_cpu_usage(): the utilization of a CPU, scaled to its capacity."""
+    """get_cpu_usage(), cpu_util() of v4.4: the utilization of a CPU, scaled to its capacity or limited to it."""
     if k.load_v4_4 != 0:
-        return v4_4.cpu_util(k, cpu)
+        return min(cpu_cfs_rq(k, cpu).avg.util_avg, cpu_rq(k, cpu).cpu_capacity_orig)
     usage = cpu_cfs_rq(k, cpu).utilization_load_avg
     if usage >= 1024:
         return cpu_rq(k, cpu).cpu_capacity_orig
     return (usage * cpu_rq(k, cpu).cpu_capacity_orig) >> 10
 
 
+@inner
+def queue_load(k: Kernel, q: CfsRq) -> int:
+    """Return the load of a queue: since v4.3 its average, before that what is queued."""
+    return q.avg.load_avg if (k.load_v4_4 | k.is_modern) != 0 else q.runnable_load_avg
+
+
+@inner
+def entity_load(k: Kernel, se: SchedEntity) -> int:
+    """Return the load of an entity."""
+    return se.avg.load_avg if (k.load_v4_4 | k.is_modern) != 0 else se.load_avg_contrib
+
+
 @apart(VALUE)
 def task_h_load(k: Kernel, p: TaskStruct) -> int:
-    """task_h_load(), update_cfs_rq_h_load(): the load that a task adds to its CPU, seen from the root."""
-    if k.load_v4_4 != 0:
-        return v4_4.task_h_load(k, p)
-    now = jiffies(k)
+    """task_h_load(), update_cfs_rq_h_load(): the load that a task adds to its CPU, seen from the root, from this jiffy."""
     q = p.se.cfs_rq
-    if q.last_h_load_update != now:
+    if q.last_h_load_update != k.jiffies:
         se = q.entity
-        if se != NO_ENTITY:
-            root = se.cfs_rq
-            if root.last_h_load_update != now:
-                root.h_load = root.runnable_load_avg
-                root.last_h_load_update = now
-            q.h_load = root.h_load * se.load_avg_contrib // (root.runnable_load_avg + 1)
+        if se:
+            root = se.cfs_rq  # autogroups are one level deep
+            if root.last_h_load_update != k.jiffies:
+                root.h_load = queue_load(k, root)
+                root.last_h_load_update = k.jiffies
+            q.h_load = root.h_load * entity_load(k, se) // (queue_load(k, root) + 1)
         else:
-            q.h_load = q.runnable_load_avg
-        q.last_h_load_update = now
-    return p.se.load_avg_contrib * q.h_load // (q.runnable_load_avg + 1)
+            q.h_load = queue_load(k, q)
+        q.last_h_load_update = k.jiffies
+    return entity_load(k, p.se) * q.h_load // (queue_load(k, q) + 1)
 
 
 @apart(VALUE)
 def effective_load(k: Kernel, tg: int, cpu: int, wl: int, wg: int) -> int:
-    """effective_load(): the change of load that moving weight causes, for group ``tg``, which is one level below the root."""
+    """effective_load(): the change of load that moving weight causes, for group ``tg``, which is one level below the root.
+
+    v4.4 counts loads instead of weights.
+    """
     if tg == 0:
         return wl
-    if k.load_v4_4 != 0:
-        return v4_4.effective_load(k, tg, cpu, wl, wg)
     q = CfsRq(k, k.nr_cpus * (1 + tg) + cpu)
     row = q.task_group
     total = wg + row.load_avg - q.tg_load_contrib + q.load_weight
     weight = q.load_weight + wl
+    before = q.entity.weight
+    if k.load_v4_4 != 0:
+        weight = q.avg.load_avg + wl
+        before = q.entity.avg.load_avg
     if total > 0 and weight < total:
         product = weight * row.shares
         wl = product // total if product >= 0 else -(-product // total)
     else:
         wl = row.shares
-    wl = max(wl, 2)
-    return wl - q.entity.weight
+    return max(wl, 2) - before
 
 
 @apart(NOTHING)

@@ -1,12 +1,10 @@
 """Per-entity load tracking of Linux 3.8 to 4.2 (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 2)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.fair import pelt_v4_4_jit as v4_4
 from wastedcores.simulator.engine.fair.decay_jit import contrib_of, decay_load
-from wastedcores.simulator.engine.world.structs import NO_QUEUE, CfsRq, Kernel, SchedEntity
+from wastedcores.simulator.engine.world.structs import CfsRq, Kernel, SchedEntity
 
 
 @inner
@@ -97,7 +95,7 @@ def update_entity_load_avg(k: Kernel, se: SchedEntity, update_queue: int) -> Non
     load = se.load_avg_contrib
     util = se.utilization_avg_contrib
     mine = se.my_q
-    if mine == NO_QUEUE:
+    if not mine:
         update_task_contrib(k, se)
     else:
         update_tg_runnable(k, se.runnable_avg_sum, se.avg_period, mine)

@@ -4,12 +4,9 @@ Entities and queues keep their sums in the columns of ``struct sched_avg``. A qu
 ``runnable_load_sum``, and its ``avg.util_avg`` is UTIL_AVG. :data:`k.load_v4_4` says whether a kernel tracks load so.
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.fair.decay_jit import LOAD_AVG_MAX, contrib_of, decay_sum
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     CfsRq,
@@ -205,53 +202,3 @@ def migrate(k: Kernel, p: TaskStruct) -> None:
     if k.load_v4_4 != 0:
         remove(k, p)
         p.se.avg.last_update = DETACHED
-
-
-# --- the loads that are compared --------------------------------------------------------------------------------------
-
-
-@inner
-def cpu_util(k: Kernel, cpu: int) -> int:
-    """cpu_util(): the utilization of a CPU, at most its capacity."""
-    return min(cpu_cfs_rq(k, cpu).avg.util_avg, cpu_rq(k, cpu).cpu_capacity_orig)
-
-
-@inner
-def h_load(k: Kernel, q: CfsRq) -> int:
-    """update_cfs_rq_h_load(), task_h_load(): the load of a queue as seen from the root, once per jiffy."""
-    now = k.jiffies
-    if q.last_h_load_update != now:
-        se = q.entity
-        if se != NO_ENTITY:
-            root = se.cfs_rq
-            if root.last_h_load_update != now:
-                root.h_load = root.avg.load_avg
-                root.last_h_load_update = now
-            q.h_load = root.h_load * se.avg.load_avg // (root.avg.load_avg + 1)
-        else:
-            q.h_load = q.avg.load_avg
-        q.last_h_load_update = now
-    return q.h_load
-
-
-@apart(VALUE)
-def task_h_load(k: Kernel, p: TaskStruct) -> int:
-    """task_h_load(): the load that a task adds to its CPU, seen from the root."""
-    q = p.se.cfs_rq
-    return p.se.avg.load_avg * h_load(k, q) // (q.avg.load_avg + 1)
-
-
-@apart(VALUE)
-def effective_load(k: Kernel, tg: int, cpu: int, wl: int, wg: int) -> int:
-    """effective_load(): the change of load that moving load causes, for group ``tg``, which is one level below the root."""
-    q = CfsRq(k, k.nr_cpus * (1 + tg) + cpu)
-    row = q.task_group
-    total = wg + row.load_avg - q.tg_load_contrib
-    total += q.load_weight
-    load = q.avg.load_avg + wl
-    if total > 0 and load < total:
-        product = load * row.shares
-        wl = product // total if product >= 0 else -(-product // total)
-    else:
-        wl = row.shares
-    return max(wl, 2) - q.entity.avg.load_avg

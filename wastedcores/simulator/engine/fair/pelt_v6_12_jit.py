@@ -1,19 +1,15 @@
 """Per-entity load tracking of Linux 6.12 (kernel/sched/pelt.c and fair.c, v6.12.107). Weights are shifted up by ten bits."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.fair.decay_jit import LOAD_AVG_MAX, MAX32, decay_sum
 from wastedcores.simulator.engine.world import cpuset
 from wastedcores.simulator.engine.world.cpusets_jit import test
-from wastedcores.simulator.engine.world.rules_jit import rule
+from wastedcores.simulator.engine.world.rows_jit import modern
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
-    NO_QUEUE,
     CfsRq,
     Kernel,
-    Modern,
     SchedAvg,
     SchedEntity,
     TaskStruct,
@@ -84,7 +80,7 @@ def update_avg(k: Kernel, row: SchedAvg, weight: int) -> None:
 @inner
 def update_se(k: Kernel, se: SchedEntity) -> None:
     """__update_load_avg_se(), se_runnable(): bring the averages of an entity up to date."""
-    runnable = se.runnable_weight if se.my_q != NO_QUEUE else se.on_rq
+    runnable = se.runnable_weight if se.my_q else se.on_rq
     if se.sched_delayed != 0:
         runnable = 0
     running = se.cfs_rq.curr == se
@@ -101,15 +97,16 @@ def update_blocked_se(k: Kernel, now: int, se: SchedEntity) -> None:
 
 
 @inner
-def add(k: Kernel, row: SchedAvg, avg: int, total: int, change: int, change_of_sum: int) -> None:
+def add(k: Kernel, row: SchedAvg, avg: int, total: int, more: int, more_sum: int) -> None:
     """add_positive(), sub_positive(): change an average (column ``avg``) and its sum, down to 0 at most."""
-    row[avg] = max(0, row[avg] + change)
-    row[total] = max(0, row[total] + change_of_sum)
+    row[avg] = max(0, row[avg] + more)
+    row[total] = max(0, row[total] + more_sum)
 
 
 @inner
-def floor(k: Kernel, row: SchedAvg, avg: int, total: int) -> None:
-    """Keep a sum from falling below what its average stands for; the kernel computes this with 32 bits."""
+def change(k: Kernel, row: SchedAvg, avg: int, total: int, more: int, more_sum: int) -> None:
+    """Do the same, and keep the sum from falling below what the average stands for; the kernel computes this with 32 bits."""
+    add(k, row, avg, total, more, more_sum)
     row[total] = max(row[total] & MAX32, (row[avg] * MIN_DIVIDER) & MAX32)
 
 
@@ -124,8 +121,7 @@ def enqueue_load_avg(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
 def dequeue_load_avg(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
     """dequeue_load_avg(): take the load of an entity off its queue."""
     weighted = scale_load_down(se.weight) * se.avg.load_sum
-    add(k, q.avg, SchedAvg.load_avg, SchedAvg.load_sum, -se.avg.load_avg, -weighted)
-    floor(k, q.avg, SchedAvg.load_avg, SchedAvg.load_sum)
+    change(k, q.avg, SchedAvg.load_avg, SchedAvg.load_sum, -se.avg.load_avg, -weighted)
 
 
 @inner
@@ -146,12 +142,9 @@ def subtract_removed(k: Kernel, q: CfsRq) -> None:
     q.removed_load = 0
     q.removed_util = 0
     q.removed_runnable = 0
-    add(k, q.avg, SchedAvg.load_avg, SchedAvg.load_sum, -load, -load * divider)
-    floor(k, q.avg, SchedAvg.load_avg, SchedAvg.load_sum)
-    add(k, q.avg, SchedAvg.util_avg, SchedAvg.util_sum, -util, -util * divider)
-    floor(k, q.avg, SchedAvg.util_avg, SchedAvg.util_sum)
-    add(k, q.avg, SchedAvg.runnable_avg, SchedAvg.runnable_sum, -runnable, -runnable * divider)
-    floor(k, q.avg, SchedAvg.runnable_avg, SchedAvg.runnable_sum)
+    change(k, q.avg, SchedAvg.load_avg, SchedAvg.load_sum, -load, -load * divider)
+    change(k, q.avg, SchedAvg.util_avg, SchedAvg.util_sum, -util, -util * divider)
+    change(k, q.avg, SchedAvg.runnable_avg, SchedAvg.runnable_sum, -runnable, -runnable * divider)
     propagate_to(k, q, (-runnable * divider) >> 10)  # rounds down, as C's shift does
 
 
@@ -195,13 +188,11 @@ def detach(k: Kernel, se: SchedEntity) -> None:
     """detach_entity_load_avg(): take an entity that leaves this CPU off its queue."""
     q = se.cfs_rq
     dequeue_load_avg(k, q, se)
-    add(k, q.avg, SchedAvg.util_avg, SchedAvg.util_sum, -se.avg.util_avg, -se.avg.util_sum)
-    floor(k, q.avg, SchedAvg.util_avg, SchedAvg.util_sum)
-    add(
+    change(k, q.avg, SchedAvg.util_avg, SchedAvg.util_sum, -se.avg.util_avg, -se.avg.util_sum)
+    change(
         k, q.avg, SchedAvg.runnable_avg, SchedAvg.runnable_sum,
         -se.avg.runnable_avg, -se.avg.runnable_sum,
     )  # fmt: skip
-    floor(k, q.avg, SchedAvg.runnable_avg, SchedAvg.runnable_sum)
     propagate_to(k, q, -se.avg.load_sum)
 
 
@@ -212,15 +203,15 @@ def update_tg_load_avg(k: Kernel, q: CfsRq) -> None:
     v6.1 reports without the limit, and on CPUs that go offline, too.
     """
     now = k.now_ns
-    if q.entity == NO_ENTITY:
+    if not q.entity:
         return
-    if rule(k, Modern.tg_load_avg_limited) and (
+    if modern(k).tg_load_avg_limited != 0 and (
         not test(k, cpuset.ACTIVE, q.cpu) or now - q.last_update_tg < TG_INTERVAL_NS
     ):
         return
-    change = q.avg.load_avg - q.tg_load_contrib
-    if abs(change) > q.tg_load_contrib // 64:
-        q.task_group.load_avg += change
+    difference = q.avg.load_avg - q.tg_load_contrib
+    if abs(difference) > q.tg_load_contrib // 64:
+        q.task_group.load_avg += difference
         q.tg_load_contrib = q.avg.load_avg
         q.last_update_tg = now
 
@@ -228,14 +219,13 @@ def update_tg_load_avg(k: Kernel, q: CfsRq) -> None:
 @inner
 def take_over(k: Kernel, q: CfsRq, se: SchedEntity, g: CfsRq, avg: int, total: int) -> None:
     """update_tg_cfs_util(), update_tg_cfs_runnable(): give a group's entity one average of the group's queue."""
-    change = g[avg] - se[avg]
-    if change != 0:
+    difference = g[avg] - se[avg]
+    if difference != 0:
         new = g[avg] * (MIN_DIVIDER + q.avg.period_contrib)
         change_of_sum = new - se[total]
         se[avg] = g[avg]
         se[total] = new
-        add(k, q.avg, avg, total, change, change_of_sum)
-        floor(k, q.avg, avg, total)
+        change(k, q.avg, avg, total, difference, change_of_sum)
 
 
 @inner
@@ -255,21 +245,20 @@ def take_over_load(k: Kernel, q: CfsRq, se: SchedEntity, g: CfsRq) -> None:
     runnable = max(runnable, se.avg.util_sum >> 10)
     weight = scale_load_down(se.weight)
     load_avg = weight * runnable // divider
-    change = load_avg - se.avg.load_avg
-    if change == 0:
+    difference = load_avg - se.avg.load_avg
+    if difference == 0:
         return
     change_of_sum = weight * runnable - weight * se.avg.load_sum
     se.avg.load_sum = runnable
     se.avg.load_avg = load_avg
-    add(k, q.avg, SchedAvg.load_avg, SchedAvg.load_sum, change, change_of_sum)
-    floor(k, q.avg, SchedAvg.load_avg, SchedAvg.load_sum)
+    change(k, q.avg, SchedAvg.load_avg, SchedAvg.load_sum, difference, change_of_sum)
 
 
 @inner
 def propagate_entity(k: Kernel, se: SchedEntity) -> bool:
     """propagate_entity_load_avg(): give a group's entity what changed on the group's queue; return whether anything did."""
     g = se.my_q
-    if g == NO_QUEUE or g.propagate == 0:
+    if not g or g.propagate == 0:
         return False
     q = se.cfs_rq
     g.propagate = 0
@@ -304,7 +293,7 @@ def update_load_avg(k: Kernel, se: SchedEntity, flags: int) -> None:
 def propagate_up(k: Kernel, se: SchedEntity) -> None:
     """propagate_entity_cfs_rq(): let the levels above see a change at once."""
     se = se.parent
-    while se != NO_ENTITY:
+    while se:
         update_load_avg(k, se, UPDATE_TG)
         se = se.parent
 

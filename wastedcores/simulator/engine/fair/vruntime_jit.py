@@ -4,13 +4,12 @@ Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1. CFS of v6
 function asks whether the kernel is a modern one (``k.is_modern``).
 """
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.fair.decay_jit import MAX32, mul_shift
 from wastedcores.simulator.engine.fair.pelt_jit import update_task_contrib
 from wastedcores.simulator.engine.fair.pelt_v4_4_jit import new_entity
-from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
+from wastedcores.simulator.engine.world.cpusets_jit import item
+from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq, modern
 from wastedcores.simulator.engine.world.structs import (
     NO_ENTITY,
     CfsRq,
@@ -18,6 +17,25 @@ from wastedcores.simulator.engine.world.structs import (
     SchedEntity,
     TaskStruct,
 )
+
+#: the policies of the fair class that behave differently (include/uapi/linux/sched.h)
+SCHED_BATCH, SCHED_IDLE = 3, 5
+#: WEIGHT_IDLEPRIO and WMULT_IDLEPRIO (kernel/sched/sched.h)
+IDLE_WEIGHT = 3
+IDLE_WMULT = 1431655765
+
+
+@inner
+def set_load_weight(k: Kernel, p: TaskStruct) -> None:
+    """set_load_weight(): set the weight that the fair class gives a task."""
+    if p.policy == SCHED_IDLE:
+        p.se.weight = IDLE_WEIGHT
+        p.se.inv_weight = IDLE_WMULT
+        return
+    nice = p.nice
+    p.se.weight = item(k, k.weight_lists + nice + 20)
+    p.se.inv_weight = item(k, k.weight_lists + 40 + nice + 20)
+
 
 NR_LATENCY = 8
 
@@ -49,6 +67,8 @@ def calc_delta_fair(k: Kernel, delta: int, se: SchedEntity) -> int:
     nice_0_load = 1 << 20 if k.is_modern != 0 else 1024
     if se.weight == nice_0_load:
         return delta
+    if k.is_modern != 0 and modern(k).exact_averages != 0:
+        return delta * nice_0_load // se.weight
     return calc_delta(delta, 1024, se.inv_weight)
 
 
@@ -57,14 +77,14 @@ def update_min_vruntime(k: Kernel, q: CfsRq) -> None:
     """update_min_vruntime(): v4.1 does not check whether curr is queued, v6.1 does."""
     v = q.min_vruntime
     curr = q.curr
-    if curr != NO_ENTITY and k.is_modern != 0 and curr.on_rq == 0:
+    if curr and k.is_modern != 0 and curr.on_rq == 0:
         curr = NO_ENTITY
     left = q.leftmost
-    if curr != NO_ENTITY:
+    if curr:
         v = curr.vruntime
-        if left != NO_ENTITY and left.vruntime < v:
+        if left and left.vruntime < v:
             v = left.vruntime
-    elif left != NO_ENTITY:
+    elif left:
         v = left.vruntime
     q.min_vruntime = max(q.min_vruntime, v)
 
@@ -73,7 +93,7 @@ def update_min_vruntime(k: Kernel, q: CfsRq) -> None:
 def update_curr(k: Kernel, q: CfsRq) -> None:
     """update_curr(): charge the running entity the time since the last update."""
     curr = q.curr
-    if curr == NO_ENTITY:
+    if not curr:
         return
     now = k.now_ns
     delta = now - curr.exec_start
@@ -99,22 +119,22 @@ def sched_slice(k: Kernel, q: CfsRq, se: SchedEntity) -> int:
 
     In v6.1 it counts the tasks of the CPU (ALT_PERIOD), and no slice is below the minimum granularity (BASE_SLICE).
     """
-    modern = k.is_modern != 0
+    is_modern = k.is_modern != 0
     nr = q.nr_running
-    if modern:
+    if is_modern:
         nr = cpu_cfs_rq(k, q.cpu).h_nr_running
     if se.on_rq == 0:
         nr += 1
     s = k.sched_latency
     if nr > NR_LATENCY:
         s = nr * k.min_granularity
-    while se != NO_ENTITY:
+    while se:
         weight = se.cfs_rq.load_weight
         if se.on_rq == 0:
             weight += se.weight
         s = calc_delta(s, weighed(k, se.weight), inverse_weight(weighed(k, weight)))
         se = se.parent
-    if modern:
+    if is_modern:
         s = max(s, k.min_granularity)
     return s
 
@@ -137,7 +157,7 @@ def task_fork_fair(k: Kernel, p: TaskStruct, cpu: int) -> None:
     cpu_rq(k, cpu).clock = k.now_ns
     update_curr(k, q)
     curr = q.curr
-    p.se.vruntime = curr.vruntime if curr != NO_ENTITY else 0
+    p.se.vruntime = curr.vruntime if curr else 0
     place_entity(k, q, p.se, True)
     p.se.vruntime -= q.min_vruntime
     if k.load_v4_4 != 0:

@@ -1,7 +1,5 @@
 """The weights of nice levels -20 to 19 and their inverses (kernel/sched/sched.h, v4.1)."""
 
-from __future__ import annotations
-
 # fmt: off
 #: prio_to_weight[], index nice + 20
 WEIGHTS = (

@@ -1,7 +1,5 @@
 """The queue of a CPU's real-time tasks, their runtime and throttling (kernel/sched/rt.c, v4.1)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.events import queue_jit
@@ -36,14 +34,14 @@ def shared(k: Kernel) -> RtShared:
 def highest(k: Kernel, cpu: int) -> int:
     """rt_rq->highest_prio.curr: return the greatest priority of the queue, 0 if it is empty."""
     p = rt_of(k, cpu).head
-    return p.rt_priority if p != NO_TASK else 0
+    return p.rt_priority if p else 0
 
 
 @inner
 def priority_of(k: Kernel, cpu: int) -> int:
     """Return the priority of the task that runs, 0 for a fair task and for idle."""
     curr = cpu_rq(k, cpu).curr
-    return curr.rt_priority if curr != NO_TASK else 0
+    return curr.rt_priority if curr else 0
 
 
 @apart(NOTHING)
@@ -72,18 +70,18 @@ def insert(k: Kernel, cpu: int, p: TaskStruct, head: int) -> None:
     priority = p.rt_priority
     following = rt.head
     before = NO_TASK
-    while following != NO_TASK and (
+    while following and (
         following.rt_priority > priority or (following.rt_priority == priority and head == 0)
     ):
         before = following
         following = following.rt_next
     p.rt_next = following
     p.rt_prev = before
-    if before != NO_TASK:
+    if before:
         before.rt_next = p
     else:
         rt.head = p
-    if following != NO_TASK:
+    if following:
         following.rt_prev = p
     else:
         rt.tail = p
@@ -95,11 +93,11 @@ def take_out(k: Kernel, cpu: int, p: TaskStruct) -> None:
     rt = rt_of(k, cpu)
     before = p.rt_prev
     following = p.rt_next
-    if before != NO_TASK:
+    if before:
         before.rt_next = following
     else:
         rt.head = following
-    if following != NO_TASK:
+    if following:
         following.rt_prev = before
     else:
         rt.tail = before
@@ -125,10 +123,10 @@ def first_pushable(k: Kernel, cpu: int, dst: int) -> TaskStruct:
     """Return the most urgent pushable task of ``cpu`` that may run on ``dst`` (-1: anywhere), or NULL."""
     out = NO_TASK
     p = rt_of(k, cpu).head
-    while p != NO_TASK and (out == NO_TASK or p.rt_priority == out.rt_priority):
+    while p and (not out or p.rt_priority == out.rt_priority):
         if (
             p.pushable != 0
-            and (out == NO_TASK or p.pushable < out.pushable)
+            and (not out or p.pushable < out.pushable)
             and (dst < 0 or test(k, p.cpus_allowed, dst))
         ):
             out = p
@@ -206,7 +204,7 @@ def put_prev(k: Kernel, cpu: int, p: TaskStruct) -> None:
 
 
 @apart(NOTHING)
-def period(k: Kernel) -> None:
+def period_timer(k: Kernel) -> None:
     """do_sched_rt_period_timer(): give every queue the runtime of a new period."""
     s = shared(k)
     cpu = s.period_cpu
@@ -242,7 +240,7 @@ def period(k: Kernel) -> None:
 
 
 @apart(NOTHING)
-def tick_rt(k: Kernel, cpu: int, p: TaskStruct) -> None:
+def task_tick(k: Kernel, cpu: int, p: TaskStruct) -> None:
     """task_tick_rt(): charge the running task, and end the quantum of SCHED_RR."""
     update_curr(k, cpu)
     log_load(k, cpu)
@@ -254,8 +252,8 @@ def tick_rt(k: Kernel, cpu: int, p: TaskStruct) -> None:
     p.time_slice = shared(k).time_slice
     before = p.rt_prev
     following = p.rt_next
-    if (before != NO_TASK and before.rt_priority == p.rt_priority) or (
-        following != NO_TASK and following.rt_priority == p.rt_priority
+    if (before and before.rt_priority == p.rt_priority) or (
+        following and following.rt_priority == p.rt_priority
     ):
         requeue(k, cpu, p, 0)
         resched(k, cpu)

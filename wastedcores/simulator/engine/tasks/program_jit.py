@@ -1,6 +1,4 @@
-"""Task programs: the next operation of a running task (docs/replay-semantics.md, sections 2 to 4)."""
-
-from __future__ import annotations
+"""Task programs: the next operation of a running task, birth and death (docs/replay-semantics.md, sections 2 to 4)."""
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
@@ -14,18 +12,21 @@ from wastedcores.simulator.engine.codes import (
 )
 from wastedcores.simulator.engine.core.schedule_jit import move_group, move_task
 from wastedcores.simulator.engine.core.stretch_jit import start_stretch
-from wastedcores.simulator.engine.core.wakeup_jit import any_allowed_cpu, select_task_rq
+from wastedcores.simulator.engine.core.wakeup_jit import (
+    any_allowed_cpu,
+    fork_task,
+    select_task_rq,
+    try_to_wake_up,
+)
 from wastedcores.simulator.engine.fair.cfs_jit import resched
 from wastedcores.simulator.engine.fair.entity_jit import (
     clear_buddies,
     dequeue_task,
     enqueue_task,
+    is_rt,
     set_buddy,
 )
-from wastedcores.simulator.engine.fair.vruntime_jit import update_curr
-from wastedcores.simulator.engine.realtime.of_class_jit import is_rt
-from wastedcores.simulator.engine.tasks.lifecycle_jit import exit_task, fork, set_nice, sleep
-from wastedcores.simulator.engine.tasks.signal_jit import signal_op
+from wastedcores.simulator.engine.fair.vruntime_jit import SCHED_BATCH, set_load_weight, update_curr
 from wastedcores.simulator.engine.tasks.sync_jit import (
     GRANTED,
     barrier,
@@ -34,20 +35,21 @@ from wastedcores.simulator.engine.tasks.sync_jit import (
     block,
     end_wake,
     lock,
+    page_counter_op,
     post,
+    round_jiffies,
+    signal_op,
+    sleep,
+    sleep_jiffies,
     unlock,
 )
-from wastedcores.simulator.engine.tasks.vmstat_jit import (
-    page_counter_op,
-    round_jiffies,
-    sleep_jiffies,
-)
-from wastedcores.simulator.engine.tasks.weight_jit import SCHED_BATCH
+from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.cpusets_jit import equal, test
 from wastedcores.simulator.engine.world.log_jit import log_affinity, pid_of, record
-from wastedcores.simulator.engine.world.random_jit import draw_exponential, draw_uniform
+from wastedcores.simulator.engine.world.random_jit import draw_exponential, draw_uniform, stream
 from wastedcores.simulator.engine.world.rows_jit import cpu_rq, fair_class, rt_class
 from wastedcores.simulator.engine.world.structs import (
+    NO_QUEUE,
     NO_TASK,
     CfsRq,
     Kernel,
@@ -56,6 +58,90 @@ from wastedcores.simulator.engine.world.structs import (
     WaitObject,
 )
 from wastedcores.workload import ops
+
+
+@inner
+def set_nice(k: Kernel, p: TaskStruct, nice: int) -> None:
+    """set_load_weight(): set the nice level and the weight of a task."""
+    p.nice = nice
+    set_load_weight(k, p)
+
+
+@apart(VALUE)
+def new_task(k: Kernel, template: int, parent: TaskStruct, group: int) -> TaskStruct:
+    """Fill the next free task row from a template and return it. ``parent`` is NULL for a top-level task."""
+    number = k.nr_tasks
+    k.nr_tasks = number + 1
+    p = TaskStruct(k, k.task0 + number)
+    t = TaskStruct(k, k.template0 + template)
+    for i in range(table.WIDTH):
+        p[i] = 0
+    p.number = number
+    p.template = template
+    p.pc = t.pc
+    p.daemon = t.daemon
+    p.kthread = t.kthread
+    p.se.my_q = NO_QUEUE
+    p.state = task_state.NEW
+    p.parent = parent
+    p.last_wakee = NO_TASK
+    p.wake_q_head = NO_TASK
+    p.exited = -1
+    p.started = -1
+    p.cpus_allowed = t.cpus_allowed
+    p.nr_cpus_allowed = t.nr_cpus_allowed
+    nice = t.nice
+    tg = group
+    if parent:
+        if t.cpus_allowed < 0:
+            p.cpus_allowed = parent.cpus_allowed
+            p.nr_cpus_allowed = parent.nr_cpus_allowed
+        if nice < -20:
+            nice = parent.nice
+        if group < 0:
+            tg = parent.group
+        parent.children += 1
+        p.policy = parent.policy
+        p.rt_priority = parent.rt_priority
+    if k.rt0 != 0:
+        rt_class(k).task_born(k, p)
+    p.group = tg
+    set_nice(k, p, nice)
+    p.random.state = stream(k.seed, number)
+    if p.daemon == 0:
+        k.live_tasks += 1
+    return p
+
+
+@apart(NOTHING)
+def exit_task(k: Kernel, p: TaskStruct) -> None:
+    """do_exit(): end a task and wake its parent if that waits for it."""
+    cpu = k.this_cpu
+    record(k, log_kind.EXIT, cpu, pid_of(k, p), -1, -1, -1, -1)
+    p.exited = k.now_ns
+    if p.daemon == 0:
+        k.live_tasks -= 1
+    if p.group > 0:
+        move_group(k, p, 0)
+    cpu_rq(k, cpu).keep_tick_until = k.jiffies + k.idle_ticks
+    parent = p.parent
+    if parent and parent.state != task_state.DEAD:
+        parent.children -= 1
+        if parent.state == task_state.SLEEPING and parent.waits_for == waits_for.CHILDREN:
+            try_to_wake_up(k, parent, True)
+    p.state = task_state.DEAD
+    k.computing -= 1
+
+
+@apart(NOTHING)
+def fork(k: Kernel, p: TaskStruct, template: int, group: int, thread: int) -> None:
+    """The operation FORK: make a child from a template. A process leaves work for RCU, a thread does not."""
+    child = new_task(k, template, p, group)
+    cpu = k.this_cpu
+    if thread == 0:
+        cpu_rq(k, cpu).keep_tick_until = k.jiffies + k.idle_ticks
+    fork_task(k, child, cpu, p)
+
 
 MAX_STEPS = 100_000
 
@@ -195,7 +281,7 @@ def advance(k: Kernel, p: TaskStruct, delay: int) -> None:
     while k.steps < MAX_STEPS:
         if k.status != status.RUNNING:
             return
-        if p.wake_q_head != NO_TASK:
+        if p.wake_q_head:
             begin_wake(k, p)
             if k.wake_ns > 0:
                 p.left = k.wake_ns
@@ -272,7 +358,7 @@ def run_over(k: Kernel, cpu: int) -> None:
     if p.spin == GRANTED:
         p.spin = 0
         p.waits_for = waits_for.NOTHING
-    if p.wake_q_head != NO_TASK:
+    if p.wake_q_head:
         end_wake(k, p)
     advance(k, p, 0)
 

@@ -1,16 +1,18 @@
-"""Waiting of tasks for each other: barriers, locks, semaphores (docs/replay-semantics.md, sections 3 and 4)."""
+"""Waiting of tasks, for time and for each other (docs/replay-semantics.md, sections 2 to 4).
 
-from __future__ import annotations
+Barriers, locks and semaphores; conditions, which do not store signals, and periodic timers, for rt-app; timers of the timer
+wheel, and the page counters that a kworker folds once per second (mm/vmstat.c, v4.1).
+"""
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
 from wastedcores.simulator.engine.codes import status, task_state, waits_for
 from wastedcores.simulator.engine.core.stretch_jit import start_stretch, stop_stretch
-from wastedcores.simulator.engine.core.wakeup_jit import choose_cpu, queue_woken
+from wastedcores.simulator.engine.core.wakeup_jit import append, choose_cpu, queue_woken, unlink
+from wastedcores.simulator.engine.events import queue_jit
 from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.rows_jit import cpu_rq
 from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, Op, TaskStruct, WaitObject
-from wastedcores.simulator.engine.world.wait_lists_jit import append, unlink
 from wastedcores.workload import ops
 
 # TaskStruct.spin is 0 without spinning, 1 while waiting and GRANTED while the task spends its last spin_ns
@@ -43,6 +45,17 @@ def block(k: Kernel, p: TaskStruct) -> None:
     k.computing -= 1
 
 
+@inner
+def sleep(k: Kernel, p: TaskStruct, length: int) -> None:
+    """Block a task until a timer wakes it after ``length`` ns."""
+    length = max(length, 1)
+    p.waits_for = waits_for.TIMER
+    p.wait_object = k.this_cpu
+    block(k, p)
+    k.timers += 1
+    queue_jit.push(k, (p.row << table.SHIFT) + TaskStruct.timer, k.now_ns + length)
+
+
 @apart(NOTHING)
 def grant(k: Kernel, p: TaskStruct, by: TaskStruct) -> None:
     """End the wait of ``p`` on behalf of ``by``: a spinner notices it, a sleeper joins the wake queue of ``by``."""
@@ -59,7 +72,7 @@ def grant(k: Kernel, p: TaskStruct, by: TaskStruct) -> None:
             start_stretch(k, cpu, p, 0)
         return
     p.wait_next = NO_TASK
-    if by.wake_q_head == NO_TASK:
+    if not by.wake_q_head:
         by.wake_q_head = p
     else:
         by.wake_q_tail.wait_next = p
@@ -101,7 +114,7 @@ def barrier(k: Kernel, p: TaskStruct, y: WaitObject, mode: int, limit: int, dead
     other = y.head
     y.head = NO_TASK
     y.tail = NO_TASK
-    while other != NO_TASK:
+    while other:
         following = other.wait_next
         grant(k, other, p)
         other = following
@@ -111,7 +124,7 @@ def barrier(k: Kernel, p: TaskStruct, y: WaitObject, mode: int, limit: int, dead
 @inner
 def lock(k: Kernel, p: TaskStruct, y: WaitObject, mode: int, limit: int, shared: int) -> bool:
     """Take a lock or wait for it; return whether the task continues at once."""
-    if y.owner == NO_TASK and (shared != 0 or y.count == 0):
+    if not y.owner and (shared != 0 or y.count == 0):
         if shared != 0:
             y.count += 1
         else:
@@ -145,7 +158,7 @@ def unlock(k: Kernel, p: TaskStruct, y: WaitObject, shared: int) -> None:
     y.owner = NO_TASK
     other = y.head
     before = NO_TASK
-    while other != NO_TASK:
+    while other:
         if other.spin == 1 and cpu_rq(k, other.cpu).curr == other:
             unlink(k, y, other, before)
             y.owner = other
@@ -155,7 +168,7 @@ def unlock(k: Kernel, p: TaskStruct, y: WaitObject, shared: int) -> None:
         other = other.wait_next
     other = y.head
     before = NO_TASK
-    while other != NO_TASK:
+    while other:
         following = other.wait_next
         if other.spin == 0:
             unlink(k, y, other, before)
@@ -167,7 +180,7 @@ def unlock(k: Kernel, p: TaskStruct, y: WaitObject, shared: int) -> None:
             other.pc = Op(k, other.pc.row + 1)
             other.waits_for = waits_for.NOTHING
             grant(k, other, p)
-            if following == NO_TASK or not shares(k, following):
+            if not following or not shares(k, following):
                 return
         else:
             before = other
@@ -179,8 +192,90 @@ def post(k: Kernel, p: TaskStruct, y: WaitObject, units: int) -> None:
     """Raise a semaphore by ``units``."""
     for _ in range(units):
         first = y.head
-        if first == NO_TASK:
+        if not first:
             y.count += 1
         else:
             unlink(k, y, first, NO_TASK)
             grant(k, first, p)
+
+
+@apart(VALUE)
+def signal_op(k: Kernel, p: TaskStruct, op: Op) -> bool:
+    """Do SIGNAL, CATCH, WAIT_SIGNAL or TIMER; return whether the program continues at once."""
+    code = op.code
+    y = WaitObject(k, k.wait0 + op.arg1)
+    if code == ops.OP_SIGNAL:
+        y.generation += 1
+        while y.head:
+            first = y.head
+            unlink(k, y, first, NO_TASK)
+            grant(k, first, p)
+            if op.arg2 == 0:
+                break
+        return True
+    if code == ops.OP_CATCH:
+        p.signals_seen = y.generation
+        return True
+    now = k.now_ns
+    if code == ops.OP_TIMER:
+        if y.generation == 0:
+            y.generation = now
+        y.generation += op.arg2
+        if now < y.generation:
+            sleep(k, p, y.generation - now)
+            return False
+        if op.arg3 == 0:
+            y.generation = now
+        return True
+    # WAIT_SIGNAL: a signal that came after CATCH counts
+    if y.generation != p.signals_seen:
+        return True
+    begin_wait(k, p, waits_for.SEM, y, op.arg2, op.arg3)
+    return False
+
+
+@apart(NOTHING)
+def sleep_jiffies(k: Kernel, p: TaskStruct, ticks: int, cpu: int) -> None:
+    """schedule_timeout(): block until the timer softirq of a CPU, right after its tick, finds that the jiffy is reached."""
+    at = (k.jiffies + max(ticks, 1)) * k.tick_ns + cpu * k.skew_ns + k.irq_ns // 2
+    p.waits_for = waits_for.JIFFY
+    p.wait_object = cpu
+    block(k, p)
+    k.timers += 1
+    queue_jit.push(k, (p.row << table.SHIFT) + TaskStruct.timer, at)
+
+
+@inner
+def round_jiffies(k: Kernel, offset: int, period: int) -> int:
+    """round_jiffies_relative(): return the ticks to a whole period about one period from now, staggered by 3 jiffies per CPU."""
+    skew = 3 * k.this_cpu
+    now = k.jiffies + offset
+    at = now + period + skew
+    rest = at % period
+    at -= rest + skew
+    if rest >= period // 4:
+        at += period
+    return at - now if at > now else period
+
+
+@apart(VALUE)
+def page_counter_op(k: Kernel, p: TaskStruct, code: int, op: Op) -> bool:
+    """Do TOUCH, FLUSH or SHEPHERD; return whether the program continues at once."""
+    cpu = k.this_cpu
+    if code == ops.OP_TOUCH:
+        cpu_rq(k, cpu).touched = 1
+        if op.arg1 != 0:
+            cpu_rq(k, cpu).keep_tick_until = k.jiffies + k.idle_ticks
+        return True
+    first = k.wait0 + op.arg1
+    if code == ops.OP_FLUSH:
+        if cpu_rq(k, cpu).touched != 0:
+            cpu_rq(k, cpu).touched = 0
+            sleep_jiffies(k, p, round_jiffies(k, op.arg2, op.arg3), cpu)
+        else:
+            begin_wait(k, p, waits_for.SEM, WaitObject(k, first), ops.MODE_BLOCK, 0)
+        return False
+    for c in range(k.nr_cpus):
+        if cpu_rq(k, c).touched != 0 and WaitObject(k, first + c).head:
+            post(k, p, WaitObject(k, first + c), 1)
+    return True

@@ -1,7 +1,5 @@
 """Compiled access to CPU sets, which are bits of a row, and to lists, which run over rows."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.world import cpuset, table
 from wastedcores.simulator.engine.world.structs import Kernel

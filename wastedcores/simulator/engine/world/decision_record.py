@@ -1,7 +1,5 @@
 """How the rows of a decision are logged: as whole records of ``PER_RECORD`` values behind a time and a kind."""
 
-from __future__ import annotations
-
 PER_RECORD = 6
 #: values of the call of load_balance(), and of each group
 WIDTH, GROUP_WIDTH = 18, 12

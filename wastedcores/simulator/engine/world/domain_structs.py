@@ -8,7 +8,7 @@ from wastedcores.jit.structs import Struct, array, integer, pointer
 
 if TYPE_CHECKING:
     from wastedcores.jit.structs import Pointer
-    from wastedcores.simulator.engine.world.task_structs import TaskStruct
+    from wastedcores.simulator.engine.world.queue_structs import TaskStruct
 
 
 class SchedDomain(Struct):

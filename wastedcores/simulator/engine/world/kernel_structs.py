@@ -1,17 +1,22 @@
-"""The structs of a replay's globals, of programs and of what tasks wait for."""
+"""The structs of a replay's globals, of programs and of what tasks wait for, and structs of addresses of functions.
+
+``wastedcores/simulator/engine/classes.py`` says which functions kernels and machines have of their own. A replay compiles and
+loads only those of its kernel. Each struct of addresses lies in a row that has something else, too.
+"""
+# mypy: disable-error-code="empty-body"
+# ruff: noqa: D102 (the methods are prototypes)
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wastedcores.jit.structs import Struct, array, integer, pointer
+from wastedcores.jit.structs import Struct, array, integer, method, pointer
 from wastedcores.simulator.engine.world.cpuset import ACTIVE
 
 if TYPE_CHECKING:
     from wastedcores.jit.structs import Pointer
-    from wastedcores.simulator.engine.world.queue_structs import Rq
-    from wastedcores.simulator.engine.world.task_structs import TaskStruct
+    from wastedcores.simulator.engine.world.queue_structs import Rq, SchedEntity, TaskStruct
     from wastedcores.topology.machine import Machine
 
 
@@ -247,3 +252,168 @@ class ClockConstants(Struct):
     states = integer(7)
     step = array(8, 8)  # pairs of active cores and kHz
     state = array(72, 8)  # pairs of residency and exit latency
+
+
+class FairClass(Struct):
+    """The fair class of a modern kernel (``fair_sched_class``), in the row of Modern. v4.1's functions are called directly."""
+
+    # enqueue_task_fair(); ``how`` is one of codes/arrival.py.
+    @method(60)
+    def enqueue_task(self, k: Kernel, p: TaskStruct, how: int) -> None: ...
+    # dequeue_task_fair(); ``flags`` are those of codes/dequeue.py.
+    @method(61)
+    def dequeue_task(self, k: Kernel, p: TaskStruct, flags: int) -> None: ...
+    # pick_next_task_fair(), with newidle balancing; NULL for none.
+    @method(62)
+    def pick_next_task(self, k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct: ...
+    @method(63)
+    def put_prev_task(self, k: Kernel, p: TaskStruct) -> None: ...
+    @method(64)
+    def task_tick(self, k: Kernel, p: TaskStruct) -> None: ...
+    # check_preempt_wakeup(), wakeup_preempt_fair() by a task that woke or is new.
+    @method(65)
+    def wakeup_preempt(self, k: Kernel, cpu: int, p: TaskStruct, new: int) -> None: ...
+    @method(66)
+    def reweight_entity(self, k: Kernel, se: SchedEntity, weight: int, inv: int) -> None: ...
+    @method(67)
+    def task_fork(self, k: Kernel, p: TaskStruct) -> None: ...
+    @method(68)
+    def post_init_entity_util_avg(self, k: Kernel, p: TaskStruct) -> None: ...
+    # set_user_nice(), reweight_task(), prio_changed_fair().
+    @method(69)
+    def set_user_nice(self, k: Kernel, p: TaskStruct, nice: int) -> None: ...
+    @method(70)
+    def yield_task(self, k: Kernel, p: TaskStruct) -> None: ...
+    @method(71)
+    def task_change_group(self, k: Kernel, p: TaskStruct, group: int) -> None: ...
+    # ttwu_runnable() of a task that is asleep and still queued; CFS has no such tasks.
+    @method(72)
+    def wake_delayed(self, k: Kernel, p: TaskStruct) -> None: ...
+    @method(73)
+    def migrate_task_rq(self, k: Kernel, p: TaskStruct) -> None: ...
+    # Choose a task of a CPU that goes offline.
+    @method(74)
+    def pick_task(self, k: Kernel, cpu: int) -> TaskStruct: ...
+    # Put back the task that ran, and set the one that was chosen.
+    @method(75)
+    def set_picked(self, k: Kernel, p: TaskStruct, prev: TaskStruct) -> None: ...
+    @method(76)
+    def rq_offline(self, k: Kernel, cpu: int) -> None: ...
+    @method(77)
+    def task_dead(self, k: Kernel, p: TaskStruct) -> None: ...
+    # online_fair_sched_group() for one CPU.
+    @method(78)
+    def online_sched_group(self, k: Kernel, se: SchedEntity) -> None: ...
+    # set_next_entity(); ``first`` is 0 of an entity that ran already, before its weight or group changed.
+    @method(79)
+    def set_next_entity(self, k: Kernel, se: SchedEntity, first: int) -> None: ...
+    @method(80)
+    def put_prev_entity(self, k: Kernel, se: SchedEntity) -> None: ...
+
+
+class Balancer(Struct):
+    """Placement and balancing of a modern kernel, in the row of Modern."""
+
+    # Let the LLCs know what balancing of the idle machine has found out since boot.
+    @method(40)
+    def booted(self, k: Kernel) -> None: ...
+    # Let the domains that every CPU got just now begin; ``now`` is the jiffy of their last balancing.
+    @method(41)
+    def attached(self, k: Kernel, now: int) -> None: ...
+    # select_task_rq_fair().
+    @method(42)
+    def select_task_rq(self, k: Kernel, p: TaskStruct, flag: int, sync: int) -> int: ...
+    # newidle_balance(): return whether tasks came.
+    @method(43)
+    def newidle_balance(self, k: Kernel, cpu: int) -> int: ...
+    # trigger_load_balance(), sched_balance_trigger(), at a tick.
+    @method(44)
+    def trigger_load_balance(self, k: Kernel, cpu: int) -> None: ...
+    # run_rebalance_domains(), sched_balance_softirq().
+    @method(45)
+    def run_rebalance_domains(self, k: Kernel, cpu: int) -> None: ...
+    # nohz_csd_func().
+    @method(46)
+    def kick_arrives(self, k: Kernel, cpu: int) -> None: ...
+    # active_load_balance_cpu_stop(), in the stopper's thread.
+    @method(47)
+    def active_load_balance(self, k: Kernel, cpu: int) -> None: ...
+    # do_idle(): update averages of idle CPUs, and stop the tick.
+    @method(48)
+    def enters_idle(self, k: Kernel, cpu: int) -> None: ...
+    @method(49)
+    def update_idle_core(self, k: Kernel, cpu: int) -> None: ...
+    @method(50)
+    def nohz_balance_enter_idle(self, k: Kernel, cpu: int) -> None: ...
+    # Update avg_idle of a CPU that a wakeup ends the idling of.
+    @method(51)
+    def idle_cpu_woken(self, k: Kernel, cpu: int) -> None: ...
+    # Drop the kicks of a CPU that goes offline.
+    @method(52)
+    def leaves(self, k: Kernel, cpu: int) -> None: ...
+
+
+class RtClass(Struct):
+    """The real-time class (``rt_sched_class``), in the row of RtShared. Only programs with policies have it."""
+
+    @method(10)
+    def enqueue_task(self, k: Kernel, p: TaskStruct, head: int) -> None: ...
+    @method(11)
+    def dequeue_task(self, k: Kernel, p: TaskStruct) -> None: ...
+    # pick_next_task_rt(), NULL for none; ``before`` is the priority of what ran.
+    @method(12)
+    def pick_next_task(self, k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskStruct: ...
+    @method(13)
+    def put_prev_task(self, k: Kernel, cpu: int, p: TaskStruct) -> None: ...
+    @method(14)
+    def task_tick(self, k: Kernel, cpu: int, p: TaskStruct) -> None: ...
+    @method(15)
+    def select_task_rq(self, k: Kernel, p: TaskStruct, flag: int) -> int: ...
+    @method(16)
+    def check_preempt_curr(self, k: Kernel, cpu: int, p: TaskStruct) -> None: ...
+    @method(17)
+    def task_woken(self, k: Kernel, cpu: int, p: TaskStruct) -> None: ...
+    @method(18)
+    def yield_task(self, k: Kernel, cpu: int, p: TaskStruct) -> None: ...
+    @method(19)
+    def post_schedule(self, k: Kernel, cpu: int) -> None: ...
+    # sched_rt_period_timer().
+    @method(20)
+    def period_timer(self, k: Kernel) -> None: ...
+    # sched_setscheduler().
+    @method(21)
+    def set_policy(self, k: Kernel, p: TaskStruct, policy: int, priority: int) -> None: ...
+    # Give a new task its quantum.
+    @method(22)
+    def task_born(self, k: Kernel, p: TaskStruct) -> None: ...
+    # rq_offline_rt(): let the tasks of a CPU run, so that they can be moved; return the most urgent one or NULL.
+    @method(23)
+    def rq_offline(self, k: Kernel, cpu: int) -> TaskStruct: ...
+
+
+class CoreModule(Struct):
+    """What a design decides instead of Linux (docs/design-mode.md), in the row of Design."""
+
+    # Choose a CPU for a thread that becomes runnable.
+    @method(100)
+    def select_cpu(self, k: Kernel, p: TaskStruct, flag: int, sync: int) -> int: ...
+    # Return whether a CPU that ran out of work got some.
+    @method(101)
+    def pull(self, k: Kernel, cpu: int) -> int: ...
+    # Decide at a tick.
+    @method(102)
+    def task_tick(self, k: Kernel, cpu: int) -> None: ...
+    # Hand over, after an event, every thread that waits although a CPU is free for it.
+    @method(103)
+    def settle(self, k: Kernel) -> None: ...
+
+
+class ClockFunctions(Struct):
+    """What follows the speeds of CPUs, in the row of ClockConstants. Only machines with clocks have it."""
+
+    # A CPU switched between two tasks or between a task and idle; return the exit latency of the idle state that it left.
+    @method(120)
+    def switched(self, k: Kernel, cpu: int) -> int: ...
+    # A busy CPU ticks.
+    @method(121)
+    def ticked(self, k: Kernel, cpu: int) -> None: ...

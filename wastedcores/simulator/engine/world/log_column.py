@@ -1,7 +1,5 @@
 """Columns of a log record: what a replay's raw log holds, int64 (records, WIDTH)."""
 
-from __future__ import annotations
-
 (
     TS,  # ns since the replay began
     KIND,  # codes/log_kind.py

@@ -1,13 +1,11 @@
 """The log that a replay writes (docs/replay-semantics.md, section 6; columns in log_column.py)."""
 
-from __future__ import annotations
-
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, apart
 from wastedcores.simulator.engine.codes import log_kind
 from wastedcores.simulator.engine.world import log_column, table
 from wastedcores.simulator.engine.world.rows_jit import cpu_cfs_rq, cpu_rq
-from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStruct
+from wastedcores.simulator.engine.world.structs import Kernel, TaskStruct
 
 
 @apart(NOTHING)
@@ -35,7 +33,7 @@ def record(
 @inner
 def pid_of(k: Kernel, p: TaskStruct) -> int:
     """Return the pid of a task row, 0 for idle."""
-    if p == NO_TASK:
+    if not p:
         return 0
     return p.number + 1 + k.nr_cpus
 

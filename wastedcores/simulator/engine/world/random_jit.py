@@ -1,7 +1,5 @@
 """Random numbers of the tasks: splitmix64, one stream per task."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -19,20 +17,11 @@ def mix(z):
 
 
 @inner
-def to_int(z):
-    """Return the bits of a uint64 as a signed integer."""
-    return int(np.int64(z))
-
-
-@inner
 def stream(seed, number):
     """Return the first state of task ``number``'s stream; number -1 is the machine's and -2 - c is CPU c's."""
-    return to_int(
-        mix(
-            np.uint64(np.int64(seed)) * np.uint64(0x9E3779B97F4A7C15)
-            + np.uint64(np.int64(number + 1)) * np.uint64(0xD1342543DE82EF95)
-        )
-    )
+    start = np.uint64(np.int64(seed)) * np.uint64(0x9E3779B97F4A7C15)
+    start += np.uint64(np.int64(number + 1)) * np.uint64(0xD1342543DE82EF95)
+    return int(np.int64(mix(start)))
 
 
 @inner

@@ -1,9 +1,7 @@
-"""References to rows whose place is computed."""
-
-from __future__ import annotations
+"""References to rows whose place is computed, and whether a CPU runs its idle task."""
 
 from wastedcores.jit.compile import inner
-from wastedcores.simulator.engine.world.class_structs import (
+from wastedcores.simulator.engine.world.kernel_structs import (
     Balancer,
     ClockFunctions,
     CoreModule,
@@ -11,6 +9,7 @@ from wastedcores.simulator.engine.world.class_structs import (
     RtClass,
 )
 from wastedcores.simulator.engine.world.structs import (
+    NO_TASK,
     CfsRq,
     Kernel,
     Modern,
@@ -84,12 +83,12 @@ def core_module(k: Kernel) -> CoreModule:
 
 
 @inner
-def designed(k: Kernel) -> bool:
-    """Return whether a design decides instead of Linux."""
-    return k.design.decides != 0
-
-
-@inner
 def clock_functions(k: Kernel) -> ClockFunctions:
     """Return the functions of the clocks, which only a replay with ``k.clock0 != 0`` has."""
     return ClockFunctions(k, k.clock0 + k.nr_cpus)
+
+
+@inner
+def runs_idle(k: Kernel, cpu: int) -> bool:
+    """Return whether the idle task runs, and neither a task nor the stopper."""
+    return cpu_rq(k, cpu).curr == NO_TASK and cpu_cfs_rq(k, cpu).rq_modern.stopper_runs == 0

@@ -46,3 +46,11 @@ def new_table(rows: int) -> Any:
 def rows_for(elements: int) -> int:
     """Return how many rows a list of that many elements takes."""
     return -(-elements // LIST)
+
+
+def write_list(m: np.ndarray, row: int, values: Any) -> None:
+    """Write numbers into the table as a list that runs over rows."""
+    rows = rows_for(len(values))
+    padded = np.zeros(rows * LIST, dtype=np.int64)
+    padded[: len(values)] = values
+    m[row : row + rows, :LIST] = padded.reshape(rows, LIST)

@@ -1,4 +1,4 @@
-"""The part of a replay's world that only the balancer of v6.12 has: rows of the last-level caches, columns of domains."""
+"""What only some replays have in their world: clocks, real-time tasks, the fair class and the balancer of a modern kernel."""
 
 from __future__ import annotations
 
@@ -6,22 +6,128 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from wastedcores.errors import WorkloadError
 from wastedcores.jit.plain import Plain
 from wastedcores.kernels import KernelModel
 from wastedcores.kernels.rules import NEWIDLE, REWEIGHTS
 from wastedcores.simulator.engine import classes
 from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.structs import (
+    Clock,
+    ClockConstants,
     Kernel,
     Modern,
     RqModern,
+    RtRq,
+    RtShared,
     SchedDomain,
     SchedDomainShared,
     SchedGroup,
 )
+from wastedcores.topology.clocks import UNIT
 from wastedcores.topology.domains import Domain, Domains
 from wastedcores.topology.group_flags import group_flags
 from wastedcores.topology.levels import SD_SHARE_PKG_RESOURCES
+from wastedcores.topology.machine import Machine
+from wastedcores.workload import ops
+from wastedcores.workload.program import Costs, Program
+
+
+def clock_rows(machine: Machine) -> int:
+    """Count the rows of the clocks: one per CPU and one for the constants; none at one constant speed."""
+    return machine.cpus + 1 if machine.has_clocks else 0
+
+
+def install_clocks(
+    m: np.ndarray, first: int, machine: Machine, costs: Costs, plain: Plain | None
+) -> None:
+    """Write the clocks into the table; do nothing if all CPUs run at one constant speed."""
+    if not machine.has_clocks:
+        return
+    m[0, Kernel.clock0] = first
+    cores: dict[int, int] = {}
+    packages: dict[int, int] = {}
+    for cpu in range(machine.cpus):
+        row = first + cpu
+        core = cores.setdefault(int(machine.core_of_cpu[cpu]), row)
+        last = core
+        while m[last, Clock.sibling] > 0:
+            last = int(m[last, Clock.sibling])
+        if last != row:
+            m[last, Clock.sibling] = row
+        m[row, Clock.sibling] = -1
+        m[row, Clock.core] = core
+        m[row, Clock.package] = packages.setdefault(int(machine.package_of_cpu[cpu]), row)
+        m[row, Clock.last_tick] = -1
+        m[row, Clock.speed] = UNIT
+    _write_clock_constants(m[first + machine.cpus], machine, costs)
+    classes.clocks(m[first + machine.cpus], plain)
+    if machine.frequency is not None:
+        lowest = machine.frequency.min_khz
+        m[first : first + machine.cpus, Clock.khz] = lowest
+        m[first : first + machine.cpus, Clock.speed] = (
+            lowest * UNIT // machine.frequency.nominal_khz
+        )
+
+
+def _write_clock_constants(c: np.ndarray, machine: Machine, costs: Costs) -> None:
+    c[ClockConstants.shared_speed] = round(machine.smt_speed * UNIT)
+    if (f := machine.frequency) is not None:
+        for name in ("min_khz", "nominal_khz", "ramp_ticks"):
+            c[getattr(ClockConstants, name)] = getattr(f, name)
+        c[ClockConstants.hold_ns] = f.hold_ticks * costs.tick_ns
+        c[ClockConstants.steps] = len(f.turbo)
+        steps = np.array(f.turbo, dtype=np.int64).ravel()
+        c[ClockConstants.step : ClockConstants.step + len(steps)] = steps
+    states = [(s.residency_ns, s.exit_ns) for s in machine.idle_states]
+    c[ClockConstants.states] = len(states)
+    flat = np.array(states, dtype=np.int64).ravel()
+    c[ClockConstants.state : ClockConstants.state + len(flat)] = flat
+
+
+#: sched_rr_timeslice
+RR_TIMESLICE_NS = 100_000_000
+
+
+def has_policies(program: Program) -> bool:
+    """Tell whether a task of the program changes its scheduling policy."""
+    return any(
+        row[0] == ops.OP_POLICY
+        for spec in (*program.tasks, *program.templates)
+        for row in spec.rows
+    )
+
+
+def check_policies(program: Program, kernel: KernelModel) -> None:
+    """Check that only a kernel with the scheduler of v4.1 replays a program with policies."""
+    if (kernel.modules is not None or kernel.is_modern or kernel.tracks_load_v4_4) and has_policies(
+        program
+    ):
+        raise WorkloadError(
+            f"kernel {kernel.name!r}: the replay has scheduling policies (FIFO, RR, batch, idle) only with the scheduler of "
+            "v4.1; take that kernel, or a workload without policies."
+        )
+
+
+def realtime_rows(program: Program, cpus: int) -> int:
+    """Count the rows: one per CPU and one for what they share; none without policies."""
+    return cpus + 1 if has_policies(program) else 0
+
+
+def install_realtime(
+    m: np.ndarray, first: int, program: Program, costs: Costs, plain: Plain | None
+) -> None:
+    """Write the real-time queues into the table; do nothing if no task changes its policy."""
+    if not has_policies(program):
+        return
+    cpus = int(m[0, Kernel.nr_cpus])
+    m[0, Kernel.rt0] = first
+    m[first : first + cpus, [RtRq.head, RtRq.tail]] = -1
+    last = m[first + cpus]
+    last[RtShared.period_cpu] = -1
+    last[RtShared.time_slice] = max(RR_TIMESLICE_NS // costs.tick_ns, 1)
+    classes.realtime(last, plain)
+
 
 #: sd_init(): how newidle balancing of a new domain begins, as half of the attempts had succeeded
 _NEWIDLE = {
@@ -39,12 +145,12 @@ _RULES = (
 )  # fmt: skip
 
 
-def rows_of(trees: Sequence[Domains], kernel: KernelModel) -> int:
+def modern_rows(trees: Sequence[Domains], kernel: KernelModel) -> int:
     """Count the rows of what the CPUs of a last-level cache share (``struct sched_domain_shared``)."""
     return sum(len(_shared(tree)) for tree in trees) if kernel.is_modern else 0
 
 
-def install(
+def install_modern(
     m: np.ndarray,
     first: int,
     trees: Sequence[Domains],
