@@ -39,7 +39,7 @@ quick: $(DEV)    ## the tests of one minute or two, while you work
 # tests/house/test_tiers.py proves that test and test-all together run every test once
 test: $(DEV)     ## the tests of five minutes; those that need root or perf run where they can
 	@$(PYTEST) $(MANY) -m "not slow and not live"
-	@$(PYTEST) -m "not slow and live"   # one by one: these tests record the whole machine
+	@$(PYTEST) tests/live -m "not slow and live"   # one by one: these tests record the whole machine
 
 test-all: test   ## all tests: after those of `make test` the slow ones, and those that need a quiet machine
 	@$(PYTEST) $(MANY) -m "slow and not live"

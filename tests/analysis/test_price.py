@@ -269,6 +269,7 @@ def test_no_bug_of_the_paper_is_called_rightly_idle(name):
     assert found.price.waited_ns == result.avoidable["avoidable_ns"].sum()
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_move_is_that_of_all_replays():
     """Three threads begin on one of two nodes, so that some have to move."""
     w = Workload("three", random_phase=False)

@@ -31,7 +31,8 @@ from wastedcores.figures.timelines import runs, task_class, timeline
 
 LONG = 40_000_000
 CPUS = 2
-SEEDS = range(6)
+#: the other three seeds show the same, so that they run later
+SEEDS = [0, 2, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 4, 5))]
 
 
 def drawn(seed: int):
