@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from compare_with_recordings import report
 from support import MODERN, RECORDINGS, ROOT
 
 from wastedcores.errors import DatasetError, TraceFormatError, UsageError
@@ -19,7 +20,6 @@ from wastedcores.recordings.agreement import (
     compare_recordings,
     far_from_median,
     read_agreement,
-    report,
 )
 from wastedcores.recordings.quantities import Observed, Quantity, quantities, unhelped
 from wastedcores.recordings.recording import KINDS, Recording
