@@ -10,28 +10,15 @@ from wastedcores.errors import WastedCoresError
 
 @dataclass(frozen=True)
 class Feedback:
-    """The judgement of one answer.
+    """The judgement of one answer."""
 
-    Attributes
-    ----------
-    task
-        Name of the task.
-    passed
-        True if the answer is right.
-    points, most
-        The points that the answer gets, and those that a right answer gets.
-    message
-        One to three sentences in the terms of the lab.
-    hint
-        A hint for a common mistake; empty if the answer is not one.
-    """
-
-    task: str
-    passed: bool
+    task: str  #: name of the task
+    passed: bool  #: true if the answer is right
+    #: the points that the answer gets, and those that a right answer gets
     points: float
     most: float
-    message: str
-    hint: str = ""
+    message: str  #: one to three sentences in the terms of the lab
+    hint: str = ""  #: a hint for a common mistake; empty if the answer is not one
 
     def __str__(self) -> str:
         text = f"task {self.task}: {self.message}"

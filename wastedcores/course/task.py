@@ -22,58 +22,39 @@ def _other(v: Any, want: Measured, got: Measured) -> str:
 
 @dataclass(frozen=True)
 class Task:
-    """A task that a check judges.
+    """A task that a check judges."""
 
-    Attributes
-    ----------
-    name
-        Its name, unique in the lab; the notebook's cells name it too.
-    title
-        A few words, for tables.
-    points, minutes
-        The points for a right answer, and the time that it should take.
-    measure
-        Function of the variation and the answer. It calls an answer that is a function, and returns plain JSON. It runs where the
-        student's code runs, and it must not need to know the right answer.
-    follow
-        Function of the variation and the measurement, which consists of answers. It computes what follows from them (queues,
-        times, moves) where no student's code runs, so that a patched package changes nothing. None: the answers themselves
-        are judged.
-    explain
-        Function of the variation, the expected and the given measurement, or what followed from each. It returns one or two
-        sentences about the first difference.
-    right
-        Function of the same three that tells whether the answer is right; None: the two
-        are equal, floats to one part in a million. A task that has several right answers needs one.
-    hidden
-        The grader repeats the check on machines and numbers that students do not have.
-    writes
-        The package's functions that the answer must not call, because they are the answer, as ``module:name`` or
-        ``module:Class.name``.
-    """
-
-    name: str
-    title: str
+    name: str  #: its name, unique in the lab; the notebook's cells name it too
+    title: str  #: a few words, for tables
+    #: the points for a right answer, and the time that it should take
     points: float
     minutes: int
+    #: Function of the variation and the answer. It calls an answer that is a function, and returns plain JSON. It runs where the
+    #: student's code runs, and it must not need to know the right answer.
     measure: Callable[[Any, Any], Measured] = _as_it_is
+    #: Function of the variation, the expected and the given measurement, or what followed from each. It returns one or two
+    #: sentences about the first difference.
     explain: Callable[[Any, Measured, Measured], str] = _other
+    #: Function of the same three that tells whether the answer is right; None: the two are equal, floats to one part in a
+    #: million. A task that has several right answers needs one.
     right: Callable[[Any, Measured, Measured], bool] | None = None
+    #: Function of the variation and the measurement, which consists of answers. It computes what follows from them (queues,
+    #: times, moves) where no student's code runs, so that a patched package changes nothing. None: the answers themselves are
+    #: judged.
     follow: Callable[[Any, Measured], Measured] | None = None
-    hidden: bool = False
+    hidden: bool = (
+        False  #: the grader repeats the check on machines and numbers that students do not have
+    )
+    #: the package's functions that the answer must not call, because they are the answer, as ``module:name`` or
+    #: ``module:Class.name``
     writes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Manual:
-    """A reflection question, which a person grades.
+    """A reflection question, which a person grades."""
 
-    Attributes
-    ----------
-    name, title, points, minutes
-        As in :class:`Task`.
-    """
-
+    #: as in :class:`Task`
     name: str
     title: str
     points: float
@@ -82,31 +63,16 @@ class Manual:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A common wrong answer, made deliberately.
+    """A common wrong answer, made deliberately."""
 
-    Attributes
-    ----------
-    answer
-        Function of the variation that returns the wrong answer.
-    hint
-        One or two sentences for a student whose answer is measured as this one.
-    """
-
-    answer: Callable[[Any], Any]
-    hint: str
+    answer: Callable[[Any], Any]  #: function of the variation that returns the wrong answer
+    hint: str  #: one or two sentences for a student whose answer is measured as this one
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The right answer to a task, and common wrong ones.
+    """The right answer to a task, and common wrong ones."""
 
-    Attributes
-    ----------
-    right
-        Function of the variation that returns the right answer: a value, or the function that students have to write.
-    mistakes
-        Common wrong answers.
-    """
-
+    #: function of the variation that returns the right answer: a value, or the function that students have to write
     right: Callable[[Any], Any]
-    mistakes: tuple[Mistake, ...] = ()
+    mistakes: tuple[Mistake, ...] = ()  #: common wrong answers

@@ -31,27 +31,7 @@ def aligned(
 ) -> go.Figure:
     """Draw two traces above each other, and how many more cores the first wasted than the second.
 
-    Parameters
-    ----------
-    pair
-        The traces and the moments that coincide.
-    window
-        First and last ns of the common axis; default: all.
-    cols
-        Columns per trace sent to the browser, at most 2000.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-    reduce
-        As for :func:`wastedcores.figures.heatmaps.heatmap`.
-    title
-        What stands above the figure.
-    height
-        Height in pixels; default: by the number of CPUs.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        Three panels, from above: threads per runqueue of both traces, and the difference of the wasted cores.
+    ``window`` is on the common axis; ``cols`` columns per trace, at most 2000, are sent to the browser.
     """
     window = window or pair.window
     colours = palette(palette_name)

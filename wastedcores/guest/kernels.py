@@ -279,13 +279,7 @@ def _order(version: str) -> list[int]:
 
 
 def fetch_kernel(name: str) -> Kernel:
-    """Fetch the newest kernel of this name from Debian's packages, and keep it.
-
-    Parameters
-    ----------
-    name
-        As for :func:`find_kernel`.
-    """
+    """Fetch the newest kernel of this name (see :func:`find_kernel`) from Debian's packages, and keep it."""
     release = _of_name(name)
     packages = open_packages(f"the kernel {name}", sources=False)
     found = _available(packages)

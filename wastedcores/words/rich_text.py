@@ -47,21 +47,11 @@ Figure = TypeVar("Figure")
 
 @dataclass(frozen=True)
 class RichText:
-    """Text in two forms, and optionally the numbers that it states.
+    """Text in two forms, and optionally the numbers that it states."""
 
-    Attributes
-    ----------
-    text
-        Plain text.
-    html
-        The same as HTML.
-    data
-        The numbers that the text states, for programs.
-    """
-
-    text: str
-    html: str
-    data: dict[str, Any] | None = None
+    text: str  #: plain text
+    html: str  #: the same as HTML
+    data: dict[str, Any] | None = None  #: the numbers that the text states, for programs
 
     def __repr__(self) -> str:
         return self.text
