@@ -114,13 +114,7 @@ class Lab(Shown):
         return [variation(self.number, student, secret) for student in HIDDEN]
 
     def task(self, name: str) -> Task:
-        """Return a task that a check judges.
-
-        Raises
-        ------
-        UsageError
-            There is no such task, or a person grades it.
-        """
+        """Return a task that a check judges."""
         task = self.tasks.get(name)
         if not isinstance(task, Task):
             known = [t.name for t in self.tasks.values() if isinstance(t, Task)]

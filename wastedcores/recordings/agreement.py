@@ -2,11 +2,6 @@
 
 A recorded quantity agrees if it is within 10 % of the median of the replays (or within :data:`FLOORS`, below which a
 difference does not count), or inside their 5-95 % range.
-
-Interface::
-
-    table = compare_recordings(recordings, seeds=range(1, 21))    one row per run and quantity
-    read_agreement()                                              the repository's own: datasets/recorded_vs_replayed.csv
 """
 
 from __future__ import annotations
@@ -106,13 +101,7 @@ def compare_recordings(
 
 
 def read_agreement(path: Path | str | None = None) -> pl.DataFrame:
-    """Read the repository's own table, or one that ``tools/compare_with_recordings.py`` wrote elsewhere.
-
-    Raises
-    ------
-    DatasetError
-        The file is no such table.
-    """
+    """Read the repository's own table, or one that ``tools/compare_with_recordings.py`` wrote elsewhere."""
     return read_table(FILE, SCHEMA, "tools/compare_with_recordings.py", path)
 
 

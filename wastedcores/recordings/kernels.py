@@ -1,10 +1,4 @@
-"""One workload under several kernels: how long it took, how many CPUs each kernel wasted, and what replays say of it.
-
-Interface::
-
-    read_kernels()                   the repository's own: datasets/recorded_kernels.csv
-    pair = two_kernels("gi-6.1-64cpu", "gi-6.12-64cpu")    two of the recordings on one time axis
-"""
+"""One workload under several kernels: how long it took, how many CPUs each kernel wasted, and what replays say of it."""
 
 from __future__ import annotations
 
@@ -64,13 +58,7 @@ def all_recordings() -> list[Recording]:
 
 
 def read_kernels(path: Path | str | None = None) -> pl.DataFrame:
-    """Read the repository's own table, or one that ``tools/compare_kernels.py`` wrote elsewhere.
-
-    Raises
-    ------
-    DatasetError
-        The file is no such table.
-    """
+    """Read the repository's own table, or one that ``tools/compare_kernels.py`` wrote elsewhere."""
     return read_table(FILE, SCHEMA, "tools/compare_kernels.py", path)
 
 

@@ -83,15 +83,7 @@ def decision_place(d: Decision) -> str:
 def group_table(levels: list[tuple[str, tuple[Group, ...]]]) -> RichText:
     """Return the groups that a CPU compares, one row per level and group, as a table.
 
-    Parameters
-    ----------
-    levels
-        What :func:`wastedcores.simulator.plain.stepping.groups_seen` returned.
-
-    Returns
-    -------
-    RichText
-        The table.
+    ``levels`` is what :func:`wastedcores.simulator.plain.stepping.groups_seen` returned.
     """
     rows = [
         {

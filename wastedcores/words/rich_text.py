@@ -15,15 +15,7 @@ from wastedcores.errors import MissingEventsError
 def written_for(**parameters: tuple[Any, Any]) -> RichText | None:
     """Say for which parameters the text of a notebook was written, if others were chosen.
 
-    Parameters
-    ----------
-    **parameters
-        Name of a parameter -> the chosen value, and the value for which the text was written.
-
-    Returns
-    -------
-    RichText or None
-        One sentence for all parameters that differ; None if there are none.
+    Each parameter has the chosen value, and the value for which the text was written. None if no parameter differs.
     """
     other = {name: pair for name, pair in parameters.items() if pair[0] != pair[1]}
     if not other:

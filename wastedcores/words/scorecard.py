@@ -340,13 +340,7 @@ def score_not_tried(result: dict[str, Any]) -> RichText:
 
 
 def tick_table(study: dict[str, Any]) -> RichText:
-    """Tabulate the predicted times of Table 3 with other lengths of the tick.
-
-    Returns
-    -------
-    RichText
-        One row per program and one column per length of the tick.
-    """
+    """Tabulate the predicted times of Table 3 with other lengths of the tick, one row per program."""
     by: dict[str, dict[str, Any]] = {}
     for r in study["tick"]:
         row = by.setdefault(r["id"], {"program": r["name"]})

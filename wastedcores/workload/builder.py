@@ -256,13 +256,7 @@ class Workload:
         self._hotplug.append((whole_ns(time_ns, "hotplug time"), cpu, online))
 
     def program(self) -> Program:
-        """Return the workload as flat rows.
-
-        Raises
-        ------
-        WorkloadError
-            A script names a barrier, lock, semaphore, template or session that does not exist, or there is no task.
-        """
+        """Return the workload as flat rows; all barriers, locks, semaphores, templates and sessions of its scripts must exist."""
         if not self._tasks:
             raise WorkloadError(f"workload {self.name!r} has no task.")
         masks: dict[frozenset[int], int] = {}
