@@ -46,7 +46,7 @@ def recover(
     from wastedcores.capture.snapshot import read_snapshot
     from wastedcores.cli._input import open_input
     from wastedcores.recovery import recover as run_recover
-    from wastedcores.recovery.family import family_of
+    from wastedcores.recovery.facts import family_of
     from wastedcores.trace.window import asked
     from wastedcores.workload.file import write_workload
 

@@ -21,7 +21,7 @@ from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import PRESETS as MACHINES
 from wastedcores.topology.source import find_machine
 from wastedcores.widgets.live_figure import LiveFigure
-from wastedcores.words.domains import help_sentence
+from wastedcores.words.balancing import help_sentence
 from wastedcores.words.rich_text import RichText
 
 #: stands for "no CPU" in the menus, where ipywidgets reads None as "nothing selected"
