@@ -102,19 +102,13 @@ def build(
     source: Annotated[
         Path | None,
         Option(
-            "--source",
             metavar="DIR",
             help="An unpacked source of QEMU 7.2. Default: Debian 12's package, which is fetched.",
         ),
     ] = None,
     jobs: Annotated[
         int | None,
-        Option(
-            "--jobs",
-            metavar="N",
-            min=1,
-            help="Number of compilers at a time. Default: one per CPU.",
-        ),
+        Option(metavar="N", min=1, help="Number of compilers at a time. Default: one per CPU."),
     ] = None,
 ) -> None:
     """Build the emulator, once: about 10 CPU minutes, without root."""
@@ -133,9 +127,7 @@ def build(
 def kernels(
     fetch: Annotated[
         str | None,
-        Option(
-            "--fetch", metavar="NAME", help="Fetch this kernel, such as debian:6.12, and keep it."
-        ),
+        Option(metavar="NAME", help="Fetch this kernel, such as debian:6.12, and keep it."),
     ] = None,
     everything: Annotated[
         bool,
@@ -295,9 +287,7 @@ def compare(
     ],
     kernel: KernelOptions = KernelOptions(),
     machine: MachineGiven = None,
-    seeds: Annotated[
-        int, Option("--seeds", metavar="N", min=2, help="Number of seeds, from 1 on.")
-    ] = 3,
+    seeds: Annotated[int, Option(metavar="N", min=2, help="Number of seeds, from 1 on.")] = 3,
     set_: Settings = None,
     until: Until = None,
     feature: Features = None,
@@ -307,8 +297,7 @@ def compare(
     timeout: Timeout = 7200,
     console: Console = None,
     keep: Annotated[
-        Path | None,
-        Option("--keep", metavar="DIR", help="Also write the recordings into this folder."),
+        Path | None, Option(metavar="DIR", help="Also write the recordings into this folder.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
