@@ -19,11 +19,11 @@ import polars as pl
 
 import wastedcores
 from wastedcores.recordings.agreement import (
+    CLOSE,
     FILE,
     FLOORS,
     MODERN_FILE,
     compare_recordings,
-    far_from_median,
 )
 from wastedcores.recordings.quantities import IDLE_BESIDE, WASTED
 from wastedcores.recordings.recording import Recording, recordings_in
@@ -32,6 +32,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "recorded-vs-replayed.md"
 #: the part of the page that this program writes
 MADE = re.compile(r"(<!-- made by tools/compare_with_recordings.py -->\n).*?(<!-- end -->)", re.S)
+
+
+def far_from_median(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows whose recorded value is not close to the median: inside the range of the replays, or beyond it."""
+    floor = pl.col("unit").replace_strict(FLOORS, default=0.0, return_dtype=pl.Float64)
+    away = (pl.col("recorded") - pl.col("median")).abs()
+    return table.filter(away > pl.max_horizontal(CLOSE * pl.col("median"), floor))
 
 
 def report(table: pl.DataFrame) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from compare_with_recordings import report
+from compare_with_recordings import far_from_median, report
 from support import MODERN, RECORDINGS, ROOT
 
 from wastedcores.errors import DatasetError, TraceFormatError, UsageError
@@ -18,7 +18,6 @@ from wastedcores.recordings.agreement import (
     SCHEMA,
     agrees,
     compare_recordings,
-    far_from_median,
     read_agreement,
 )
 from wastedcores.recordings.quantities import Observed, Quantity, quantities, unhelped

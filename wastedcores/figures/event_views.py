@@ -13,8 +13,8 @@ from plotly.subplots import make_subplots
 
 from wastedcores.analysis.examined import Examined
 from wastedcores.analysis.scene import Scene, TimeAxis, by_node
-from wastedcores.analysis.states import States
 from wastedcores.analysis.segments import raster
+from wastedcores.analysis.states import States
 from wastedcores.errors import MissingEventsError
 from wastedcores.figures import panels
 from wastedcores.figures.event_layers import EventLayer, default_layers, with_own_colours

@@ -103,10 +103,3 @@ def compare_recordings(
 def read_agreement(path: Path | str | None = None) -> pl.DataFrame:
     """Read the repository's own table, or one that ``tools/compare_with_recordings.py`` wrote elsewhere."""
     return read_table(FILE, SCHEMA, "tools/compare_with_recordings.py", path)
-
-
-def far_from_median(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows whose recorded value is not close to the median: inside the range of the replays, or beyond it."""
-    floor = pl.col("unit").replace_strict(FLOORS, default=0.0, return_dtype=pl.Float64)
-    away = (pl.col("recorded") - pl.col("median")).abs()
-    return table.filter(away > pl.max_horizontal(CLOSE * pl.col("median"), floor))
