@@ -45,9 +45,8 @@ class Task:
     #: times, moves) where no student's code runs, so that a patched package changes nothing. None: the answers themselves are
     #: judged.
     follow: Callable[[Any, Measured], Measured] | None = None
-    hidden: bool = (
-        False  #: the grader repeats the check on machines and numbers that students do not have
-    )
+    #: the grader repeats the check on machines and numbers that students do not have
+    hidden: bool = False
     #: the package's functions that the answer must not call, because they are the answer, as ``module:name`` or
     #: ``module:Class.name``
     writes: tuple[str, ...] = ()

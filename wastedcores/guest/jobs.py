@@ -33,9 +33,8 @@ class Work:
     name: str  #: the name of the scenario or of the file
     #: the files of the job by name; ``JOB`` in a name stands for the job's number
     files: Mapping[str, bytes]
-    is_program: bool = (
-        True  #: whether it is a program of the replay, whose changes of affinity are all known
-    )
+    #: whether it is a program of the replay, whose changes of affinity are all known
+    is_program: bool = True
     window: tuple[str, str] | None = None  #: texts of the marks around the measured part
     seed: int = 0  #: the seed of its draws
     notes: tuple[str, ...] = ()  #: how it differs from what was asked for

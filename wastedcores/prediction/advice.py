@@ -45,9 +45,8 @@ class Advice:
     bound: Range | None
     #: sentences that say how far to trust the answer, or why there is none, without full stops
     reasons: tuple[str, ...]
-    in_time: bool = (
-        True  #: whether gains are shares of the window's time, and not of the number of busy CPUs
-    )
+    #: whether gains are shares of the window's time, and not of the number of busy CPUs
+    in_time: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return the part of ``wastedcores explain --json`` that is about proposals."""

@@ -109,9 +109,8 @@ class WhatIf:
     seeds: int  #: number of seeds
     #: why the model is that of another kernel than the recorded one, as a sentence without a full stop; empty if it is not
     stands_in: str = ""
-    recorded_as: str = (
-        ""  #: the name of the recorded kernel if another one stands for it; else empty
-    )
+    #: the name of the recorded kernel if another one stands for it; else empty
+    recorded_as: str = ""
     #: sentences about the machine and the kernel where neither the trace nor the user names them, without full stops
     assumed: tuple[str, ...] = ()
     #: what was replayed under the recorded kernel, and under the others
