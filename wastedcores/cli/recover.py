@@ -60,17 +60,9 @@ def recover(
     write_workload(found.workload, output)
     if as_json:
         print_json(
-            {
-                "schema": "wastedcores.recovered/1",
-                "tasks": found.tasks,
-                "sleeps": found.sleeps,
-                "recognised": found.recognised,
-                "guessed": found.guessed,
-                "unknown": found.unknown,
-                "classes": found.classes,
-                "notes": list(found.notes),
-                "workload": str(output),
-            }
+            {"schema": "wastedcores.recovered/1"}
+            | found.counts()
+            | {"notes": list(found.notes), "workload": str(output)}
         )
         return
     print(f"{output}: {found.tasks:,} tasks with {found.sleeps:,} sleeps")

@@ -200,7 +200,6 @@ class WhatIf:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer, schema ``wastedcores.whatif/1``."""
-        r = self.recovered
         itself = self.itself.to_dict()
         return {
             "schema": SCHEMA,
@@ -210,14 +209,7 @@ class WhatIf:
                 "window_ns": self.window_ns,
                 "busy_cpus": self.busy_cpus,
             },
-            "recovered": {
-                "tasks": r.tasks,
-                "sleeps": r.sleeps,
-                "recognised": r.recognised,
-                "guessed": r.guessed,
-                "unknown": r.unknown,
-                "classes": r.classes,
-            },
+            "recovered": self.recovered.counts(),
             "itself": {
                 "kernel": self.kernel,
                 "window_ns": itself["window_ns"],

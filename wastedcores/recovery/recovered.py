@@ -60,6 +60,11 @@ class Recovered:
         """Return the share of sleeps of some classes; 0 if nobody slept."""
         return sum(self.classes.get(NAMES[c], 0) for c in classes) / max(self.sleeps, 1)
 
+    def counts(self) -> dict[str, Any]:
+        """Return how much was seen, and how much of it is known, for JSON."""
+        names = ("tasks", "sleeps", "recognised", "guessed", "unknown", "classes")
+        return {name: getattr(self, name) for name in names}
+
     @property
     def recognised(self) -> float:
         """The share of sleeps whose cause is recognised."""
