@@ -26,7 +26,7 @@ from wastedcores.cli._guest_options import (
     find_asked,
     machine_of,
 )
-from wastedcores.cli._options import AsJson, Settings, Until, settings, until_ns
+from wastedcores.cli._options import AsJson, ParquetOutput, Settings, Until, settings, until_ns
 from wastedcores.cli._output import check_writable, print_json, print_next, print_recording
 
 KERNELS_SCHEMA = "wastedcores.guest_kernels/1"
@@ -230,9 +230,7 @@ def record(
     ] = None,
     kernel: KernelOptions = KernelOptions(),
     machine: MachineGiven = None,
-    output: Annotated[
-        Path, Option("--output", "-o", metavar="FILE", help="The Parquet file to write.")
-    ] = Path("guest.parquet"),
+    output: ParquetOutput = Path("guest.parquet"),
     scenario: ScenarioOptions = ScenarioOptions(),
     feature: Features = None,
     sysctl: Sysctls = None,

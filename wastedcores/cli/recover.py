@@ -9,7 +9,14 @@ from typing import Annotated
 from typer import Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Between, Sessions, SnapshotSource, TraceInput
+from wastedcores.cli._options import (
+    AsJson,
+    Between,
+    JsonOutput,
+    Sessions,
+    SnapshotSource,
+    TraceInput,
+)
 from wastedcores.cli._output import check_writable, print_json, print_next, wrapped
 
 _NOTES = """The workload has the CPU time of every task between waking and sleeping, and how tasks wait for each other: for
@@ -27,9 +34,7 @@ tells sessions and control groups: they come from the recording itself, from --s
 )
 def recover(
     trace: TraceInput,
-    output: Annotated[
-        Path, Option("--output", "-o", metavar="FILE", help="The JSON file to write.")
-    ] = Path("workload.json"),
+    output: JsonOutput = Path("workload.json"),
     between: Between = None,
     session: Sessions = None,
     snapshot: SnapshotSource = None,

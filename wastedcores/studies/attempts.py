@@ -141,9 +141,7 @@ class Attempt:
 
 def claim(tables: Tables, row: str, reading: Reading, **described: Any) -> Attempt:
     """Return an attempt of a statement in the text of Lozi et al. 2016."""
-    place, quantity, unit, value = (
-        tables.text(CLAIMS, row, column) for column in ("place", "quantity", "unit", "value")
-    )
+    place, quantity, unit, value = tables.statement(CLAIMS, row)
     what = {"id": f"claims.{row}", "source": "lozi2016", "kind": "predicted"} | described
     return Attempt(
         place=place, quantity=quantity, unit=unit, published=value, reading=reading, **what

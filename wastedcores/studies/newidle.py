@@ -107,9 +107,7 @@ def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
                 role: runs("specjbb-l2", rule) for role, rule in (("bug", base), ("fixed", changed))
             }
             others["with a cache per core"] = Reading(own, change("per_s"))
-        place, quantity, unit, published = (
-            tables.text(TABLE, name, c) for c in ("place", "quantity", "unit", "value")
-        )
+        place, quantity, unit, published = tables.statement(TABLE, name)
         return Attempt(
             id=f"newidle.{name}", group="newidle", short=name.replace("_", ": "), source="newidle", place=place,
             quantity=quantity, unit=unit, published=published, kind="predicted", reading=Reading(roles, value), reason=reason,
