@@ -76,7 +76,6 @@ def core(tmp_path_factory):
     return answer
 
 
-@pytest.mark.xdist_group("core")
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -88,7 +87,6 @@ def test_the_core_works_without_the_lab(words, code, core):
     assert core(words)["code"] == code, core(words)["err"]
 
 
-@pytest.mark.xdist_group("core")
 @pytest.mark.parametrize("words", REFUSED)
 def test_a_verb_without_its_extra_says_which_to_install(words, core):
     assert core(words)["code"] == 2

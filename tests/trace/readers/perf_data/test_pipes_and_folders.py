@@ -112,7 +112,6 @@ def want(recording):
 
 
 @needs_perf
-@pytest.mark.xdist_group("perf script")
 @pytest.mark.parametrize("fields", FIELDS)
 def test_perf_script_prints_the_events_whatever_its_fields(recording, want, tmp_path, fields):
     got = open_trace(script(recording, tmp_path / "text", "-F", fields)).events.collect()
