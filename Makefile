@@ -29,7 +29,8 @@ report: $(LAB)   ## a report on the bundled recordings of the group imbalance bu
 	@$(BIN)/wastedcores report group-imbalance-buggy --against group-imbalance-fixed -o reports/group-imbalance
 
 PYTEST := $(BIN)/python -m pytest
-MANY := -n 2 --dist loadgroup --max-worker-restart 0
+# two processes that get a file at a time, so that what its tests share is made once. Slow tests are dealt out one by one.
+MANY := -n 2 --dist loadfile --max-worker-restart 0
 # folders most of whose tests start processes, replay workloads or read large files
 LATER := adversary browser cli collectors course faults live proofs recordings recovery studies sweep
 
@@ -39,10 +40,10 @@ quick: $(DEV)    ## the tests of one minute or two, while you work
 # tests/house/test_tiers.py proves that test and test-all together run every test once
 test: $(DEV)     ## the tests of five minutes; those that need root or perf run where they can
 	@$(PYTEST) $(MANY) -m "not slow and not live"
-	@$(PYTEST) -m "not slow and live"   # one by one: these tests record the whole machine
+	@$(PYTEST) tests/live -m "not slow and live"   # one by one: these tests record the whole machine
 
 test-all: test   ## all tests: after those of `make test` the slow ones, and those that need a quiet machine
-	@$(PYTEST) $(MANY) -m "slow and not live"
+	@$(PYTEST) $(MANY) --dist loadgroup -m "slow and not live"
 	@$(PYTEST) -m "slow and live"       # one by one: these tests leave a CPU idle on purpose
 
 fuzz: $(DEV)     ## a million mutated files and 100,000 random schedules, some hours; goes on where it was interrupted

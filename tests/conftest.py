@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable
 from difflib import unified_diff
@@ -12,6 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
+# jsonschema, which nbformat imports, would compile the grammars of international addresses for more than a second
+sys.modules.setdefault("rfc3987_syntax", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -15,14 +15,66 @@ import re
 import sys
 from pathlib import Path
 
+import polars as pl
+
 import wastedcores
-from wastedcores.recordings.agreement import FILE, MODERN_FILE, compare_recordings, report
+from wastedcores.recordings.agreement import (
+    CLOSE,
+    FILE,
+    FLOORS,
+    MODERN_FILE,
+    compare_recordings,
+)
+from wastedcores.recordings.quantities import IDLE_BESIDE, WASTED
 from wastedcores.recordings.recording import Recording, recordings_in
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "recorded-vs-replayed.md"
 #: the part of the page that this program writes
 MADE = re.compile(r"(<!-- made by tools/compare_with_recordings.py -->\n).*?(<!-- end -->)", re.S)
+
+
+def far_from_median(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows whose recorded value is not close to the median: inside the range of the replays, or beyond it."""
+    floor = pl.col("unit").replace_strict(FLOORS, default=0.0, return_dtype=pl.Float64)
+    away = (pl.col("recorded") - pl.col("median")).abs()
+    return table.filter(away > pl.max_horizontal(CLOSE * pl.col("median"), floor))
+
+
+def report(table: pl.DataFrame) -> str:
+    """Return Markdown that says how many rows agree, and shows those that are far from the median of the replays."""
+    far = far_from_median(table)
+    first = table.row(0, named=True)
+    inside = table.filter(pl.col("recorded").is_between("low", "high")).height
+    shares = []
+    for name in (WASTED, IDLE_BESIDE):
+        rows = table.filter(quantity=name)
+        near = rows.height - far_from_median(rows).height
+        small = rows.filter(pl.col("recorded") < FLOORS[name]).height
+        shares.append(
+            f"{name} in {rows['agrees'].sum()} of {rows.height} (within 10 % or the floor in {near}, recorded below the floor "
+            f"in {small})"
+        )
+    lines = [
+        f"**{table['agrees'].sum()} of {table.height} quantities agree** ({table['run'].n_unique()} runs, {first['seeds']} "
+        f"seeds, wastedcores {first['version']}, {first['date']}). {table.height - far.height} are within 10 % of the median, or "
+        f"nearer than the floor, and {inside} are inside the 5-95 % range; one more replay would be near "
+        f"in {table['near'].sum():.0f}. Among them are {' and '.join(shares)}. Those that are not near the "
+        "median are:",
+        "",
+        "| run | quantity | recorded | replayed: median [5 %, 95 %] | agrees |",
+        "|---|---|---|---|---|",
+    ]
+    for r in far.iter_rows(named=True):
+        scale = "{:.4f}" if abs(r["median"]) < 1 else "{:.2f}"
+        recorded, median, low, high = (
+            scale.format(r[c]) for c in ("recorded", "median", "low", "high")
+        )
+        agrees = "yes" if r["agrees"] else "**no**"
+        lines.append(
+            f"| {r['run']} | {r['quantity']} | {recorded} | {median} [{low}, {high}] | {agrees} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def _modern() -> list[Recording]:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from wastedcores.studies import scorecard
-from wastedcores.words.scorecard import score_paragraph, score_sentence
+from wastedcores.words.rich_text import count
+from wastedcores.words.scorecard import FIRM, GROUPS, MINUS, TIMES, missed_by, percent, predictions
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "datasets" / "scorecard.json"
-DOCUMENTS = {ROOT / "README.md": score_sentence, ROOT / "docs" / "how-compared.md": score_paragraph}
 #: the part of a document that this program writes
 MADE = re.compile(r"(<!-- made by tools/make_scorecard.py -->\n).*?(\n<!-- end -->)", re.S)
 #: what a row keeps; reasons and other readings are on the page that the command writes
@@ -26,6 +26,39 @@ KEPT = (
     "id", "group", "short", "quantity", "unit", "published", "ours", "low", "high", "ratio", "effect", "kind", "verdict",
     "reproduced", "restates", "afterwards", "seeds",
 )  # fmt: skip
+
+
+def score_sentence(result: dict[str, Any]) -> str:
+    """What README says of the scorecard: how many predictions are reproduced, and how well."""
+    s = result["summary"]
+    said = (
+        f"* **Published numbers.** Of {s['predicted']} predictions {s['predicted_reproduced']} are reproduced within a factor of "
+        f"1.5, with a median error of {percent(s['predicted_median_error'])}, over {result['seeds']} seeds."
+    )
+    return said.replace(FIRM, " ")
+
+
+def score_paragraph(result: dict[str, Any]) -> str:
+    """What docs/how-compared.md says of the scorecard."""
+    s = result["summary"]
+    tested = predictions(result["rows"])
+    missed = [r for r in tested if r["reproduced"] is False]
+    known = {g.key: g.short for g in GROUPS}
+    said = "; ".join(f"{known[r['group']]}, {missed_by(r)}" for r in missed)
+    chosen = [r["short"] for r in result["rows"] if r["afterwards"]]
+    lines = (
+        f"Of {s['predicted']} predictions {s['predicted_reproduced']} are reproduced within a factor of 1.5, and the median "
+        f"error is {percent(s['predicted_median_error'])}, over {result['seeds']} seeds. A prediction that is printed twice, as "
+        f"seconds and as their change, counts once ({s['restated']} rows are such repetitions), and changes in percent are "
+        f"compared with the published changes. The direction of {sum(r['verdict'] == 'opposite' for r in tested)} is wrong, and "
+        f"{sum(r['verdict'] == 'no effect' for r in tested)} without an effect should have one. Not reproduced are: {said}. "
+        f"{count(len(chosen), 'row')} compare words with a number or a reading that was chosen after a result had been seen "
+        f"({', '.join(chosen)}); the table marks them with an asterisk."
+    )
+    return lines.replace(FIRM, " ").replace("\u202f", " ").replace(MINUS, "-").replace(TIMES, "x")
+
+
+DOCUMENTS = {ROOT / "README.md": score_sentence, ROOT / "docs" / "how-compared.md": score_paragraph}
 
 
 def kept(result: dict[str, Any]) -> dict[str, Any]:

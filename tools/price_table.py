@@ -16,12 +16,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from predict_recordings import bounded, recorded_on
+
 from wastedcores.analysis.explain import explain
 from wastedcores.analysis.price import Price
 from wastedcores.capture.snapshot import read_snapshot, with_snapshot
 from wastedcores.errors import TraceFormatError
 from wastedcores.invariant import check
-from wastedcores.recordings.predictions import bounded, recorded_on
 from wastedcores.recordings.recording import Recording
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.named import open as opened

@@ -13,7 +13,7 @@ from support.typed import typed
 from wastedcores.analysis.alignment import ACTIVITY, START, align, common_marks, first_activity
 from wastedcores.analysis.examined import examine
 from wastedcores.errors import UsageError
-from wastedcores.figures.aligned_pair import aligned
+from wastedcores.figures.compare import aligned
 from wastedcores.trace.header import Header
 from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from predict_recordings import bounded, recorded_on
 from support import RECORDINGS
 from support.builders import migrate, switch, trace_of, wakeup
 
@@ -17,7 +18,6 @@ from wastedcores.invariant import check
 from wastedcores.kernels import FIXES
 from wastedcores.prediction import whatif
 from wastedcores.prediction.machines_and_kernels import elsewhere
-from wastedcores.recordings.predictions import bounded, recorded_on
 from wastedcores.recordings.recording import Recording
 from wastedcores.simulator import replay
 from wastedcores.topology.machine import Machine
@@ -269,6 +269,7 @@ def test_no_bug_of_the_paper_is_called_rightly_idle(name):
     assert found.price.waited_ns == result.avoidable["avoidable_ns"].sum()
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_move_is_that_of_all_replays():
     """Three threads begin on one of two nodes, so that some have to move."""
     w = Workload("three", random_phase=False)

@@ -96,7 +96,7 @@ def test_no_encoding_changes_the_exit_code(locale, wasting):
     assert b"not UTF-8" in done.stderr
 
 
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("stream", ["stdout", pytest.param("stderr", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("verdict", "code"), [("clean", 0), pytest.param("wasting", 1, marks=pytest.mark.slow)]
 )
@@ -120,7 +120,10 @@ def test_a_reader_that_goes_away_leaves_the_verdict(stream, verdict, code, reque
         os.close(writing)
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed",
+    [*(pytest.param(c, marks=pytest.mark.slow) for c in ("<&-", ">&-", "2>&-")), "<&- >&- 2>&-"],
+)
 def test_streams_that_the_caller_closed(closed, wasting):
     command = ["sh", "-c", f'"$@" {closed}', "sh", *MAIN, "check", wasting]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 1

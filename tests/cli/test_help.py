@@ -17,10 +17,11 @@ from wastedcores.cli._app import app
 
 VERB_NAMES = [v.rstrip("_") for v in VERBS]
 register_verbs()
+COMMAND = typer.main.get_command(app)
 #: the commands, and those of a verb that has several
 COMMANDS = [
     (name, *rest)
-    for name, verb in typer.main.get_command(app).commands.items()
+    for name, verb in COMMAND.commands.items()
     for rest in [(), *((sub,) for sub in getattr(verb, "commands", ()))]
 ]
 
@@ -63,7 +64,7 @@ def test_help_of_a_verb_ends_with_examples_that_can_be_copied(words):
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_every_option_is_explained_by_a_sentence(words):
-    command = typer.main.get_command(app)
+    command = COMMAND
     for word in words:
         command = command.commands[word]
     for parameter in command.params:
@@ -73,7 +74,7 @@ def test_every_option_is_explained_by_a_sentence(words):
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_machine_can_be_this_one_wherever_one_is_named(words):
-    command = typer.main.get_command(app)
+    command = COMMAND
     for word in words:
         command = command.commands[word]
     for parameter in command.params:

@@ -11,6 +11,7 @@ import time
 
 import polars as pl
 import pytest
+from support.typed import typed
 
 
 def wastedcores(*args, cwd):
@@ -39,18 +40,19 @@ def wastedcores(*args, cwd):
         ),
     ],
 )
-def test_bad_use__is_a_sentence_and_exit_code_2(args, says, tmp_path):
-    done = wastedcores(*args, cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
+def test_bad_use__is_a_sentence_and_exit_code_2(args, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = typed(*args)
+    assert done.code == 2, done.err
+    assert says in done.err
+    assert "Traceback" not in done.err
     assert not (tmp_path / "reports").exists()
     assert not list(tmp_path.glob("*.parquet"))
 
 
 @pytest.mark.parametrize("verb", ["sweep", "reproduce"])
-def test_help__ends_with_examples(verb, tmp_path):
-    text = wastedcores(verb, "--help", cwd=tmp_path).stdout
+def test_help__ends_with_examples(verb):
+    text = typed(verb, "--help").out
     assert f"wastedcores {verb}" in text.split("Examples:")[1]
 
 

@@ -23,21 +23,23 @@ from support.classroom import (
 
 from wastedcores.course import grader, grading
 from wastedcores.course.copies import student_notebook
-from wastedcores.course.feedback import Feedback
 from wastedcores.course.grading import grade
 from wastedcores.course.lab import answers_of
-from wastedcores.course.row import Row, save_row, saved_row
 from wastedcores.course.sandbox import Limits, Outcome
 from wastedcores.course.source import read_source
 from wastedcores.course.submissions import submissions
 from wastedcores.course.summary import (
+    Row,
     hardest,
     points_by_hand,
     points_of,
+    save_row,
+    saved_row,
     write_feedback,
     write_page,
     write_table,
 )
+from wastedcores.course.task import Feedback
 from wastedcores.errors import UsageError
 
 LAB = 4

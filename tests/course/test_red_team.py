@@ -14,14 +14,12 @@ from support.red_team import ATTEMPTS, OTHER
 from wastedcores.course import LABS, Lab, judge, variation
 from wastedcores.course.copies import student_notebook
 from wastedcores.course.grading import grade
-from wastedcores.course.lab import MEASURED, answers_of
+from wastedcores.course.lab import MEASURED, answers_of, read_variations, write_variations
 from wastedcores.course.measuring import measured
-from wastedcores.course.row import Row
 from wastedcores.course.sandbox import Limits
 from wastedcores.course.source import read_source
 from wastedcores.course.submissions import submissions
-from wastedcores.course.summary import write_table
-from wastedcores.course.vary import read_variations, write_variations
+from wastedcores.course.summary import Row, write_table
 from wastedcores.errors import UsageError
 
 TABLE = Path(__file__).with_name("red_team.md")

@@ -6,7 +6,7 @@ import pytest
 
 from wastedcores.analysis.compare import compare
 from wastedcores.errors import MissingEventsError
-from wastedcores.figures.design import suggestions
+from wastedcores.figures.compare import suggestions
 from wastedcores.simulator import replay_scenario
 from wastedcores.words.replays import refused
 

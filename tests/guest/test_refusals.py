@@ -50,7 +50,9 @@ def test_without_debian(empty_cache, monkeypatch):
         kernels.find_kernel("debian:6.12")
 
 
-def test_without_a_network(empty_cache, monkeypatch):
+def test_without_a_network(empty_cache, monkeypatch, tmp_path):
+    (tmp_path / "apt.conf").write_text('Acquire::Retries "0";\n')  # it would wait between its tries
+    monkeypatch.setenv("APT_CONFIG", str(tmp_path / "apt.conf"))
     monkeypatch.setattr(debian, "mirrors", lambda: {"main": "http://127.0.0.1:9/debian"})
     monkeypatch.setattr(debian, "KEYRING", places.Path(__file__))
     with pytest.raises(GuestError, match="is the network there"):

@@ -25,7 +25,6 @@ ONE_THING = {
         "queries.spans",
         "queries.language",
     ): "the condition of a span is a query, and queries use the lengths of spans",
-    ("course.lab", "course.vary"): "a lab draws numbers, and numbers are drawn for a lab",
     (
         "course.labs.idle_cores",
         "course.answers.idle_cores",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -34,43 +35,62 @@ class Absent:
         if name.partition(".")[0] in LAB:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Absent())
-from wastedcores.cli import main
-main()
+import json
+from support.typed import typed
+print(json.dumps({words: vars(typed(*words.split())) for words in sys.argv[1:]}))
 """
+FAST = {
+    "check live-balancing-off": 1,
+    "explain live-balancing-off": 0,
+    "domains --machine bd-paper-16 --kernel v4.1": 0,
+    "info live-balancing-off": 0,
+    "replay missing-domains --machine bd-paper-16 --set n=4 --set limit_s=0.1": 1,
+    "report --help": 0,
+}
+REFUSED = ["figure live-balancing-off -o x.html", "report live-balancing-off", "lab x"]
 
 
-def without_lab(words: str, folder) -> subprocess.CompletedProcess[str]:
+def without_lab(folder, *commands: str) -> dict[str, dict]:
+    """Return the exit code and the output of each command."""
     code = WITHOUT.replace("LAB", repr(LAB))
-    call = [sys.executable, "-c", code, *words.split()]
-    return subprocess.run(
-        call, cwd=folder, env=os.environ, capture_output=True, text=True, check=False
-    )
+    path = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", code, *commands], cwd=folder, env=os.environ | {"PYTHONPATH": path},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory):
+    """What a command answers; all but the slow one run in one process."""
+    folder, done = tmp_path_factory.mktemp("core"), {}
+
+    def answer(words: str) -> dict:
+        if words not in done:
+            fast = [*FAST, *REFUSED]
+            done.update(without_lab(folder, *(fast if words in fast else [words])))
+        return done[words]
+
+    return answer
 
 
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        ("check live-balancing-off", 1),
-        ("explain live-balancing-off", 0),
-        ("domains --machine bd-paper-16 --kernel v4.1", 0),
-        ("info live-balancing-off", 0),
-        ("replay missing-domains --machine bd-paper-16 --set n=4 --set limit_s=0.1", 1),
+        *FAST.items(),
         pytest.param("whatif lu-pinned-fixed --to core --seeds 1", 0, marks=pytest.mark.slow),
-        ("report --help", 0),
     ],
 )
-def test_the_core_works_without_the_lab(words, code, tmp_path):
-    done = without_lab(words, tmp_path)
-    assert done.returncode == code, done.stderr
+def test_the_core_works_without_the_lab(words, code, core):
+    assert core(words)["code"] == code, core(words)["err"]
 
 
-@pytest.mark.parametrize(
-    "words", ["figure live-balancing-off -o x.html", "report live-balancing-off", "lab x"]
-)
-def test_a_verb_without_its_extra_says_which_to_install(words, tmp_path):
-    done = without_lab(words, tmp_path)
-    assert done.returncode == 2
-    assert "Install it: pip install 'wastedcores[lab]'" in done.stderr
+@pytest.mark.parametrize("words", REFUSED)
+def test_a_verb_without_its_extra_says_which_to_install(words, core):
+    assert core(words)["code"] == 2
+    assert "Install it: pip install 'wastedcores[lab]'" in core(words)["err"]
 
 
 def test_every_package_of_an_extra_is_found_in_it():

@@ -106,17 +106,12 @@ def imports(path: Path) -> list[str]:
             assert node.level == 0, f"{path}: relative import"
             base = node.module or ""
             submodules = [f"{base}.{a.name}" for a in node.names]
-            names += [
-                s
-                if (ROOT / Path(*s.split("."))).with_suffix(".py").exists()
-                or (ROOT / Path(*s.split("."))).is_dir()
-                else base
-                for s in submodules
-            ]
+            names += [s if s in MODULES else base for s in submodules]
     return names
 
 
 FILES = sorted(PACKAGE.rglob("*.py"))
+MODULES = {module_name(p) for p in FILES}
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from support import ROOT
 from typer.testing import CliRunner
+from write_formats import table
 
 import wastedcores as wc
 from wastedcores import figures
@@ -27,7 +28,7 @@ from wastedcores.studies.published import load
 from wastedcores.studies.registry import STUDIES, Checks, Study, parts_of
 from wastedcores.studies.scorecard import reproduce
 from wastedcores.trace import readers
-from wastedcores.trace.formats import FOREIGN, Format, listed, table
+from wastedcores.trace.formats import FOREIGN, Format, listed
 from wastedcores.trace.readers.support.reading import Reading
 from wastedcores.widgets.explore import explorer_static
 from wastedcores.widgets.layers import layers_of

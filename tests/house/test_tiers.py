@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from pathlib import Path
 
 import pytest
 from support import ROOT
@@ -14,12 +15,14 @@ MARKERS = ("slow", "live")
 
 
 def expressions(target: str) -> list[str]:
-    """What the calls of pytest under a target choose, as the text after ``-m``; a call may name no path."""
+    """What the calls of pytest under a target choose, as the text after ``-m``; only one names a folder."""
     recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)[1]
     calls = [line for line in recipe.splitlines() if "$(PYTEST)" in line]
     assert calls
-    assert all("tests/" not in call for call in calls)
-    return [re.search(r'-m "([^"]*)"', call)[1] for call in calls]
+    chosen = [re.search(r'-m "([^"]*)"', call)[1] for call in calls]
+    paths = [re.findall(r"tests/\S*", call) for call in calls]
+    assert paths == [["tests/live"] if e == "not slow and live" else [] for e in chosen]
+    return chosen
 
 
 def chosen(expression: str, markers: dict[str, bool]) -> bool:
@@ -32,6 +35,17 @@ def test_every_test_is_run_once_by_test_and_test_all(values):
     markers = dict(zip(MARKERS, values, strict=True))
     calls = expressions("test") + expressions("test-all")
     assert sum(chosen(e, markers) for e in calls) == 1
+
+
+def test_live_tests_that_are_not_slow_are_in_their_folder():
+    """The call that runs them collects nothing else, because that takes longer than many of them."""
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if path.parent.name != "live" and path != Path(__file__):
+            marks = re.findall(r"^@pytest\.mark\.live\n(?:@.*\n)*", path.read_text(), re.MULTILINE)
+            both = re.findall(
+                r"^(?:@.*\n)*@pytest\.mark\.slow\n(?:@.*\n)*", path.read_text(), re.MULTILINE
+            )
+            assert len(marks) == sum("mark.live" in m for m in both), path
 
 
 def test_test_all_runs_test_first_and_ci_runs_both():

@@ -228,7 +228,13 @@ def told(name, *, nodes=True):
     return open_trace(folder / "trace.txt.xz").with_header(**known)
 
 
-@pytest.mark.parametrize("name", sorted(EXPECTED))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.slow) if n in ("db64-all-64cpu", "db64-oow-64cpu") else n
+        for n in sorted(EXPECTED)
+    ],
+)
 def test_recordings_have_the_verdict_that_the_rule_demands(name):
     result = check(told(name))
     assert (result.verdict, result.kind) == EXPECTED[name]

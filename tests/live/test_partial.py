@@ -23,15 +23,31 @@ def hog():
     process.wait()
 
 
-@pytest.mark.parametrize("text", [False, True])
-@pytest.mark.parametrize("which", ["cpu", "process", "thread", "own"])
-def test_what_perf_did_not_record_is_unknown(root, hog, tmp_path, which, text):
+@pytest.fixture(scope="module")
+def recorded(root, tmp_path_factory):
+    """Record a part of the machine once; a name of :data:`PARTS` gives its file."""
     if shutil.which("perf") is None:
         pytest.skip("needs perf")
-    told = {"cpu": ["-C", "1"], "process": ["-p", str(hog)], "thread": ["--per-thread"], "own": []}
-    file = tmp_path / "perf.data"
-    command = ["perf", "record", "-q", "-e", EVENTS, *told[which], "-o", str(file), "--"]
-    subprocess.run([*command, "sh", "-c", "for i in 1 2 3; do sleep 0.1; done"], check=True)
+    folder = tmp_path_factory.mktemp("perf")
+
+    def record(which: str, hog: int) -> Path:
+        file = folder / f"{which}.data"
+        if not file.exists():
+            part = [word.format(hog) for word in PARTS[which]]
+            command = ["perf", "record", "-q", "-e", EVENTS, *part, "-o", str(file), "--"]
+            subprocess.run([*command, "sh", "-c", "for i in 1 2 3; do sleep 0.1; done"], check=True)
+        return file
+
+    return record
+
+
+PARTS = {"cpu": ["-C", "1"], "process": ["-p", "{}"], "thread": ["--per-thread"], "own": []}
+
+
+@pytest.mark.parametrize("text", [False, True])
+@pytest.mark.parametrize("which", PARTS)
+def test_what_perf_did_not_record_is_unknown(recorded, hog, tmp_path, which, text):
+    file = recorded(which, hog)
     if text:
         script = ["perf", "script", "-i", str(file), "-F", "+cpu", "--header", "--show-lost-events"]
         lines = subprocess.run(script, capture_output=True, check=True).stdout

@@ -51,9 +51,9 @@ class Instance:
         return {c: n for c, n in found.items() if n}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def instances(root):
-    """Make instances that are removed after the test. trace-cmd removes an instance that it extracts."""
+    """Make instances that are removed after the tests. trace-cmd removes an instance that it extracts."""
     if not INSTANCES.is_dir() or shutil.which("trace-cmd") is None:
         pytest.skip("needs tracefs and trace-cmd (tools/ci_packages.sh)")
     made = []
@@ -83,15 +83,15 @@ def extract(path: Path, *names: str) -> Path:
     return path
 
 
-@pytest.fixture
-def recorded(instances, tmp_path):
+@pytest.fixture(scope="module")
+def recorded(instances, tmp_path_factory):
     """Return the text and the trace.dat of one buffer."""
-    own = instances("all")
+    own, folder = instances("all"), tmp_path_factory.mktemp("all")
     some_work()
     own.stop()
-    text = tmp_path / "trace.txt"
+    text = folder / "trace.txt"
     text.write_text((own.path / "trace").read_text())
-    return text, extract(tmp_path / "trace.dat", own.path.name)
+    return text, extract(folder / "trace.dat", own.path.name)
 
 
 def test_trace_dat_holds_what_the_kernels_text_holds(recorded):

@@ -78,6 +78,7 @@ def test_undecided_affinities_stand_for_states_that_a_plain_enumeration_visits(k
     assert plain.runs == plain.states == lazy.states > 2 * lazy.runs
 
 
+@pytest.mark.slow
 def test_the_engine_asks_for_affinities_one_cpu_at_a_time():
     """What else an affinity has, its set as a whole and the number of its CPUs, is read only of threads that wake or are made."""
 
@@ -277,6 +278,7 @@ def test_of_two_passes_at_once_one_pulls():
     assert tally.outcomes["one fails, a thread is left for it"]
 
 
+@pytest.mark.slow
 def test_threads_move_for_ever_only_among_busy_cpus():
     outcomes = check_several("rounds", "one cache", 3, 4).outcomes
     assert set(outcomes) == {"comes to rest", "moves for ever, all CPUs busy"}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from decade_table import KERNELS, decade_markdown
 from support import ROOT
 
 from wastedcores.kernels import KernelModel
-from wastedcores.recordings.decade import KERNELS, decade_markdown, read_decade
+from wastedcores.recordings.decade import read_decade
 from wastedcores.recordings.kernels import read_kernels
 
 

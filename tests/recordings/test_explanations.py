@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-
-from wastedcores.recordings.explanations import (
+from explain_recordings import (
     SCHEMA,
     compare_explanations,
     contradictions,

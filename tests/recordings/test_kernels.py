@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from compare_kernels import compare_kernels
 from polars.testing import assert_frame_equal
 from support import MODERN, RECORDINGS, ROOT
 
 from wastedcores import figures as fg
 from wastedcores import words
 from wastedcores.errors import DatasetError, UsageError
-from wastedcores.recordings.kernels import compare_kernels, read_kernels, two_kernels
+from wastedcores.recordings.kernels import read_kernels, two_kernels
 from wastedcores.recordings.recording import Recording
 
 TABLE = read_kernels()

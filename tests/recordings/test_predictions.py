@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from support import RECORDINGS
-
-from wastedcores.recordings.predictions import (
+from predict_recordings import (
     PAIRS,
     compare_predictions,
     predict,
     predictions_report,
 )
+from support import RECORDINGS
+
 from wastedcores.recordings.recording import Recording
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from compare_with_recordings import far_from_median, report
 from support import MODERN, RECORDINGS, ROOT
 
 from wastedcores.errors import DatasetError, TraceFormatError, UsageError
@@ -17,9 +18,7 @@ from wastedcores.recordings.agreement import (
     SCHEMA,
     agrees,
     compare_recordings,
-    far_from_median,
     read_agreement,
-    report,
 )
 from wastedcores.recordings.quantities import Observed, Quantity, quantities, unhelped
 from wastedcores.recordings.recording import KINDS, Recording

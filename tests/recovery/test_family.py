@@ -6,7 +6,7 @@ import pytest
 
 from wastedcores.errors import UsageError
 from wastedcores.recovery import recover
-from wastedcores.recovery.family import family_of
+from wastedcores.recovery.facts import family_of
 from wastedcores.simulator import replay
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.script import Script

@@ -7,10 +7,10 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from support.thread_groups import Group, groups_of, in_order
 
 import wastedcores as wc
 from wastedcores.kernels import KernelModel
-from wastedcores.recordings.thread_groups import Group, groups_of, in_order
 from wastedcores.simulator import replay_scenario, simulate
 from wastedcores.simulator.to_trace import to_trace
 from wastedcores.topology.source import find_machine

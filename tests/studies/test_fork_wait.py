@@ -91,6 +91,7 @@ def test_energy_counts_a_core_once_per_tick():
     assert energy_j(raw.log, machine(), 8_000_000) == pytest.approx(4 * PACKAGE_W * 0.008 + cores)
 
 
+@pytest.mark.slow
 def test_a_shorter_delay_leaves_less_to_gain():
     points = {(p["parameter"], p["value"]): p for p in fork_wait.tornado([1])}
     assert points["ramp_ticks", 1]["s1"] < points["as assumed", 0]["s1"]

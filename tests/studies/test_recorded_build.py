@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.recovery import recover
-from wastedcores.recovery.family import family_of
+from wastedcores.recovery.facts import family_of
 from wastedcores.studies.fork_wait_replays import ROOT, TRACE, recorded
 from wastedcores.trace.named import open as opened
 

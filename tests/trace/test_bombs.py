@@ -281,7 +281,7 @@ def test_formats_that_never_end(text):
 def test_compressed_records_that_fill_a_disk(tmp_path):
     path = tmp_path / "perf.data"
     whole = bytearray(perf_file.build(lost=0))
-    bomb = zstandard.ZstdCompressor(level=19).compress(bytes(1_000_000_000))
+    bomb = zstandard.ZstdCompressor(level=1).compress(bytes(1_000_000_000))
     assert len(bomb) < 65_000
     body = bomb + bytes(-len(bomb) % 8)
     record = struct.pack("<IHH", 81, 0, len(body) + 8) + body

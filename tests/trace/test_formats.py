@@ -9,11 +9,12 @@ from importlib import import_module
 import pytest
 from support import ROOT
 from typer.testing import CliRunner
+from write_formats import DOCUMENTS, written
 
 from wastedcores.cli import register_verbs
 from wastedcores.cli._app import app
 from wastedcores.errors import WastedCoresError
-from wastedcores.trace.formats import DOCUMENTS, FOREIGN, listed, written
+from wastedcores.trace.formats import FOREIGN, listed
 from wastedcores.trace.io import open_trace
 from wastedcores.trace.readers.support.reading import Reading
 
@@ -31,7 +32,7 @@ def test_every_row_has_a_reader_and_one_way_to_be_recognised(row):
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_documents_have_the_list_of_the_registry(name):
     text = (ROOT / name).read_text()
-    assert text == written(text, DOCUMENTS[name]()), "run python -m wastedcores.trace.formats"
+    assert text == written(text, DOCUMENTS[name]()), "run python tools/write_formats.py"
 
 
 def test_the_help_of_import_names_every_format():

@@ -59,7 +59,14 @@ def everything(path: Path) -> bytes:
     return "\n".join(texts).encode()
 
 
-@pytest.mark.parametrize("name", ["kernel-build", "live-balancing-off", "overload-on-wakeup-buggy"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("kernel-build", marks=pytest.mark.slow),
+        "live-balancing-off",
+        "overload-on-wakeup-buggy",
+    ],
+)
 def test_no_name_is_left_and_the_verdict_is_the_same(name, key, tmp_path):
     before = wc.open(name)
     run("import", wc.fetch(name), "--pseudonyms", key, "-o", tmp_path / "t.parquet")

@@ -13,18 +13,10 @@ from wastedcores.trace.trace import Trace
 
 
 def idle_intervals(trace: Trace) -> pl.DataFrame:
-    """Return every time in which a CPU ran its idle task until a task came.
+    """Return every time in which a CPU ran its idle task until a task came: cpu, start_ns, end_ns, idle_ns and the task's pid.
 
-    Returns
-    -------
-    polars.DataFrame
-        Columns cpu, start_ns, end_ns, idle_ns, pid (the task that came), ordered by end_ns. A CPU that was idle when the trace
-        began was so since its first event or longer. An interval that the end of the trace cuts off is left out.
-
-    Raises
-    ------
-    MissingEventsError
-        The trace has no context switches.
+    They are ordered by their ends. A CPU that was idle when the trace began was so since its first event or longer. An interval
+    that the end of the trace cuts off is left out.
     """
     switches = trace.only("switch").select("ts_ns", "cpu", "pid", "prev_pid").collect()
     if switches.is_empty():

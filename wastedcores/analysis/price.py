@@ -34,47 +34,35 @@ PAYS, RIGHTLY_IDLE, CANNOT_TELL = "pays", "rightly_idle", "cannot_tell"
 
 @dataclass(frozen=True)
 class Price:
-    """What the waits beside an idle CPU say about the worth of moving their threads.
+    """What the waits beside an idle CPU say about the worth of moving their threads."""
 
-    Attributes
-    ----------
-    judgement
-        ``pays`` (half of the waiting time or more was in waits that lasted longer than a move costs at most), ``rightly_idle``
-        (more than half was in waits that are no longer than a move costs at least, or that a move does not shorten) or
-        ``cannot_tell``.
-    waits, waited_ns
-        The waits beside an idle CPU that the thread may use, and how long there was one meanwhile.
-    waking_ns
-        The part in which a thread waited for its own idle CPU, with no other thread before it. Moving does not shorten this.
-    cache_ns, node_ns, far_ns
-        The rest, by where the nearest idle CPU was: behind the same last-level cache, behind another one on the same node, and on
-        another node.
-    judged_ns
-        The time of which shares are taken: ``waited_ns``, without ``waking_ns`` where the verdict of the check is ``violations``,
-        so that many wakings do not hide the waits that lost time.
-    share, share_least, share_most
-        The share of ``judged_ns`` in waits that lasted longer than the price of a move: at the kernel's estimate behind another
-        last-level cache and nothing behind the same one, at the highest price, and at the lowest one.
-    turns_at_ns
-        If a move cost this much wherever it went, half of ``judged_ns`` would be in waits that last longer. 0 if no price is
-        low enough.
-    topology_known, verdict_known
-        Whether the trace or the user named the machine, and whether the verdict of the check is certain; else it cannot be said
-        that moving pays.
-    """
-
+    #: ``pays`` (half of the waiting time or more was in waits that lasted longer than a move costs at most), ``rightly_idle``
+    #: (more than half was in waits that are no longer than a move costs at least, or that a move does not shorten) or
+    #: ``cannot_tell``
     judgement: str
+    #: the waits beside an idle CPU that the thread may use, and how long there was one meanwhile
     waits: int
     waited_ns: int
+    #: The part in which a thread waited for its own idle CPU, with no other thread before it. Moving does not shorten this.
     waking_ns: int
+    #: the rest, by where the nearest idle CPU was: behind the same last-level cache, behind another one on the same node, and on
+    #: another node
     cache_ns: int
     node_ns: int
     far_ns: int
+    #: the time of which shares are taken: ``waited_ns``, without ``waking_ns`` where the verdict of the check is ``violations``,
+    #: so that many wakings do not hide the waits that lost time
     judged_ns: int
+    #: the share of ``judged_ns`` in waits that lasted longer than the price of a move: at the kernel's estimate behind another
+    #: last-level cache and nothing behind the same one, at the highest price, and at the lowest one
     share: float
     share_least: float
     share_most: float
+    #: If a move cost this much wherever it went, half of ``judged_ns`` would be in waits that last longer. 0 if no price is low
+    #: enough.
     turns_at_ns: int
+    #: whether the trace or the user named the machine, and whether the verdict of the check is certain; else it cannot be said
+    #: that moving pays
     topology_known: bool = True
     verdict_known: bool = True
 
@@ -86,22 +74,12 @@ class Price:
 def weigh_waits(
     waits: pl.DataFrame, topology_known: bool = True, waking_counts: bool = True
 ) -> Price | None:
-    """Weigh waits beside idle CPUs against the price of a move.
+    """Weigh waits beside idle CPUs against the price of a move; None if no thread waited beside an idle CPU.
 
-    Parameters
-    ----------
-    waits
-        A row per wait: any_ns, node_ns and cache_ns (how long there was an idle CPU that the thread may use: anywhere, on the
-        node where it waited, and behind the same last-level cache), and alone (whether no other thread was before it).
-    topology_known
-        Whether distances are known. If not, every idle CPU is far where that is dearer, and near where that is cheaper.
-    waking_counts
-        Whether shares are also of the time in which only the thread's own CPU had to wake up.
-
-    Returns
-    -------
-    Price or None
-        None if no thread waited beside an idle CPU.
+    A row of ``waits`` says for how long there was an idle CPU that the thread may use: anywhere (any_ns), on the node where it
+    waited (node_ns) and behind the same last-level cache (cache_ns), and whether no other thread was before it (alone). Without
+    ``topology_known`` every idle CPU is far where that is dearer, and near where that is cheaper. ``waking_counts`` says whether
+    shares are also of the time in which only the thread's own CPU had to wake up.
     """
     anywhere, node, cache = (waits[c].to_numpy() for c in ("any_ns", "node_ns", "cache_ns"))
     behind = ~waits["alone"].to_numpy()
@@ -147,25 +125,10 @@ def price(
     topology_known: bool = True,
     rq: Runqueues | None = None,
 ) -> Price | None:
-    """Weigh the waits of a checked trace against the price of a move.
+    """Weigh the waits of a checked trace against the price of a move; None if none is known beside an idle CPU.
 
-    Parameters
-    ----------
-    result
-        The check.
-    machine
-        The machine.
-    tasks
-        What a snapshot tells of the tasks, if the trace's header does not have it.
-    topology_known
-        Whether ``machine`` is known, and does not only stand for one that nobody names.
-    rq
-        The runqueues of the checked trace, if they are known already; they save reading it once more.
-
-    Returns
-    -------
-    Price or None
-        None if no thread is known to have waited beside an idle CPU.
+    ``tasks`` is what a snapshot tells, if the trace's header does not have it. ``topology_known`` says that ``machine`` does not
+    only stand for one that nobody names. ``rq``, the runqueues of the trace, saves reading it once more.
     """
     if not result.avoidable.height:
         return None

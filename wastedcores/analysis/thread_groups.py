@@ -58,11 +58,8 @@ def stays(trace: Trace) -> pl.DataFrame:
 def evenness(trace: Trace) -> pl.DataFrame:
     """Return for each group when its first and its last thread ended, and how long threads ran without interruption.
 
-    Returns
-    -------
-    polars.DataFrame
-        One row per group: group, first_s and last_s from the start of the group, spread_percent (last less first, of last),
-        quantum_ms (the commonest length of a stay that was interrupted, in whole ms; null if none was), longest_ms.
+    A row has group, first_s and last_s from the start of the group, spread_percent (last less first, of last), quantum_ms (the
+    commonest length of a stay that was interrupted, in whole ms; null if none was) and longest_ms.
     """
     table = stays(trace).with_columns(
         ms=(pl.col("end_ns") - pl.col("start_ns")) / 1e6,

@@ -119,13 +119,7 @@ def waits(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
 
 
 def shares(segments: pl.DataFrame) -> pl.DataFrame:
-    """Add up the modes of each CPU.
-
-    Returns
-    -------
-    polars.DataFrame
-        cpu, mode, op, ns, spans: the time and the number of spans, longest time first.
-    """
+    """Add up the modes of each CPU: cpu, mode, op, ns and spans (time and number of spans), longest time first."""
     length = (pl.col("end_ns") - pl.col("start_ns")).sum()
     return (
         segments.group_by("cpu", "mode", "op")

@@ -35,7 +35,7 @@ def compare_traces(
 
             export_pair(pair, output)
         else:
-            from wastedcores.figures.aligned_pair import aligned
+            from wastedcores.figures.compare import aligned
             from wastedcores.reports.html import write_figure
 
             write_figure(aligned(pair, title=f"{run.label} and {against.label}"), output)

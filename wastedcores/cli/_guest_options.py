@@ -80,24 +80,20 @@ class KernelOptions:
     kernel: Annotated[
         str | None,
         Option(
-            "--kernel",
             metavar="NAME",
             help="A kernel of Debian's packages, such as debian:6.12. Default: debian:6.12.107.",
         ),
     ] = None
     bzimage: Annotated[
-        Path | None,
-        Option("--bzimage", metavar="FILE", help="Boot the kernel image in this file instead."),
+        Path | None, Option(metavar="FILE", help="Boot the kernel image in this file instead.")
     ] = None
     source: Annotated[
         Path | None,
-        Option(
-            "--source", metavar="DIR", help="Build the kernel from this source of Linux instead."
-        ),
+        Option(metavar="DIR", help="Build the kernel from this source of Linux instead."),
     ] = None
     patch: Annotated[
         list[Path] | None,
-        Option("--patch", metavar="FILE", help="Apply this patch to the source. May be repeated."),
+        Option(metavar="FILE", help="Apply this patch to the source. May be repeated."),
     ] = None
 
 

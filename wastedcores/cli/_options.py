@@ -31,6 +31,18 @@ TraceInput = Annotated[
         help="A trace (a file or a folder of any format, or - for the standard input), or the name of a data set.",
     ),
 ]
+NamedTrace = Annotated[
+    str | None,
+    Argument(
+        metavar="TRACE", help="A trace (a file or a folder of any format), or a data set's name."
+    ),
+]
+ParquetOutput = Annotated[
+    Path, Option("--output", "-o", metavar="FILE", help="The Parquet file to write.")
+]
+JsonOutput = Annotated[
+    Path, Option("--output", "-o", metavar="FILE", help="The JSON file to write.")
+]
 TraceFormat = Annotated[
     str | None,
     Option(

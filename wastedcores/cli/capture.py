@@ -10,7 +10,7 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Backend, Pseudonyms, Seconds, above_zero
+from wastedcores.cli._options import AsJson, Backend, ParquetOutput, Pseudonyms, Seconds, above_zero
 from wastedcores.cli._output import print_next, print_recording
 from wastedcores.units import human_ns
 
@@ -34,9 +34,7 @@ def capture(
         list[str] | None,
         Argument(metavar="-- COMMAND", help="Record while this command runs."),
     ] = None,
-    output: Annotated[
-        Path, Option("--output", "-o", metavar="FILE", help="The Parquet file to write.")
-    ] = Path("capture.parquet"),
+    output: ParquetOutput = Path("capture.parquet"),
     seconds: Seconds = None,
     events: Annotated[
         str | None,

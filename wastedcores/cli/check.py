@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import (
@@ -15,6 +15,7 @@ from wastedcores.cli._options import (
     Chronic,
     Cpus,
     IgnoreAffinity,
+    NamedTrace,
     Persist,
     RecordedMachine,
     Silent,
@@ -43,13 +44,7 @@ or --cpus is given. `wastedcores watch` checks the running machine, and `wastedc
     )
 )
 def check(
-    trace: Annotated[
-        str | None,
-        Argument(
-            metavar="TRACE",
-            help="A trace (a file or a folder of any format), or a data set's name.",
-        ),
-    ] = None,
+    trace: NamedTrace = None,
     as_json: AsJson = False,
     persist: Persist = "100ms",
     chronic: Chronic = "0.75%",
@@ -69,12 +64,7 @@ def check(
         ),
     ] = False,
     limit: Annotated[
-        str,
-        Option(
-            "--limit",
-            metavar="N|all",
-            help="With --json: the longest N episodes, doubts and waits.",
-        ),
+        str, Option(metavar="N|all", help="With --json: the longest N episodes, doubts and waits.")
     ] = "10",
 ) -> None:
     """Find CPUs that were idle while threads waited.

@@ -118,7 +118,6 @@ def otter(
     requirement: Annotated[
         str | None,
         Option(
-            "--requirement",
             metavar="TEXT",
             help="What pip installs in Gradescope's container. Default: this version of wastedcores.",
         ),
@@ -150,34 +149,29 @@ feedback for each student."""
 )
 def grade(
     folder: Annotated[Path, Argument(metavar="DIR", help="The folder of submissions.")],
-    lab: Annotated[int, Option("--lab", metavar="N", help="Number of the lab.")],
+    lab: Annotated[int, Option(metavar="N", help="Number of the lab.")],
     output: Annotated[Path, Option("-o", "--output", metavar="FILE", help="The table of grades.")],
     grader: Annotated[
-        Tool, Option("--grader", help="The grader; it must be the one whose release students got.")
+        Tool, Option(help="The grader; it must be the one whose release students got.")
     ] = Tool.NBGRADER,
     secret: Annotated[
         Path | None,
         Option(
-            "--secret",
             metavar="FILE",
             help="The lecturer's secret, from which hidden checks draw their numbers. Default: random bytes, kept beside the "
             "grades.",
         ),
     ] = None,
     seconds: Annotated[
-        float, Option("--seconds", metavar="S", min=10, help="The longest time of one submission.")
+        float, Option(metavar="S", min=10, help="The longest time of one submission.")
     ] = 120,
     memory: Annotated[
-        int, Option("--memory", metavar="MB", min=500, help="Memory limit of each submission.")
+        int, Option(metavar="MB", min=500, help="Memory limit of each submission.")
     ] = 2048,
     jobs: Annotated[
         int,
         Option(
-            "--jobs",
-            "-j",
-            metavar="N",
-            min=0,
-            help="Submissions at a time. Default: one per CPU.",
+            "--jobs", "-j", metavar="N", min=0, help="Submissions at a time. Default: one per CPU."
         ),
     ] = 0,
     no_sandbox: Annotated[

@@ -26,7 +26,7 @@ from wastedcores.cli._guest_options import (
     find_asked,
     machine_of,
 )
-from wastedcores.cli._options import AsJson, Settings, Until, settings, until_ns
+from wastedcores.cli._options import AsJson, ParquetOutput, Settings, Until, settings, until_ns
 from wastedcores.cli._output import check_writable, print_json, print_next, print_recording
 
 KERNELS_SCHEMA = "wastedcores.guest_kernels/1"
@@ -102,19 +102,13 @@ def build(
     source: Annotated[
         Path | None,
         Option(
-            "--source",
             metavar="DIR",
             help="An unpacked source of QEMU 7.2. Default: Debian 12's package, which is fetched.",
         ),
     ] = None,
     jobs: Annotated[
         int | None,
-        Option(
-            "--jobs",
-            metavar="N",
-            min=1,
-            help="Number of compilers at a time. Default: one per CPU.",
-        ),
+        Option(metavar="N", min=1, help="Number of compilers at a time. Default: one per CPU."),
     ] = None,
 ) -> None:
     """Build the emulator, once: about 10 CPU minutes, without root."""
@@ -133,9 +127,7 @@ def build(
 def kernels(
     fetch: Annotated[
         str | None,
-        Option(
-            "--fetch", metavar="NAME", help="Fetch this kernel, such as debian:6.12, and keep it."
-        ),
+        Option(metavar="NAME", help="Fetch this kernel, such as debian:6.12, and keep it."),
     ] = None,
     everything: Annotated[
         bool,
@@ -238,9 +230,7 @@ def record(
     ] = None,
     kernel: KernelOptions = KernelOptions(),
     machine: MachineGiven = None,
-    output: Annotated[
-        Path, Option("--output", "-o", metavar="FILE", help="The Parquet file to write.")
-    ] = Path("guest.parquet"),
+    output: ParquetOutput = Path("guest.parquet"),
     scenario: ScenarioOptions = ScenarioOptions(),
     feature: Features = None,
     sysctl: Sysctls = None,
@@ -295,9 +285,7 @@ def compare(
     ],
     kernel: KernelOptions = KernelOptions(),
     machine: MachineGiven = None,
-    seeds: Annotated[
-        int, Option("--seeds", metavar="N", min=2, help="Number of seeds, from 1 on.")
-    ] = 3,
+    seeds: Annotated[int, Option(metavar="N", min=2, help="Number of seeds, from 1 on.")] = 3,
     set_: Settings = None,
     until: Until = None,
     feature: Features = None,
@@ -307,8 +295,7 @@ def compare(
     timeout: Timeout = 7200,
     console: Console = None,
     keep: Annotated[
-        Path | None,
-        Option("--keep", metavar="DIR", help="Also write the recordings into this folder."),
+        Path | None, Option(metavar="DIR", help="Also write the recordings into this folder.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

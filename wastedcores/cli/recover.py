@@ -9,7 +9,14 @@ from typing import Annotated
 from typer import Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Between, Sessions, SnapshotSource, TraceInput
+from wastedcores.cli._options import (
+    AsJson,
+    Between,
+    JsonOutput,
+    Sessions,
+    SnapshotSource,
+    TraceInput,
+)
 from wastedcores.cli._output import check_writable, print_json, print_next, wrapped
 
 _NOTES = """The workload has the CPU time of every task between waking and sleeping, and how tasks wait for each other: for
@@ -27,9 +34,7 @@ tells sessions and control groups: they come from the recording itself, from --s
 )
 def recover(
     trace: TraceInput,
-    output: Annotated[
-        Path, Option("--output", "-o", metavar="FILE", help="The JSON file to write.")
-    ] = Path("workload.json"),
+    output: JsonOutput = Path("workload.json"),
     between: Between = None,
     session: Sessions = None,
     snapshot: SnapshotSource = None,
@@ -46,7 +51,7 @@ def recover(
     from wastedcores.capture.snapshot import read_snapshot
     from wastedcores.cli._input import open_input
     from wastedcores.recovery import recover as run_recover
-    from wastedcores.recovery.family import family_of
+    from wastedcores.recovery.facts import family_of
     from wastedcores.trace.window import asked
     from wastedcores.workload.file import write_workload
 
@@ -60,17 +65,9 @@ def recover(
     write_workload(found.workload, output)
     if as_json:
         print_json(
-            {
-                "schema": "wastedcores.recovered/1",
-                "tasks": found.tasks,
-                "sleeps": found.sleeps,
-                "recognised": found.recognised,
-                "guessed": found.guessed,
-                "unknown": found.unknown,
-                "classes": found.classes,
-                "notes": list(found.notes),
-                "workload": str(output),
-            }
+            {"schema": "wastedcores.recovered/1"}
+            | found.counts()
+            | {"notes": list(found.notes), "workload": str(output)}
         )
         return
     print(f"{output}: {found.tasks:,} tasks with {found.sleeps:,} sleeps")

@@ -7,11 +7,12 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import (
     Between,
+    NamedTrace,
     Pseudonyms,
     Quiet,
     Settings,
@@ -36,13 +37,7 @@ the path of the page. A recording may name the window and the CPUs of its worklo
     )
 )
 def report(
-    trace: Annotated[
-        str | None,
-        Argument(
-            metavar="TRACE",
-            help="A trace (a file or a folder of any format), or a data set's name.",
-        ),
-    ] = None,
+    trace: NamedTrace = None,
     output: Annotated[
         Path, Option("--output", "-o", metavar="DIR", help="The folder for the report.")
     ] = Path("reports/report"),

@@ -15,14 +15,8 @@ def scenarios(as_json: AsJson = False) -> None:
 
     if as_json:
         rows = [
-            {
-                "name": s.name,
-                "doc": s.doc,
-                "machine": s.machine,
-                "fix": s.fix,
-                "kernel": s.kernel,
-                "parameters": s.parameters(),
-            }
+            {k: getattr(s, k) for k in ("name", "doc", "machine", "fix", "kernel")}
+            | {"parameters": s.parameters()}
             for s in SCENARIOS.values()
         ]
         print(json.dumps({"schema": "wastedcores.scenarios/1", "scenarios": rows}))

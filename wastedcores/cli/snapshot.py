@@ -6,10 +6,10 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Exit, Option
+from typer import Argument, Exit
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import Pseudonyms
+from wastedcores.cli._options import JsonOutput, Pseudonyms
 
 _NOTES = """A trace made by another tool does not tell which CPUs a task may use. If you give the command
 that records, a snapshot is taken before it and another one after it. Together they show whether anything changed
@@ -30,9 +30,7 @@ def snapshot(
         list[str] | None,
         Argument(metavar="-- COMMAND", help="Take one before and one after this command."),
     ] = None,
-    output: Annotated[
-        Path, Option("--output", "-o", metavar="FILE", help="The JSON file to write.")
-    ] = Path("tasks.json"),
+    output: JsonOutput = Path("tasks.json"),
     pseudonyms: Pseudonyms = None,
 ) -> None:
     """Write down where every task may run, and in which groups."""

@@ -57,14 +57,10 @@ class Confirmed:
         ),
     ] = False
     confirm_seeds: Annotated[
-        int,
-        Option(
-            "--confirm-seeds", metavar="N", min=2, help="The number of recordings of each kernel."
-        ),
+        int, Option(metavar="N", min=2, help="The number of recordings of each kernel.")
     ] = 3
     confirm_image: Annotated[
-        Path | None,
-        Option("--confirm-image", metavar="FILE", help="The bzImage of the one kernel of --to."),
+        Path | None, Option(metavar="FILE", help="The bzImage of the one kernel of --to.")
     ] = None
 
 
@@ -84,8 +80,7 @@ def whatif(
     ctx: typer.Context,
     trace: TraceInput,
     kernel: Annotated[
-        str | None,
-        Option(metavar="NAME", help="The recorded kernel. Default: the trace's own."),
+        str | None, Option(metavar="NAME", help="The recorded kernel. Default: the trace's own.")
     ] = None,
     machine: Annotated[
         str | None,

@@ -15,9 +15,7 @@ from wastedcores.lazy import lazy
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "feedback": "Feedback WrongAnswerError",
-        "task": "Answer Manual Mistake Task",
-        "lab": "LABS Lab judge",
-        "vary": "variation",
+        "task": "Answer Feedback Manual Mistake Task WrongAnswerError",
+        "lab": "LABS Lab judge variation",
     },
 )

@@ -17,15 +17,22 @@ from pathlib import Path
 from typing import Any
 
 from wastedcores.course import answers, inside
-from wastedcores.course.feedback import Feedback
-from wastedcores.course.lab import HIDDEN, MEASURED, STUDENT, VARIATIONS, judge, module_of
+from wastedcores.course.lab import (
+    HIDDEN,
+    MEASURED,
+    STUDENT,
+    VARIATIONS,
+    judge,
+    module_of,
+    variation,
+    write_variations,
+)
 from wastedcores.course.nbgrader_tree import assignment_name
-from wastedcores.course.row import Row
 from wastedcores.course.sandbox import Limits, Outcome, isolated, unprotected
 from wastedcores.course.source import Source
 from wastedcores.course.submissions import notebook_student
-from wastedcores.course.task import Manual, Task
-from wastedcores.course.vary import variation, write_variations
+from wastedcores.course.summary import Row
+from wastedcores.course.task import Feedback, Manual, Task
 
 #: a submission's file of measurements is read if it has at most this many bytes
 _LONGEST = 16 << 20

@@ -13,10 +13,10 @@ from wastedcores.course import inside
 from wastedcores.course.grader import Grader
 from wastedcores.course.nbgrader_tree import assignment_name, write_nbgrader
 from wastedcores.course.otter_assignment import write_otter
-from wastedcores.course.row import Row, save_row, saved_row
 from wastedcores.course.sandbox import Limits
 from wastedcores.course.source import read_source
 from wastedcores.course.submissions import submissions
+from wastedcores.course.summary import Row, save_row, saved_row
 from wastedcores.errors import WastedCoresError
 from wastedcores.files import written_whole
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import random
+from collections.abc import Sequence
+from dataclasses import asdict
 from functools import cached_property
+from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from wastedcores.course.feedback import Feedback, WrongAnswerError
 from wastedcores.course.measuring import measured, same
 from wastedcores.course.noted import RefusedAnswerError
-from wastedcores.course.task import Answer, Manual, Task
+from wastedcores.course.task import Answer, Feedback, Manual, Task, WrongAnswerError
 from wastedcores.errors import UsageError
 from wastedcores.files import notebooks
 from wastedcores.shown import Shown
@@ -81,7 +84,7 @@ class Lab(Shown):
     """
 
     def __init__(self, number: int, student: str) -> None:
-        from wastedcores.course.vary import variation
+        from wastedcores.course.lab import variation
 
         self.number, self.student = number, os.environ.get(STUDENT, student)
         self.module = module_of(number)
@@ -105,7 +108,7 @@ class Lab(Shown):
     @cached_property
     def hidden_variations(self) -> list[Any]:
         """The machines and numbers of hidden checks."""
-        from wastedcores.course.vary import variation
+        from wastedcores.course.lab import variation
 
         if drawn := _drawn_elsewhere(self.number):
             return drawn[1:]
@@ -114,13 +117,7 @@ class Lab(Shown):
         return [variation(self.number, student, secret) for student in HIDDEN]
 
     def task(self, name: str) -> Task:
-        """Return a task that a check judges.
-
-        Raises
-        ------
-        UsageError
-            There is no such task, or a person grades it.
-        """
+        """Return a task that a check judges."""
         task = self.tasks.get(name)
         if not isinstance(task, Task):
             known = [t.name for t in self.tasks.values() if isinstance(t, Task)]
@@ -197,7 +194,7 @@ def _drawn_elsewhere(lab: int) -> list[Any]:
 
     Where it grades, neither the secret nor the functions that draw are needed.
     """
-    from wastedcores.course.vary import read_variations
+    from wastedcores.course.lab import read_variations
 
     path = os.environ.get(VARIATIONS)
     return read_variations(lab, Path(path).read_text()) if path else []
@@ -258,3 +255,46 @@ def _shape(value: Any) -> str:
         return f"a dictionary with {len(value)} keys"
     kinds = {bool: "True or False", int: "a number", float: "a number", str: "a text"}
     return kinds[type(value)]
+
+
+#: A variation that does not have what the lab needs is drawn again, at most so many times.
+MOST_DRAWS = 200
+
+
+def variation(lab: int, student: str, secret: bytes = b"") -> Any:
+    """Draw the numbers of a lab for a student."""
+    who = student.strip().lower()
+    if not who:
+        raise UsageError("student: the id is empty; write your id into the parameters cell.")
+    module = module_of(lab)
+    # blake2b takes keys of at most 64 bytes
+    key = blake2b(secret).digest() if secret else b""
+    digest = blake2b(f"{lab} {who}".encode(), key=key).digest()
+    # random.Random, and not numpy: its sequence for a seed is the same in all versions of Python
+    rng = random.Random(int.from_bytes(digest, "big"))
+    for _ in range(MOST_DRAWS):
+        drawn = module.draw(rng)
+        if module.is_fair(drawn):
+            return drawn
+    raise UsageError(
+        f"lab {lab}, student {student!r}: no variation after {MOST_DRAWS} draws; this is a mistake in the lab."
+    )
+
+
+def write_variations(lab: int, drawn: Sequence[Any]) -> str:
+    """Return variations as a text."""
+    return json.dumps({"lab": lab, "variations": [asdict(v) for v in drawn]})
+
+
+def read_variations(lab: int, text: str) -> list[Any]:
+    """Read variations."""
+    found = json.loads(text)
+    if found["lab"] != lab:
+        return []
+    kind = module_of(lab).Variation
+    return [kind(**{name: _tuples(x) for name, x in v.items()}) for v in found["variations"]]
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has no tuples; a variation has nothing else."""
+    return tuple(_tuples(x) for x in value) if isinstance(value, list) else value

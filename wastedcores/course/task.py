@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from html import escape
 from typing import Any
+
+from wastedcores.errors import WastedCoresError
 
 #: plain JSON: what a check measured of an answer
 Measured = Any
@@ -22,58 +25,38 @@ def _other(v: Any, want: Measured, got: Measured) -> str:
 
 @dataclass(frozen=True)
 class Task:
-    """A task that a check judges.
+    """A task that a check judges."""
 
-    Attributes
-    ----------
-    name
-        Its name, unique in the lab; the notebook's cells name it too.
-    title
-        A few words, for tables.
-    points, minutes
-        The points for a right answer, and the time that it should take.
-    measure
-        Function of the variation and the answer. It calls an answer that is a function, and returns plain JSON. It runs where the
-        student's code runs, and it must not need to know the right answer.
-    follow
-        Function of the variation and the measurement, which consists of answers. It computes what follows from them (queues,
-        times, moves) where no student's code runs, so that a patched package changes nothing. None: the answers themselves
-        are judged.
-    explain
-        Function of the variation, the expected and the given measurement, or what followed from each. It returns one or two
-        sentences about the first difference.
-    right
-        Function of the same three that tells whether the answer is right; None: the two
-        are equal, floats to one part in a million. A task that has several right answers needs one.
-    hidden
-        The grader repeats the check on machines and numbers that students do not have.
-    writes
-        The package's functions that the answer must not call, because they are the answer, as ``module:name`` or
-        ``module:Class.name``.
-    """
-
-    name: str
-    title: str
+    name: str  #: its name, unique in the lab; the notebook's cells name it too
+    title: str  #: a few words, for tables
+    #: the points for a right answer, and the time that it should take
     points: float
     minutes: int
+    #: Function of the variation and the answer. It calls an answer that is a function, and returns plain JSON. It runs where the
+    #: student's code runs, and it must not need to know the right answer.
     measure: Callable[[Any, Any], Measured] = _as_it_is
+    #: Function of the variation, the expected and the given measurement, or what followed from each. It returns one or two
+    #: sentences about the first difference.
     explain: Callable[[Any, Measured, Measured], str] = _other
+    #: Function of the same three that tells whether the answer is right; None: the two are equal, floats to one part in a
+    #: million. A task that has several right answers needs one.
     right: Callable[[Any, Measured, Measured], bool] | None = None
+    #: Function of the variation and the measurement, which consists of answers. It computes what follows from them (queues,
+    #: times, moves) where no student's code runs, so that a patched package changes nothing. None: the answers themselves are
+    #: judged.
     follow: Callable[[Any, Measured], Measured] | None = None
+    #: the grader repeats the check on machines and numbers that students do not have
     hidden: bool = False
+    #: the package's functions that the answer must not call, because they are the answer, as ``module:name`` or
+    #: ``module:Class.name``
     writes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Manual:
-    """A reflection question, which a person grades.
+    """A reflection question, which a person grades."""
 
-    Attributes
-    ----------
-    name, title, points, minutes
-        As in :class:`Task`.
-    """
-
+    #: as in :class:`Task`
     name: str
     title: str
     points: float
@@ -82,31 +65,55 @@ class Manual:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A common wrong answer, made deliberately.
+    """A common wrong answer, made deliberately."""
 
-    Attributes
-    ----------
-    answer
-        Function of the variation that returns the wrong answer.
-    hint
-        One or two sentences for a student whose answer is measured as this one.
-    """
-
-    answer: Callable[[Any], Any]
-    hint: str
+    answer: Callable[[Any], Any]  #: function of the variation that returns the wrong answer
+    hint: str  #: one or two sentences for a student whose answer is measured as this one
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The right answer to a task, and common wrong ones.
+    """The right answer to a task, and common wrong ones."""
 
-    Attributes
-    ----------
-    right
-        Function of the variation that returns the right answer: a value, or the function that students have to write.
-    mistakes
-        Common wrong answers.
-    """
-
+    #: function of the variation that returns the right answer: a value, or the function that students have to write
     right: Callable[[Any], Any]
-    mistakes: tuple[Mistake, ...] = ()
+    mistakes: tuple[Mistake, ...] = ()  #: common wrong answers
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """The judgement of one answer."""
+
+    task: str  #: name of the task
+    passed: bool  #: true if the answer is right
+    #: the points that the answer gets, and those that a right answer gets
+    points: float
+    most: float
+    message: str  #: one to three sentences in the terms of the lab
+    hint: str = ""  #: a hint for a common mistake; empty if the answer is not one
+
+    def __str__(self) -> str:
+        text = f"task {self.task}: {self.message}"
+        return f"{text}\nHint: {self.hint}" if self.hint else text
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        colour = "#2e7d32" if self.passed else "#b3261e"
+        hint = f"<br><b>Hint.</b> {escape(self.hint)}" if self.hint else ""
+        return (
+            f"<div style='border-left:4px solid {colour};padding:4px 10px'><b>Task {escape(self.task)}:</b> "
+            f"{escape(self.message)}{hint}</div>"
+        )
+
+
+class WrongAnswerError(WastedCoresError):
+    """An answer is not right; the message is the feedback. A notebook shows it without a traceback."""
+
+    def __init__(self, feedback: Feedback) -> None:
+        super().__init__(str(feedback))
+        self.feedback = feedback
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython prints instead of a traceback."""
+        return [str(self)]

@@ -93,18 +93,7 @@ _SINGLE, _AT_ONCE = "touch", {4: "4 pages at once", 16: "16 pages at once"}
 
 
 def page_faults(touches: pl.DataFrame) -> go.Figure:
-    """Draw the first touch of every page of an allocation as a dash, and below the time that they took together.
-
-    Parameters
-    ----------
-    touches
-        From :func:`wastedcores.probes.page_faults.faults_over_time`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure.
-    """
+    """Draw the first touch of every page of an allocation as a dash, and below the time that they took together."""
     length = (touches["end_ns"] - touches["start_ns"]).to_numpy() / 1e3
     start, end = touches["start_ns"].to_numpy() / 1e3, touches["end_ns"].to_numpy() / 1e3
     gap = np.full(len(start), np.nan)

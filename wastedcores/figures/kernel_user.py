@@ -46,28 +46,7 @@ def transitions(
 
     A dotted arc leads from a waker to the thread that then runs; it says why the thread had waited. Where the trace tells
     frequencies, grey behind a CPU says that its clock was slow. A window with more than 20,000 spans is drawn as shares of
-    each pixel's time, without arcs.
-
-    Parameters
-    ----------
-    run
-        The examined trace, recorded with transitions.
-    window
-        First and last ns; default: the whole trace.
-    palette_name
-        Does not matter: the colours are those of kinds of kernel code.
-    title
-        What stands above the figure.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure.
-
-    Raises
-    ------
-    MissingEventsError
-        The trace has no transitions.
+    each pixel's time, without arcs. ``palette_name`` does not matter: the colours are those of kinds of kernel code.
     """
     start, end = window or run.scene.window
     axis = TimeAxis.of(run.scene.window[0], end - start)

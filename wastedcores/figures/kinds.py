@@ -93,7 +93,7 @@ KINDS: dict[str, Kind] = {
     ),
     "nodes": Kind(
         "how many threads run or wait on every node, beside the number of its CPUs",
-        ("nodes", "threads_per_node"), "window palette_name",
+        ("timelines", "threads_per_node"), "window palette_name",
     ),
 }  # fmt: skip
 

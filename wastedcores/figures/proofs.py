@@ -21,13 +21,7 @@ _FATES = {
 
 
 def fates(rows: Sequence[dict[str, Any]]) -> go.Figure:
-    """Draw in how many states an idle CPU gets a waiting thread that it may run: at once, later, or never.
-
-    Parameters
-    ----------
-    rows
-        What :func:`wastedcores.proofs.checking.check_all` returns.
-    """
+    """Draw in how many states an idle CPU gets a waiting thread that it may run: at once, later, or never."""
     shown = [r for r in rows if set(map(_fate, r["outcomes"])) <= set(_FATES)]
     names = [[r["check"] for r in shown], [r["machine"] for r in shown]]
     fig = go.Figure()

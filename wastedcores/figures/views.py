@@ -75,27 +75,7 @@ def who_ran_in(
 def waits(
     run: Examined, against: Examined | None = None, *, palette_name: str = "safe"
 ) -> go.Figure:
-    """Draw how long threads waited for a CPU.
-
-    Parameters
-    ----------
-    run
-        The examined trace.
-    against
-        A second one, which is drawn in the same panels.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The distribution of :func:`wastedcores.figures.waiting.waiting_times`.
-
-    Raises
-    ------
-    MissingEventsError
-        The trace names no tasks, or no thread waited.
-    """
+    """Draw how long threads waited for a CPU, of two runs in the same panels."""
     lengths = {r.label: r.wait_lengths for r in ([run, against] if against else [run])}
     lengths = {name: w for name, w in lengths.items() if w.size}
     if not lengths:
@@ -113,27 +93,7 @@ def waits(
 
 
 def avoidable(run: Examined, *, most: int = 16, palette_name: str = "safe") -> go.Figure:
-    """Draw the threads that waited longest while a CPU that they may use was idle.
-
-    Parameters
-    ----------
-    run
-        The examined trace.
-    most
-        Number of threads at most.
-    palette_name
-        ``safe`` or ``paper``, see :mod:`wastedcores.figures.theme`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The bars of :func:`wastedcores.figures.waiting.lost_time`.
-
-    Raises
-    ------
-    MissingEventsError
-        The trace names no tasks, or no thread waited beside an idle CPU.
-    """
+    """Draw the threads that waited longest while a CPU that they may use was idle."""
     found = run.avoidable
     if not found.height:
         raise MissingEventsError(

@@ -89,9 +89,8 @@ class Options:
     #: Settings by name, such as ``kernel.sched_autogroup_enabled``.
     sysctls: Mapping[str, str] = field(default_factory=dict)
     parameters: str = ""  #: Further boot parameters.
-    buffer_kb: int = (
-        2048  #: The trace buffer of each CPU. Events that do not fit are lost, and counted.
-    )
+    #: The trace buffer of each CPU. Events that do not fit are lost, and counted.
+    buffer_kb: int = 2048
     timeout_s: float = 3600  #: Host seconds after which the guest is stopped.
     console: Path | None = None  #: A file that keeps what the guest's console said.
 

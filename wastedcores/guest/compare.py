@@ -42,30 +42,19 @@ QUANTITIES = {
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
-    """Recordings of a scenario beside its replays.
+    """Recordings of a scenario beside its replays."""
 
-    Attributes
-    ----------
-    scenario, machine
-        What ran, and on which machine.
-    kernel, model
-        The kernel that was booted, and the model that was replayed.
-    seeds
-        The seeds of the runs, the same for both.
-    recorded, replayed
-        The numbers of each run, by :data:`QUANTITIES`; a prediction has fewer of them.
-    notes
-        How the two differ in what was run.
-    """
-
+    #: what ran, and on which machine
     scenario: str
     machine: str
+    #: the kernel that was booted, and the model that was replayed
     kernel: str
     model: str
-    seeds: tuple[int, ...]
+    seeds: tuple[int, ...]  #: the seeds of the runs, the same for both
+    #: the numbers of each run, by :data:`QUANTITIES`; a prediction has fewer of them
     recorded: tuple[dict[str, float], ...]
     replayed: tuple[dict[str, float], ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  #: how the two differ in what was run
 
     def _facts(self) -> dict[str, str]:
         rows = self.rows()
@@ -81,11 +70,8 @@ class Comparison(Shown):
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each quantity.
 
-        Returns
-        -------
-        list of dict
-            ``recorded`` and ``replayed``: means over the seeds; ``difference``: of the means; ``noise``: the mean difference of
-            two recordings of different seeds; ``within_noise``: whether the means differ by at most that.
+        ``recorded`` and ``replayed`` are means over the seeds, ``difference`` is that of the means, ``noise`` the mean difference
+        of two recordings of different seeds, and ``within_noise`` says whether the means differ by at most that.
         """
         return [
             _row(
@@ -158,30 +144,7 @@ def compare(
 ) -> Comparison:
     """Record a scenario in a guest with several seeds, replay it with the same ones, and lay both side by side.
 
-    Parameters
-    ----------
-    scenario
-        Its name, or a file that ``wastedcores replay`` takes.
-    kernel, machine
-        What the guest boots, and on which machine.
-    seeds
-        How many seeds, from 1 on; at least 2, for the noise floor.
-    given, limit_ns, options
-        As for :func:`wastedcores.guest.record`.
-    kept
-        Called with the seed and the trace of each recording.
-
-    Returns
-    -------
-    Comparison
-        The numbers of both.
-
-    Raises
-    ------
-    GuestError
-        The replay has no kernel that may stand for this one, or the recording failed.
-    UsageError
-        There are fewer than 2 seeds.
+    There are at least 2 seeds, for the noise floor. ``kept`` is called with the seed and the trace of each recording.
     """
     if seeds < 2:
         raise UsageError(

@@ -81,13 +81,7 @@ def _name() -> str:
 
 
 def find_emulator() -> Emulator:
-    """Return the emulator that was built.
-
-    Raises
-    ------
-    GuestError
-        There is none yet, or it does not start any more.
-    """
+    """Return the emulator that was built, or raise an error that says how to build one."""
     folder = guest_cache() / _name()
     if not has_emulator():
         raise GuestError(
@@ -126,24 +120,9 @@ def _is_there(need: str) -> bool:
 
 
 def build_emulator(source: Path | None = None, jobs: int | None = None) -> Emulator:
-    """Fetch, patch and compile the emulator, unless it is there.
+    """Fetch, patch and compile the emulator, unless it is there, with ``jobs`` compilers at a time.
 
-    Parameters
-    ----------
-    source
-        A folder with QEMU's unpacked source of version 7.2, which stays as it is. None: that of Debian 12.
-    jobs
-        Number of compilers at a time. None: one per CPU.
-
-    Returns
-    -------
-    Emulator
-        The emulator in the cache.
-
-    Raises
-    ------
-    GuestError
-        Something that the build needs is missing, or a step failed; the message names the log.
+    ``source`` is a folder with QEMU's unpacked source of version 7.2, which stays as it is; None stands for that of Debian 12.
     """
     try:
         return find_emulator()

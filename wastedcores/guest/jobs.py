@@ -28,30 +28,16 @@ _KERNEL_THREADS = ("kworker/", "rcu_sched")
 
 @dataclass(frozen=True)
 class Work:
-    """What runs in a guest, once.
+    """What runs in a guest, once."""
 
-    Attributes
-    ----------
-    name
-        The name of the scenario or of the file.
-    files
-        The files of the job by name; ``JOB`` in a name stands for the job's number.
-    is_program
-        Whether it is a program of the replay, whose changes of affinity are all known.
-    window
-        Texts of the marks around the measured part.
-    seed
-        The seed of its draws.
-    notes
-        How it differs from what was asked for.
-    """
-
-    name: str
+    name: str  #: the name of the scenario or of the file
+    #: the files of the job by name; ``JOB`` in a name stands for the job's number
     files: Mapping[str, bytes]
+    #: whether it is a program of the replay, whose changes of affinity are all known
     is_program: bool = True
-    window: tuple[str, str] | None = None
-    seed: int = 0
-    notes: tuple[str, ...] = ()
+    window: tuple[str, str] | None = None  #: texts of the marks around the measured part
+    seed: int = 0  #: the seed of its draws
+    notes: tuple[str, ...] = ()  #: how it differs from what was asked for
 
 
 def scenario_work(

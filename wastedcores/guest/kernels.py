@@ -168,13 +168,7 @@ class Kernel:
 
     @classmethod
     def of_image(cls, path: Path) -> Kernel:
-        """Take the image in a file.
-
-        Raises
-        ------
-        GuestError
-            The file is no kernel image for x86.
-        """
+        """Take the image in a file."""
         try:
             with path.open("rb") as f:
                 head = f.read(0x210)
@@ -240,15 +234,7 @@ def _of_name(name: str) -> str:
 def find_kernel(name: str) -> Kernel:
     """Return a kernel by name, from the cache or else from Debian's packages.
 
-    Parameters
-    ----------
-    name
-        ``debian:`` and the beginning of a release, such as ``debian:6.12``.
-
-    Raises
-    ------
-    GuestError
-        There is no such kernel, or it could not be fetched.
+    The name is ``debian:`` and the beginning of a release, such as ``debian:6.12``.
     """
     release = _of_name(name)
     for kernel in reversed(fetched_kernels()):
@@ -279,13 +265,7 @@ def _order(version: str) -> list[int]:
 
 
 def fetch_kernel(name: str) -> Kernel:
-    """Fetch the newest kernel of this name from Debian's packages, and keep it.
-
-    Parameters
-    ----------
-    name
-        As for :func:`find_kernel`.
-    """
+    """Fetch the newest kernel of this name (see :func:`find_kernel`) from Debian's packages, and keep it."""
     release = _of_name(name)
     packages = open_packages(f"the kernel {name}", sources=False)
     found = _available(packages)

@@ -172,22 +172,7 @@ def record_all(
     options: Options,
     tool: Emulator | None = None,
 ) -> list[Trace]:
-    """Run several works, one after the other in one boot, and record each of them.
-
-    Parameters
-    ----------
-    works
-        What runs.
-    kernel, machine, options
-        What is booted, and how.
-    tool
-        The emulator. None: the one in the cache.
-
-    Returns
-    -------
-    list of Trace
-        A trace for each work, in their order.
-    """
+    """Run several works, one after the other in one boot, and record each of them."""
     check_options(options)
     emulator = tool or find_emulator()
     tell_notes([*machine.notes, *(note for w in works for note in w.notes)])

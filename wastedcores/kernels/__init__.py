@@ -1,23 +1,5 @@
 """Models of Linux versions: which code builds domains and balances load, and which of the four bugs are fixed.
 
-Interface::
-
-    k = KernelModel.named("v4.1+group_construction:patch", sched_debug=True)
-    k.name                   "v4.1+group_construction:patch"
-    k.version                (4, 1); (6, 12, 107) for v6.12.107
-    k.group_imbalance        None, "paper" or "patch"; likewise
-    k.group_construction     k.overload_on_wakeup, k.missing_domains
-    k.sched_debug            booted with ``sched_debug`` (changes NUMA levels before 5.12)
-    k.generation             "v4.1", "v5.5", "v6.6" or "v6.12": the load balancer
-    k.nearest                "v6.12.107": the nearest release whose balancer has been read
-    k.is_replayed            whether the replay models how it balances
-    k.is_modern              whether it does so by rules of a release since v6.1 (k.rules)
-    k.stand_in               "v6.12.107": the release whose replay may stand for one that is not modelled
-    k.group_builder          "v4.1", "v4.1.52", "authors", "v4.13" or "v5.13": the code that builds overlapping groups
-    k.at_least(4, 13)        whether the version is 4.13 or newer
-    model, note = recorded_kernel("6.12.107+deb13-amd64")       the model of a kernel that ran, and what may differ
-    recorded_balancer("5.14.0-503.el9.x86_64")                  whether the replay may stand for it
-
 "paper" is a fix as the paper's text describes it, and "patch" is the authors' published patch. They differ: the group
 construction patch also lets every CPU balance, and the group imbalance patch takes the last group that passes (see
 docs/scheduler-model.md, section 13). A name is ``vX.Y`` from v3.19 to v7.2, followed by any number of ``+fix`` or

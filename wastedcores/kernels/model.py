@@ -160,13 +160,7 @@ class KernelModel:
 
     @classmethod
     def of_guest_variant(cls, variant: str) -> KernelModel:
-        """Return the kernel of a guest recording by its variant: buggy, gi, sgc, sgclit, oow, msd, all, alllit, 6.1, 6.12 or 7.2.
-
-        Raises
-        ------
-        UnknownKernelError
-            There is no such variant.
-        """
+        """Return the kernel of a guest recording by its variant, such as buggy, gi, sgclit, all, 6.1 or 7.2."""
         if variant not in gs.GUEST:
             raise UnknownKernelError(
                 f"recording variant {variant!r} is unknown; known are {', '.join(gs.GUEST)}."
@@ -193,13 +187,7 @@ class KernelModel:
         return {f: r for f in gs.FIXES if (r := getattr(self, f)) is not None}
 
     def has(self, fix: str) -> bool:
-        """Return whether this kernel has the fix for a bug, from a patch or from mainline.
-
-        Parameters
-        ----------
-        fix
-            One of :data:`FIXES`.
-        """
+        """Return whether this kernel has the fix for a bug (one of :data:`FIXES`), from a patch or from mainline."""
         return getattr(self, fix) is not None or (
             fix in gs.MAINLINE and self.at_least(*gs.MAINLINE[fix])
         )
@@ -211,13 +199,7 @@ class KernelModel:
 
     @property
     def rules(self) -> Rules:
-        """What distinguishes the scheduler of this release from other modern ones.
-
-        Raises
-        ------
-        UnknownKernelError
-            The replay has no model of a modern scheduler for this release.
-        """
+        """What distinguishes the scheduler of this release from other modern ones; an error if the replay has no such model."""
         try:
             rules = without(RULES[self.version], self.features_off)
             return rules._replace(newidle=self.newidle) if self.newidle else rules

@@ -38,46 +38,24 @@ _UNREAD = ((6, 19), (7, 2))
 
 
 class Balancer(NamedTuple):
-    """How well the balancer of a recorded kernel is known.
+    """How well the balancer of a recorded kernel is known."""
 
-    Attributes
-    ----------
-    nearest
-        The nearest release of its generation whose balancer has been read, ``v6.12.107``.
-    replayed
-        Whether the replay may stand for it: it models the generation, and nothing says that the vendor changed the balancer.
-    reason
-        Why it is not, as a sentence without a full stop; empty if it is.
-    stand_in
-        The nearest release that the replay models, if it may stand for this one with less trust; else None.
-    """
-
-    nearest: str
+    nearest: (
+        str  #: the nearest release of its generation whose balancer has been read, ``v6.12.107``
+    )
+    #: whether the replay may stand for it: it models the generation, and nothing says that the vendor changed the balancer
     replayed: bool
-    reason: str = ""
+    reason: str = ""  #: why it is not, as a sentence without a full stop; empty if it is
+    #: the nearest release that the replay models, if it may stand for this one with less trust; else None
     stand_in: str | None = None
 
 
 def recorded_kernel(release: str) -> tuple[KernelModel, str | None]:
-    """Find the model of a kernel that ran, from its release.
+    """Find the model of a kernel that ran, from what ``uname -r`` prints or the name of a model.
 
-    Parameters
-    ----------
-    release
-        What ``uname -r`` prints, such as ``6.12.107+deb13-amd64``, or the name of a model.
-
-    Returns
-    -------
-    KernelModel
-        The model; v7.2 for a newer kernel, and v3.19 for an older one.
-    str or None
-        A sentence without a full stop if the domains may differ from those of that kernel: it is newer than the newest model or
-        older than the oldest, it is between releases that were read, its vendor changes the scheduler, or it is not for x86-64.
-
-    Raises
-    ------
-    UnknownKernelError
-        This is no release.
+    A newer kernel gets the newest model and an older one the oldest. With it comes None, or a sentence without a full stop if the
+    domains may differ from those of that kernel: it is newer than the newest model or older than the oldest, it is between
+    releases that were read, its vendor changes the scheduler, or it is not for x86-64.
     """
     release = spelt(release)
     numbers = _NUMBERS.match(release)
@@ -115,33 +93,14 @@ def recorded_kernel(release: str) -> tuple[KernelModel, str | None]:
 
 
 def recorded_balancer(release: str) -> Balancer:
-    """Find out whether the replay may stand for a kernel that ran.
-
-    Raises
-    ------
-    UnknownKernelError
-        This is no release.
-    """
+    """Find out whether the replay may stand for a kernel that ran."""
     release = spelt(release)
     model, _ = recorded_kernel(release)
     return balancer_of(model, release if is_release(release) else "")
 
 
 def balancer_of(model: KernelModel, release: str = "") -> Balancer:
-    """Find out whether the replay may stand for a kernel.
-
-    Parameters
-    ----------
-    model
-        The kernel.
-    release
-        What ``uname -r`` printed; empty if the kernel was named as a model.
-
-    Returns
-    -------
-    Balancer
-        The answer, and the reason if it is no.
-    """
+    """Find out whether the replay may stand for a kernel; ``release`` is empty if it was named as a model."""
     said = f"kernel {release or model.name}"
     if release and (changed := _changed(release)):
         return Balancer(

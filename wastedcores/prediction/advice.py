@@ -25,43 +25,27 @@ LEAST_GAIN = 0.01
 
 @dataclass(frozen=True)
 class Proposal:
-    """A fix that would have gained time.
+    """A fix that would have gained time."""
 
-    Attributes
-    ----------
-    fix
-        ``group_imbalance``, ``group_construction``, ``overload_on_wakeup``, ``missing_domains`` or ``all_fixes``.
-    gain
-        The share of the window's time that it saves or, for work that never ends, by what share more CPUs are busy.
-    """
-
+    #: ``group_imbalance``, ``group_construction``, ``overload_on_wakeup``, ``missing_domains`` or ``all_fixes``
     fix: str
+    #: the share of the window's time that it saves or, for work that never ends, by what share more CPUs are busy
     gain: Range
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What would have helped, as far as replays tell.
+    """What would have helped, as far as replays tell."""
 
-    Attributes
-    ----------
-    proposals
-        The fixes that pay, see :func:`advise`; those that gain most first.
-    found
-        The prediction behind them; None if there is none.
-    bound
-        What a scheduler gains that never lets a CPU idle while a thread waits: no scheduler can gain much more. None if it is
-        not known.
-    reasons
-        Sentences that say how far to trust the answer, or why there is none, without full stops.
-    in_time
-        Whether gains are shares of the window's time, and not of the number of busy CPUs.
-    """
-
+    #: the fixes that pay, see :func:`advise`; those that gain most first
     proposals: tuple[Proposal, ...]
-    found: WhatIf | None
+    found: WhatIf | None  #: the prediction behind them; None if there is none
+    #: What a scheduler gains that never lets a CPU idle while a thread waits: no scheduler can gain much more. None if it is not
+    #: known.
     bound: Range | None
+    #: sentences that say how far to trust the answer, or why there is none, without full stops
     reasons: tuple[str, ...]
+    #: whether gains are shares of the window's time, and not of the number of busy CPUs
     in_time: bool = True
 
     def to_json(self) -> dict[str, Any]:
@@ -161,18 +145,8 @@ def _pays(found: WhatIf, variant: Variant) -> bool:
 def weigh(found: Explanation, advice: Advice) -> Explanation:
     """Compare the bug that an explanation names with the replays.
 
-    Parameters
-    ----------
-    found
-        What the scheduling domains and the events tell.
-    advice
-        What the replays tell.
-
-    Returns
-    -------
-    Explanation
-        ``found`` itself, or one that is ``undecided`` because replays with the fix of the bug gain nothing, although the
-        replay of the recorded kernel can be trusted.
+    The result is ``found``, or one that is ``undecided`` because replays with the fix of the bug gain nothing, although the
+    replay of the recorded kernel can be trusted.
     """
     bug, told = found.looks_like, advice.found
     if bug not in FIXES or told is None or told.trust != "high":

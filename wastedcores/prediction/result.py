@@ -46,32 +46,20 @@ class Range:
 
 @dataclass(frozen=True)
 class Variant:
-    """The recovered work under one kernel.
+    """The recovered work under one kernel."""
 
-    Attributes
-    ----------
-    kernel
-        Name of the kernel model.
-    windows_ns
-        The length of the window, one value per seed; None if no time can be predicted.
-    busy
-        The mean number of busy CPUs in the window, one value per seed.
-    wasted_ns
-        Thread time that was wasted in the window, one value per seed: the integral of the number of waiting threads for
-        which a CPU was idle.
-    gains
-        What it gains against the replay of the recorded kernel, one value per seed: the share of the time that is saved or,
-        if no time can be predicted, by what share more CPUs are busy.
-    moves
-        Threads that move to another CPU, last-level cache and node per second (``per_s``, ``across_caches_per_s`` and
-        ``across_nodes_per_s``), means of the seeds; None if they were not counted.
-    """
-
-    kernel: str
+    kernel: str  #: name of the kernel model
+    #: the length of the window, one value per seed; None if no time can be predicted
     windows_ns: tuple[int, ...] | None
-    busy: tuple[float, ...]
+    busy: tuple[float, ...]  #: the mean number of busy CPUs in the window, one value per seed
+    #: thread time that was wasted in the window, one value per seed: the integral of the number of waiting threads for which a
+    #: CPU was idle
     wasted_ns: tuple[int, ...]
+    #: what it gains against the replay of the recorded kernel, one value per seed: the share of the time that is saved or, if no
+    #: time can be predicted, by what share more CPUs are busy
     gains: tuple[float, ...] = ()
+    #: threads that move to another CPU, last-level cache and node per second (``per_s``, ``across_caches_per_s`` and
+    #: ``across_nodes_per_s``), means of the seeds; None if they were not counted
     moves: dict[str, float | None] | None = None
 
     @property
@@ -106,44 +94,26 @@ class Variant:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """What the recorded work would have taken elsewhere.
+    """What the recorded work would have taken elsewhere."""
 
-    Attributes
-    ----------
-    trace, kernel, machine
-        Names of the trace, of the recorded kernel's model and of the recorded machine.
-    window_ns, busy_cpus
-        The recorded length of the window, and the recorded number of busy CPUs in it.
-    recovered
-        The recovered work.
-    itself
-        The replay under the recorded kernel.
-    variants
-        The replays under other kernels, those that gain most first.
-    seeds
-        Number of seeds.
-    stands_in
-        Why the model is that of another kernel than the recorded one, as a sentence without a full stop; empty if it is not.
-    recorded_as
-        The name of the recorded kernel if another one stands for it; else empty.
-    assumed
-        Sentences about the machine and the kernel where neither the trace nor the user names them, without full stops.
-    work
-        What was replayed under the recorded kernel, and under the others.
-    """
-
+    #: names of the trace, of the recorded kernel's model and of the recorded machine
     trace: str
     kernel: str
     machine: str
+    #: the recorded length of the window, and the recorded number of busy CPUs in it
     window_ns: int
     busy_cpus: float
-    recovered: Recovered
-    itself: Variant
-    variants: tuple[Variant, ...]
-    seeds: int
+    recovered: Recovered  #: the recovered work
+    itself: Variant  #: the replay under the recorded kernel
+    variants: tuple[Variant, ...]  #: the replays under other kernels, those that gain most first
+    seeds: int  #: number of seeds
+    #: why the model is that of another kernel than the recorded one, as a sentence without a full stop; empty if it is not
     stands_in: str = ""
+    #: the name of the recorded kernel if another one stands for it; else empty
     recorded_as: str = ""
+    #: sentences about the machine and the kernel where neither the trace nor the user names them, without full stops
     assumed: tuple[str, ...] = ()
+    #: what was replayed under the recorded kernel, and under the others
     work: tuple[Task, ...] = ()
 
     @property
@@ -230,7 +200,6 @@ class WhatIf:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer, schema ``wastedcores.whatif/1``."""
-        r = self.recovered
         itself = self.itself.to_dict()
         return {
             "schema": SCHEMA,
@@ -240,14 +209,7 @@ class WhatIf:
                 "window_ns": self.window_ns,
                 "busy_cpus": self.busy_cpus,
             },
-            "recovered": {
-                "tasks": r.tasks,
-                "sleeps": r.sleeps,
-                "recognised": r.recognised,
-                "guessed": r.guessed,
-                "unknown": r.unknown,
-                "classes": r.classes,
-            },
+            "recovered": self.recovered.counts(),
             "itself": {
                 "kernel": self.kernel,
                 "window_ns": itself["window_ns"],

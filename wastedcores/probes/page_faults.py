@@ -74,22 +74,9 @@ def measure(length: int = LENGTH, runs: int = 9) -> pl.DataFrame:
 
 
 def faults_over_time(length: int = LENGTH) -> pl.DataFrame:
-    """Touch each page of a new allocation, and note when each touch began and ended.
+    """Touch each page of a new allocation of so many bytes, and note when each touch began and ended.
 
-    Parameters
-    ----------
-    length
-        Bytes of the allocation.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per page: page, start_ns and end_ns since the allocation began. Page -1 is the allocation itself.
-
-    Raises
-    ------
-    UsageError
-        This is not Linux.
+    A row has page, start_ns and end_ns since the allocation began. Page -1 is the allocation itself.
     """
     begin = _now()
     memory = _private(length)

@@ -16,24 +16,12 @@ NUMBER, TEXT, MASK, CONDITION = "number", "text", "mask of CPUs", "condition"
 
 @dataclass(frozen=True)
 class Column:
-    """A column that a query may name.
+    """A column that a query may name."""
 
-    Attributes
-    ----------
-    name
-        Its name.
-    type
-        ``number``, ``text``, ``mask of CPUs`` or ``condition``.
-    doc
-        A sentence about it.
-    choices
-        All values that it can have; empty: any.
-    """
-
-    name: str
-    type: str
-    doc: str = ""
-    choices: tuple[str, ...] = ()
+    name: str  #: its name
+    type: str  #: ``number``, ``text``, ``mask of CPUs`` or ``condition``
+    doc: str = ""  #: a sentence about it
+    choices: tuple[str, ...] = ()  #: all values that it can have; empty: any
 
 
 #: computed by :mod:`wastedcores.queries.decorate`, besides one column per span

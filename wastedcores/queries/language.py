@@ -93,21 +93,11 @@ _MIRRORED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 
 @dataclass(frozen=True)
 class Query:
-    """A query that was understood.
+    """A query that was understood."""
 
-    Attributes
-    ----------
-    text
-        The query as it was written.
-    where
-        The condition; it is true or false for every event, never null.
-    columns
-        The names of the columns that it uses.
-    """
-
-    text: str
-    where: pl.Expr
-    columns: frozenset[str]
+    text: str  #: the query as it was written
+    where: pl.Expr  #: the condition; it is true or false for every event, never null
+    columns: frozenset[str]  #: the names of the columns that it uses
 
 
 @dataclass(frozen=True)

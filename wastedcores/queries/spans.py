@@ -90,7 +90,7 @@ def with_span(events: pl.DataFrame, span: Span) -> pl.DataFrame:
 def lengths(events: pl.DataFrame, span: Span, *, at_end: bool = False) -> pl.Series:
     """Return the lengths of a span at the events that begin one, or at those that end one."""
     from wastedcores.queries.language import parse
-    from wastedcores.queries.spans_jit import NONE, pair
+    from wastedcores.queries.names_jit import NONE, pair
 
     schema = dict(events.schema)
     missing = [c for c in (*span.keys, *(span.same or ())) if c not in schema]

@@ -2,12 +2,6 @@
 
 A recorded quantity agrees if it is within 10 % of the median of the replays (or within :data:`FLOORS`, below which a
 difference does not count), or inside their 5-95 % range.
-
-Interface::
-
-    table = compare_recordings(recordings, seeds=range(1, 21))    one row per run and quantity
-    read_agreement()                                              the repository's own: datasets/recorded_vs_replayed.csv
-    report(table)                                                 what is worth a look, as Markdown
 """
 
 from __future__ import annotations
@@ -107,54 +101,5 @@ def compare_recordings(
 
 
 def read_agreement(path: Path | str | None = None) -> pl.DataFrame:
-    """Read the repository's own table, or one that ``tools/compare_with_recordings.py`` wrote elsewhere.
-
-    Raises
-    ------
-    DatasetError
-        The file is no such table.
-    """
+    """Read the repository's own table, or one that ``tools/compare_with_recordings.py`` wrote elsewhere."""
     return read_table(FILE, SCHEMA, "tools/compare_with_recordings.py", path)
-
-
-def far_from_median(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows whose recorded value is not close to the median: inside the range of the replays, or beyond it."""
-    floor = pl.col("unit").replace_strict(FLOORS, default=0.0, return_dtype=pl.Float64)
-    away = (pl.col("recorded") - pl.col("median")).abs()
-    return table.filter(away > pl.max_horizontal(CLOSE * pl.col("median"), floor))
-
-
-def report(table: pl.DataFrame) -> str:
-    """Return Markdown that says how many rows agree, and shows those that are far from the median of the replays."""
-    far = far_from_median(table)
-    first = table.row(0, named=True)
-    inside = table.filter(pl.col("recorded").is_between("low", "high")).height
-    shares = []
-    for name in (WASTED, IDLE_BESIDE):
-        rows = table.filter(quantity=name)
-        near = rows.height - far_from_median(rows).height
-        small = rows.filter(pl.col("recorded") < FLOORS[name]).height
-        shares.append(
-            f"{name} in {rows['agrees'].sum()} of {rows.height} (within 10 % or the floor in {near}, recorded below the floor "
-            f"in {small})"
-        )
-    lines = [
-        f"**{table['agrees'].sum()} of {table.height} quantities agree** ({table['run'].n_unique()} runs, {first['seeds']} "
-        f"seeds, wastedcores {first['version']}, {first['date']}). {table.height - far.height} are within 10 % of the median, or "
-        f"nearer than the floor, and {inside} are inside the 5-95 % range; one more replay would be near "
-        f"in {table['near'].sum():.0f}. Among them are {' and '.join(shares)}. Those that are not near the "
-        "median are:",
-        "",
-        "| run | quantity | recorded | replayed: median [5 %, 95 %] | agrees |",
-        "|---|---|---|---|---|",
-    ]
-    for r in far.iter_rows(named=True):
-        scale = "{:.4f}" if abs(r["median"]) < 1 else "{:.2f}"
-        recorded, median, low, high = (
-            scale.format(r[c]) for c in ("recorded", "median", "low", "high")
-        )
-        agrees = "yes" if r["agrees"] else "**no**"
-        lines.append(
-            f"| {r['run']} | {r['quantity']} | {recorded} | {median} [{low}, {high}] | {agrees} |"
-        )
-    return "\n".join(lines) + "\n"

@@ -1,42 +1,11 @@
-"""The same workloads under the kernels of ten years: recorded where there is a recording, replayed where there is none.
-
-Interface::
-
-    table = decade(seeds=3)        one row per workload and kernel: result, CPUs wasted, waits, and where it comes from
-    read_decade()                  the repository's own: datasets/decade.csv
-    print(decade_markdown(table))
-"""
+"""The same workloads under the kernels of ten years: recorded where there is a recording, replayed where there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
 import polars as pl
 
-from wastedcores.analysis.examined import examine
 from wastedcores.files import read_table
-from wastedcores.kernels import KernelModel
-from wastedcores.kernels.generations import NO_AUTOGROUP
-from wastedcores.recordings.kernels import WORKLOADS, all_recordings
-from wastedcores.recordings.recording import Recording
-from wastedcores.simulator import replay_scenario
-from wastedcores.trace.header import Window
 
-#: kernels in order of time: the variant of their recordings, empty if there is none, and the replay where none is
-KERNELS = {
-    "4.1": ("buggy", "v4.1"),
-    "4.4": ("", "v4.4"),
-    "6.1": ("6.1", "v6.1.192"),
-    "6.12": ("6.12", "v6.12.107"),
-    "6.18": ("", "v6.18.15"),
-    "7.2": ("7.2", "v7.2.13"),
-}
-#: the recording whose parameters a workload has where the kernel has no recording
-PATTERN = "7.2"
-_CPUS = 64
 FILE = "decade.csv"
 SCHEMA: dict[str, type[pl.DataType]] = {
     **dict.fromkeys(("workload", "kernel", "replayed", "unit"), pl.String),
@@ -44,122 +13,7 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 }
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What one kernel did with one workload; ``replayed`` is the name of the replay's kernel, or empty."""
-
-    workload: str
-    kernel: str
-    replayed: str
-    unit: str
-    result: float
-    wasted_cpus: float
-    wait_p99_ms: float | None
-
-
-def decade(seeds: int = 3) -> pl.DataFrame:
-    """Return a row per workload on 64 CPUs and kernel."""
-    by_run = {r.name: r for r in all_recordings()}
-    cells = []
-    for stem, words in WORKLOADS.items():
-        prefix = f"{stem}{_CPUS}" if stem == "db" else stem
-        pattern = by_run[f"{prefix}-{PATTERN}-{_CPUS}cpu"]
-        for kernel, (variant, model) in KERNELS.items():
-            recording = by_run.get(f"{prefix}-{variant}-{_CPUS}cpu")
-            cells.append(
-                _recorded(words, kernel, recording)
-                if recording
-                else _replayed(words, kernel, model, pattern, range(1, seeds + 1))
-            )
-    return pl.DataFrame([vars(c) for c in cells])
-
-
 def read_decade() -> pl.DataFrame:
     """Read the repository's own table, datasets/decade.csv, which ``tools/decade_table.py`` writes."""
     table = read_table(FILE, SCHEMA, "tools/decade_table.py")
     return table.with_columns(pl.col("replayed").fill_null(""))
-
-
-def _counted(recording: Recording) -> list[int] | None:
-    """Return the CPUs of a workload that is bound to two nodes; None for all."""
-    bound = recording.kind in ("gc", "lu") and recording.pinned
-    return [c for n in (1, 2) for c in recording.machine.cpus_of_node(n)] if bound else None
-
-
-def _waste(
-    trace: Any, window: tuple[int, int], cpus: list[int] | None
-) -> tuple[float, float | None]:
-    """Return how many CPUs are wasted on average, and the 99th percentile of the waits in ms."""
-    found = examine(
-        trace.with_header(window=Window(start_ns=window[0], end_ns=window[1]), counted_cpus=cpus),
-        "decade",
-        ignore_affinity=True,
-    )
-    waits = found.wait_lengths
-    wait = float(np.percentile(waits, 99)) / 1e6 if waits.size else None
-    return found.result.to_json(limit=0)["mean_wasted_cpus"], wait
-
-
-def _recorded(words: str, kernel: str, recording: Recording) -> Cell:
-    wasted, wait = _waste(recording.trace, recording.window, _counted(recording))
-    value, unit = recording.result
-    return Cell(words, kernel, "", unit, value, wasted, wait)
-
-
-def _replayed(
-    words: str, kernel: str, model: str, pattern: Recording, seeds: Iterable[int]
-) -> Cell:
-    """Replay a workload; a cell is the median of the seeds."""
-    off = pattern.meta["results_measured_in_guest"].get("autogroup") == 0
-    name = KernelModel.named(f"{model}+{NO_AUTOGROUP}" if off else model).name
-    cells = []
-    for seed in seeds:
-        run = replay_scenario(
-            f"recorded-{pattern.kind}", name, pattern.machine, seed, pattern.parameters
-        )
-        window = run.summary.start_ns, run.summary.end_ns
-        wasted, wait = _waste(run.trace, window, _counted(pattern))
-        result = float(run.summary.result or 0)
-        cells.append(Cell(words, kernel, name, pattern.result.unit, result, wasted, wait))
-    median: dict[str, Any] = {}
-    for column in ("result", "wasted_cpus", "wait_p99_ms"):
-        known = [v for cell in cells if (v := getattr(cell, column)) is not None]
-        median[column] = float(np.median(known)) if known else None
-    return replace(cells[0], **median)
-
-
-def decade_markdown(table: pl.DataFrame) -> str:
-    """Return three tables in Markdown: the result, the CPUs wasted and the waits, each with a column per kernel.
-
-    A number that comes from replays is in italics.
-    """
-    units = {
-        "s_per_iter": "ms per round",
-        "cpus_of_work": "CPUs of work",
-        "make_s": "s",
-        "db_s": "s",
-    }
-    parts = []
-    for title, column in (
-        ("result", "result"),
-        ("CPUs wasted of 64", "wasted_cpus"),
-        ("99 % of the waits for a CPU are shorter than, ms", "wait_p99_ms"),
-    ):
-        lines = [f"| {title} | {' | '.join(KERNELS)} |", "|---|" + "---|" * len(KERNELS)]
-        for rows in table.partition_by("workload", maintain_order=True):
-            unit = units[rows["unit"][0]]
-            words = rows["workload"][0] + (f", {unit}" if column == "result" else "")
-            scale = 1000 if column == "result" and unit == "ms per round" else 1
-            cells = [
-                _cell(r[column], scale, bool(r["replayed"])) for r in rows.iter_rows(named=True)
-            ]
-            lines.append(f"| {words} | {' | '.join(cells)} |")
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts) + "\n"
-
-
-def _cell(value: float | None, scale: int, replayed: bool) -> str:
-    if value is None:
-        return ""
-    text = f"{scale * value:.2f}"
-    return f"*{text}*" if replayed else text

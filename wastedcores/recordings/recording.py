@@ -2,20 +2,7 @@
 
 A recording is a folder with ``trace.txt.xz`` and ``meta.json``, such as those of ``datasets/recordings``.
 
-Interface::
-
-    recording = Recording.read(folder)
-    recording.quantities()               {"make_s": Quantity(3.21, "make_s"), "busy CPUs": ..., "threads, hog nodes": ...}
-    recording.replayed(seed=1)           Replayed: the same quantities, events, seconds in the engine
-    recordings_in(folder)                all recordings of kernels that the replay models
-
 A recording and a replay of the same workload, examined for the figures that show two traces side by side.
-
-Interface::
-
-    recorded, replayed = recorded_and_replayed("group-imbalance-buggy", seed=1)    a bundled data set
-    recorded, replayed = recorded_and_replayed("gc-sgc-64cpu")                     a run of datasets/recordings
-    fg.side_by_side(recorded.scene, replayed.scene, windows(recorded, replayed))
 """
 
 from __future__ import annotations
@@ -352,11 +339,6 @@ def recordings_in(folder: Path | str | None = None) -> list[Recording]:
     """Return the recordings in a folder, by name, whose kernels the replay models.
 
     Without a folder these are those of 4.1.3 in ``datasets/recordings``, by which the replay of that kernel is judged.
-
-    Raises
-    ------
-    TraceFormatError
-        There is no such recording, or one cannot be read.
     """
     own = folder is None
     folder = Path(folder or datasets() / "recordings")

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.cpulist import parse_cpulist
+from wastedcores.errors import UsageError
 from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.task_tables import Seen
 from wastedcores.runqueues.affinity import BOUND_KTHREADS
-from wastedcores.trace.header import TaskFacts
+from wastedcores.trace.header import TaskFacts, Window
+from wastedcores.trace.trace import Trace
 
 I64 = NDArray[np.int64]
 
@@ -102,3 +105,39 @@ def _leads(seen: Seen, task: int, parent: int, sessions: tuple[str, ...]) -> boo
         if any(n.startswith(name) for n in seen.names[task]):
             return parent < 0 or not any(n.startswith(name) for n in seen.names[parent])
     return False
+
+
+#: the kinds of events that say who runs, and what a task does
+_OF_A_TASK = ("wakeup", "wakeup_new", "migrate", "fork", "exec", "exit", "mark")
+
+
+def family_of(trace: Trace, name: str) -> Trace:
+    """Return the events of the first task of a name, and of all tasks that descend from it.
+
+    While a CPU runs other tasks it counts as idle, and wakeups by other tasks have no waker. So the result says how much each
+    task of the family computed and why it slept, but not who had to wait: a check of it means nothing.
+    """
+    events = trace.only("switch", *_OF_A_TASK).collect()
+    named = events.filter(pl.col("comm") == name, pl.col("pid") > 0)
+    if named.is_empty():
+        raise UsageError(
+            f"{trace.name}: no task is called {name!r}, so there is no family to find."
+        )
+    root = int(named["pid"][0])
+    pids = {root}
+    forks = events.filter(pl.col("kind") == "fork").select("pid", "by_pid")
+    for child, parent in forks.iter_rows():
+        if parent in pids:
+            pids.add(child)
+    mine, prev, by = (pl.col(c).is_in(sorted(pids)) for c in ("pid", "prev_pid", "by_pid"))
+    switch = pl.col("kind") == "switch"
+    birth = (pl.col("kind") == "fork") & (pl.col("pid") == root)
+    kept = events.filter((mine & ~birth) | (switch & prev)).with_columns(
+        pid=pl.when(mine).then("pid").otherwise(0),
+        comm=pl.when(mine).then("comm"),
+        prev_pid=pl.when(prev).then("prev_pid").when(switch).then(0),
+        prev_comm=pl.when(prev).then("prev_comm"),
+        by_pid=pl.when(by).then("by_pid"),
+    )
+    window = Window(start_ns=int(kept["ts_ns"][0]), end_ns=int(kept["ts_ns"][-1]))
+    return Trace(kept.lazy(), trace.header).with_header(window=window)

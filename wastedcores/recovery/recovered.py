@@ -29,45 +29,26 @@ from wastedcores.workload.program import Costs
 
 @dataclass(frozen=True)
 class Recovered:
-    """A workload that was recovered from a trace, and how sure that is.
+    """A workload that was recovered from a trace, and how sure that is."""
 
-    Attributes
-    ----------
-    workload
-        The workload; :func:`wastedcores.replay` runs it.
-    tasks, sleeps
-        How many tasks and sleeps the trace shows.
-    classes
-        Number of sleeps by class, such as ``barrier`` or ``timer``.
-    window_ns
-        The measured window of the recording, from its first event: start and end.
-    marks
-        Texts of the marks that begin and end the window, if tasks write them; None: the window is all of the trace.
-    ends
-        Whether there is work in the window that ends, so that its time can be predicted.
-    notes
-        What the reader should know: what was not told, what does not fit.
-    finite
-        Whether a replay ends when its tasks do, and not after the recorded time.
-    busy_per_cpu
-        The share of the recorded window in which each CPU was busy.
-    guessed_work
-        The share of all CPU time that was used before sleeps whose cause is guessed or unknown.
-    cpus
-        Number of CPUs of the recording; a task that may use all of them may use all of any machine.
-    """
-
-    workload: Workload
+    workload: Workload  #: the workload; :func:`wastedcores.replay` runs it
+    #: how many tasks and sleeps the trace shows
     tasks: int
     sleeps: int
-    classes: dict[str, int]
+    classes: dict[str, int]  #: number of sleeps by class, such as ``barrier`` or ``timer``
+    #: the measured window of the recording, from its first event: start and end
     window_ns: tuple[int, int]
+    #: texts of the marks that begin and end the window, if tasks write them; None: the window is all of the trace
     marks: tuple[str, str] | None
-    ends: bool
+    ends: bool  #: whether there is work in the window that ends, so that its time can be predicted
+    #: what the reader should know: what was not told, what does not fit
     notes: tuple[str, ...] = ()
-    finite: bool = True
+    finite: bool = True  #: whether a replay ends when its tasks do, and not after the recorded time
+    #: the share of the recorded window in which each CPU was busy
     busy_per_cpu: tuple[float, ...] = ()
+    #: the share of all CPU time that was used before sleeps whose cause is guessed or unknown
     guessed_work: float = 0.0
+    #: number of CPUs of the recording; a task that may use all of them may use all of any machine
     cpus: int = 0
 
     def busy_cpus(self, cpus: Iterable[int] | None = None) -> float:
@@ -78,6 +59,11 @@ class Recovered:
     def share(self, *classes: int) -> float:
         """Return the share of sleeps of some classes; 0 if nobody slept."""
         return sum(self.classes.get(NAMES[c], 0) for c in classes) / max(self.sleeps, 1)
+
+    def counts(self) -> dict[str, Any]:
+        """Return how much was seen, and how much of it is known, for JSON."""
+        names = ("tasks", "sleeps", "recognised", "guessed", "unknown", "classes")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def recognised(self) -> float:

@@ -134,9 +134,7 @@ def _run(task: str, seed: int, **how: Any) -> Run:
 
 def _described(tables: Tables, name: str, short: str, reason: str, **more: Any) -> Attempt:
     """Return the attempt of one number of the article; where a range is printed, its middle is compared."""
-    place, quantity, unit, value = (
-        tables.text(TABLE, name, c) for c in ("place", "quantity", "unit", "value")
-    )
+    place, quantity, unit, value = tables.statement(TABLE, name)
     low, dash, high = value.partition("-")
     if dash:
         value = f"{(float(low) + float(high)) / 2:g}"

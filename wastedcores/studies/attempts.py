@@ -125,36 +125,23 @@ class Attempt:
             published: float | str = float(self.published)
         except ValueError:
             published = self.published
+        names = ("id", "group", "short", "source", "place", "quantity", "unit")
         return {
-            "id": self.id,
-            "group": self.group,
-            "short": self.short,
-            "source": self.source,
-            "place": self.place,
-            "quantity": self.quantity,
-            "unit": self.unit,
+            **{name: getattr(self, name) for name in names},
             "published": published,
-            "ours": None,
-            "low": None,
-            "high": None,
-            "ratio": None,
-            "effect": None,
+            **dict.fromkeys(("ours", "low", "high", "ratio", "effect")),
             "kind": self.kind,
             "verdict": "failed",
             "reproduced": False,
             "seeds": 0,
-            "reason": self.reason,
-            "restates": self.restates,
-            "afterwards": self.afterwards,
+            **{name: getattr(self, name) for name in ("reason", "restates", "afterwards")},
             "beside": {},
         }
 
 
 def claim(tables: Tables, row: str, reading: Reading, **described: Any) -> Attempt:
     """Return an attempt of a statement in the text of Lozi et al. 2016."""
-    place, quantity, unit, value = (
-        tables.text(CLAIMS, row, column) for column in ("place", "quantity", "unit", "value")
-    )
+    place, quantity, unit, value = tables.statement(CLAIMS, row)
     what = {"id": f"claims.{row}", "source": "lozi2016", "kind": "predicted"} | described
     return Attempt(
         place=place, quantity=quantity, unit=unit, published=value, reading=reading, **what
@@ -250,12 +237,7 @@ class Comparison:
 
     def fields(self) -> dict[str, Any]:
         """Return what the scorecard's row says of the comparison."""
-        return {
-            "ratio": self.ratio,
-            "effect": self.effect,
-            "verdict": self.verdict,
-            "reproduced": self.reproduced,
-        }
+        return {k: getattr(self, k) for k in ("ratio", "effect", "verdict", "reproduced")}
 
 
 def column_of(role: str, column: str) -> Value:

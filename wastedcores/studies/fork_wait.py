@@ -58,9 +58,7 @@ def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
         kind: str = "predicted",
         **others: tuple[Any, Value],
     ) -> Attempt:
-        place, quantity, unit, published = (
-            tables.text(TABLE, name, c) for c in ("place", "quantity", "unit", "value")
-        )
+        place, quantity, unit, published = tables.statement(TABLE, name)
         beside = {label.replace("_", " "): Reading(*reading) for label, reading in others.items()}
         return Attempt(
             f"carver.{name}", "forkwait", short, "carver2019", place, quantity, unit, published,

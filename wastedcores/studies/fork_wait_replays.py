@@ -20,7 +20,7 @@ from wastedcores.kernels import KernelModel
 from wastedcores.prediction.machines_and_kernels import check_recoverable, task_of
 from wastedcores.prediction.one_replay import Task, run, window_of
 from wastedcores.recovery import recover
-from wastedcores.recovery.family import family_of
+from wastedcores.recovery.facts import family_of
 from wastedcores.simulator import RawReplay, log_column, log_kind, marks, simulate
 from wastedcores.simulator.measure import busy_share
 from wastedcores.topology.clocks import Frequency

@@ -78,6 +78,10 @@ class Tables:
             raise DatasetError(f"{table}.csv, row {row!r}, column {column!r}: the cell is blank.")
         return value
 
+    def statement(self, table: str, row: str) -> tuple[str, ...]:
+        """Return place, quantity, unit and value of a number in the text of a paper."""
+        return tuple(self.text(table, row, c) for c in ("place", "quantity", "unit", "value"))
+
     def number(self, table: str, row: str, column: str) -> float:
         """Return the number in a cell."""
         text = self.text(table, row, column)

@@ -46,9 +46,7 @@ def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
     run = Run.of(f"{__name__}:examples", kernel="v4.1", machine="slides", seed=seeds[0])
     made = []
     for name, short in SHORT.items():
-        place, quantity, unit, value = (
-            tables.text(TABLE, name, c) for c in ("place", "quantity", "unit", "value")
-        )
+        place, quantity, unit, value = tables.statement(TABLE, name)
         reading = Reading({"only": [run]}, column_of("only", name))
         made.append(
             Attempt(

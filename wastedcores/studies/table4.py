@@ -1,9 +1,4 @@
-"""Table 4 of Lozi et al. 2016, the bugs, the kernels that have them and what they cost, beside what this project finds.
-
-Interface::
-
-    table = table_4(scorecard.read(folder))    from a scorecard with Tables 1 to 3 and the claims
-"""
+"""Table 4 of Lozi et al. 2016, the bugs, the kernels that have them and what they cost, beside what this project finds."""
 
 from __future__ import annotations
 

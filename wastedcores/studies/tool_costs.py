@@ -67,9 +67,7 @@ def rows(tables: Tables, table: str = CLAIMS) -> tuple[list[dict[str, Any]], lis
             missing.append(name)
             continue
         reason = f"measured on {suite.get('machine', '?')}, {suite.get('date', '?')}; another machine. {row.get('note') or ''}"
-        place, quantity, unit, published = (
-            tables.text(table, name, column) for column in ("place", "quantity", "unit", "value")
-        )
+        place, quantity, unit, published = tables.statement(table, name)
         published = published.rpartition("-")[
             2
         ]  # less is better, so a range is met at its upper end

@@ -161,36 +161,12 @@ def sweep(
     keep: bool = False,
     first: str = "the first run compiles the engine",
 ) -> pl.DataFrame:
-    """Execute every run once and write one Parquet table.
+    """Execute every run once and write one Parquet table with a row per run.
 
-    Parameters
-    ----------
-    runs
-        The runs; no two may be equal.
-    out
-        The table. If it exists, its runs are not executed again, nor are those in ``OUT.runs/``.
-    workers
-        Number of processes on this machine; by default one per CPU.
-    scheduler
-        Address of a Dask scheduler (``tcp://host:8786``) whose workers can import this package.
-    progress
-        Show a progress bar on stderr.
-    note
-        Called with remarks, such as how many runs were kept; by default they are printed to stderr.
-    keep
-        Whether other runs of an earlier table stay in the file if the same code made them.
-    first
-        What the progress bar says until the first run ends.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per run: ``run`` (the key), ``code`` (digest of the sources), the arguments, the task's values, ``error``.
-
-    Raises
-    ------
-    UsageError
-        There is no run, two runs are equal, no scheduler answers at the address, or the cluster has another version.
+    A row has ``run`` (the key), ``code`` (digest of the sources), the arguments, the task's values, and ``error``. Runs that are
+    in an earlier ``out`` or in ``OUT.runs/`` are not executed again; with ``keep``, other runs of that table stay if the same
+    code made them. ``scheduler`` is the address of a Dask scheduler whose workers can import this package. ``note`` gets remarks,
+    such as how many runs were kept, and ``first`` is what the progress bar says until the first run ends.
     """
     todo = list(runs)
     keys = [r.key for r in todo]

@@ -85,35 +85,15 @@ def _content_of(name: str, *version: int) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """One call of a task.
+    """One call of a task."""
 
-    Attributes
-    ----------
-    task
-        ``"package.module:function"``; importable wherever it runs.
-    arguments
-        Keyword arguments: plain values (str, int, float, bool, None, or lists of them).
-    """
-
-    task: str
+    task: str  #: ``"package.module:function"``; importable wherever it runs
+    #: keyword arguments: plain values (str, int, float, bool, None, or lists of them)
     arguments: tuple[tuple[str, Any], ...]
 
     @classmethod
     def of(cls, task: str, **arguments: Any) -> Run:
-        """Return a run of a task with these keyword arguments.
-
-        Parameters
-        ----------
-        task
-            ``"package.module:function"``.
-        **arguments
-            Keyword arguments of the task.
-
-        Returns
-        -------
-        Run
-            The run.
-        """
+        """Return a run of a task (``"package.module:function"``) with these keyword arguments."""
         return cls(task, tuple(arguments.items()))
 
     @property
@@ -132,26 +112,9 @@ class Run:
 def grid(
     task: str, axes: Mapping[str, Sequence[Any]], *, fixed: dict[str, Any] | None = None
 ) -> list[Run]:
-    """Return one run for each combination of the axes' values; the last axis varies fastest.
+    """Return one run for each combination of the values of each argument in ``axes``; the last axis varies fastest.
 
-    Parameters
-    ----------
-    task
-        ``"package.module:function"``.
-    axes
-        Name of an argument -> its values.
-    fixed
-        Arguments that are the same in all runs.
-
-    Returns
-    -------
-    list of Run
-        The runs.
-
-    Raises
-    ------
-    UsageError
-        An axis has no value.
+    ``fixed`` holds arguments that are the same in all runs.
     """
     for name, values in axes.items():
         if not values:
@@ -166,21 +129,11 @@ def grid(
 def replay_once(
     scenario: str, kernel: str, machine: str, seed: int, **given: Any
 ) -> dict[str, Value]:
-    """Replay a scenario once and return the results as a row.
+    """Replay a scenario once and return the results as a row; an empty ``machine`` stands for the scenario's own.
 
-    Parameters
-    ----------
-    scenario, kernel, machine, seed
-        As for :func:`wastedcores.simulator.replay_scenario`; an empty ``machine`` stands for the scenario's own.
-    **given
-        Parameters of the scenario.
-
-    Returns
-    -------
-    dict
-        ``machine_name``, ``warning`` (features of this kernel that the replay does not model, see ``replay_warning``),
-        ``result`` and its ``result_name``, ``makespan_ns``, ``busy_cpus``, ``idle_while_overloaded`` (share of the
-        window), ``events``, ``wall_s``.
+    The row has ``machine_name``, ``warning`` (features of this kernel that the replay does not model, see ``replay_warning``),
+    ``result`` and its ``result_name``, ``makespan_ns``, ``busy_cpus``, ``idle_while_overloaded`` (share of the window),
+    ``events`` and ``wall_s``.
     """
     from wastedcores.simulator import replay_scenario
 
@@ -201,19 +154,9 @@ def replay_once(
 
 
 def execute(task: str, arguments: tuple[tuple[str, Any], ...]) -> dict[str, Value]:
-    """Execute one run in this process.
+    """Execute one run in this process; return what the task returned, and ``error``: None or a text.
 
     An exception becomes the ``error`` of the row, so that the other runs continue.
-
-    Parameters
-    ----------
-    task, arguments
-        As in :class:`Run`.
-
-    Returns
-    -------
-    dict
-        What the task returned, and ``error``: None or a text.
     """
     module, _, function = task.partition(":")
     try:

@@ -4,19 +4,10 @@ Interface::
 
     doms = build_domains(machine, KernelModel.named("v4.1"))     after all of machine.hotplug
     doms = build_domains(machine, "v4.1+missing_domains")        a name is enough
-    doms.cpus                  online CPUs, ascending
     doms.of(17)                tuple of Domain, innermost first; () for an offline CPU or one without domains
-    d = doms.of(17)[-1]
-    d.level, d.index           "NUMA", entry of the level table (0 is SMT)
     d.span, d.cpus             CPU set as an integer (topology/cpumask.py), as a list
-    d.flags                    SD_* bits of topology/levels.py
     d.groups                   tuple of Group in ring order, sd->groups first
-    d.groups[0].cpus / .mask_cpus / .balance_cpu / .sgc / .weight
-    d.imbalance_pct, d.cache_nice_tries, d.busy_idx, d.idle_idx, d.newidle_idx, d.wake_idx, d.forkexec_idx,
-    d.min_interval, d.max_interval, d.busy_factor, d.smt_gain, d.distance      as sd_init() sets them
-    doms.sd_llc(17), doms.sd_busy(17), doms.sd_numa(17)        Domain or None (update_top_cache_domain())
     doms.to_dict()             {"17": [{"level", "span", "groups": [{"span", "mask"}]}]}, the form of the oracle
-    doms.to_arrays()           DomainArrays for compiled code, see topology/arrays.py
     domain_events(machine, kernel)   [Domains]: at boot and after each step; ``.when`` says which
 
 Equal domains and groups are one object, whatever CPU they belong to, so machines of 8192 CPUs fit into memory.

@@ -5,13 +5,7 @@ Interface::
     m = Machine.preset("bulldozer8x8")          presets.py has the list
     m = Machine.from_dict(json.load(f))         a description, an oracle case, a guest's meta.json, Header.machine
     m = Machine.live()                          /sys of the running system
-    m.cpus                    number of possible CPUs, 64
-    m.nodes                   number of nodes, including those without CPUs
-    m.node_of_cpu             int32 array (cpus,); the same for package_of_cpu, core_of_cpu, llc_of_cpu, l2_of_cpu
     m.distance                int32 array (nodes, nodes), the SLIT
-    m.online_cpus             tuple of online CPUs, ascending
-    m.cpus_of_node(3)         list of CPUs, online or not
-    m.smt_siblings(0)         list of CPUs that share the core, itself included
     m.offline(5).online(5)    the machine after hotplug; ``m.hotplug`` has the steps
 
 A machine never changes. The hotplug steps are part of it because the kernel's domains depend on its history (paper 3.4).
@@ -246,13 +240,7 @@ class Machine(Shown):
         return self.after((("online", cpu),))
 
     def after(self, steps: Sequence[tuple[str, int]]) -> Machine:
-        """Return the machine after more hotplug steps.
-
-        Raises
-        ------
-        TopologyError
-            A CPU does not exist, is in that state already, or is the last one online.
-        """
+        """Return the machine after more hotplug steps; each CPU exists, changes its state, and one stays online."""
         return replace(self, hotplug=(*self.hotplug, *((w, int(c)) for w, c in steps)))
 
     def rebooted(self) -> Machine:

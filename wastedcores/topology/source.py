@@ -50,18 +50,10 @@ class Source:
 
 
 def find_machine(name: str) -> Source:
-    """Find a machine.
+    """Find a machine: a preset, ``live``, or a file.
 
-    Parameters
-    ----------
-    name
-        A preset, ``live``, or a file: a JSON or YAML description, an oracle case, the ``meta.json`` of a guest recording or
-        its folder, or a trace whose header has a machine.
-
-    Raises
-    ------
-    TopologyError
-        The name is none of these, or the description is not that of a possible machine.
+    A file is a JSON or YAML description, an oracle case, the ``meta.json`` of a guest recording or its folder, or a trace whose
+    header has a machine.
     """
     if name in PRESETS:
         return Source(preset(name), default=DEFAULT_KERNEL)

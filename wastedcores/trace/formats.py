@@ -5,7 +5,6 @@ A row names its reader, and the reader is imported when a file of its format is 
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -133,44 +132,3 @@ def listed() -> str:
     """Return the formats for a sentence: ``Parquet files of wastedcores, ftrace text, ... and SchedLog's rings``."""
     titles = ["Parquet files of wastedcores", *(f.title for f in FOREIGN.values())]
     return f"{', '.join(titles[:-1])} and {titles[-1]}"
-
-
-def table() -> str:
-    """Return the table of formats in Markdown (``python -m wastedcores.trace.formats`` writes it into the documents)."""
-    head = ("name", "content", "tells beside who ran when", "needs", "tested on")
-    own = (
-        "`parquet`",
-        "the native file, written by `import` and `capture`",
-        "all that its source told",
-        "",
-        "",
-    )
-    rows = [head, ("---",) * len(head), own]
-    rows += [(f"`{f.name}`", f.content, f.answers, f.needs, f.tested) for f in FOREIGN.values()]
-    return "".join("| " + " | ".join(row).replace("|  |", "| |") + " |\n" for row in rows)
-
-
-#: What stands before and after a list that is written from the registry.
-BEGIN, END = (
-    "<!-- formats: written by python -m wastedcores.trace.formats -->\n",
-    "<!-- /formats -->",
-)
-#: Documents with such a list -> the list.
-DOCUMENTS: dict[str, Callable[[], str]] = {
-    "docs/trace-formats.md": table,
-    "README.md": lambda: (
-        f"{textwrap.fill(f'The format is detected from the content. Known are {listed()}.', 130)}\n"
-    ),
-}
-
-
-def written(text: str, content: str) -> str:
-    """Return a document with a new list."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}{content}{END}{rest.partition(END)[2]}"
-
-
-if __name__ == "__main__":
-    for name, content in DOCUMENTS.items():
-        document = Path(name)
-        document.write_text(written(document.read_text(), content()))

@@ -57,13 +57,7 @@ def registry(path: Path | None = None) -> dict[str, Entry]:
 
 
 def fetch(name: str | Path) -> Path:
-    """Find a trace: a file that exists, else the data set of that name, checked and fetched if necessary.
-
-    Raises
-    ------
-    DatasetError
-        The name is neither a file nor a data set, or the data set is damaged or cannot be fetched.
-    """
+    """Find a trace: a file that exists, else the data set of that name, checked and fetched if necessary."""
     given = Path(name)
     if given.exists():
         return given

@@ -100,16 +100,8 @@ def _values(calls: pl.DataFrame, name: str) -> list[Any]:
 
 
 def decision_stepper(calls: pl.DataFrame) -> DecisionStepper:
-    """Step through calls of the balancer in a notebook.
+    """Step through calls of the balancer (:func:`wastedcores.analysis.decisions.decisions`) in a notebook.
 
-    Parameters
-    ----------
-    calls
-        From :func:`wastedcores.analysis.decisions.decisions`.
-
-    Returns
-    -------
-    DecisionStepper
-        A box of ipywidgets; :func:`decision_stepper_static` makes a figure with the same steps without a live kernel.
+    :func:`decision_stepper_static` makes a figure with the same steps without a live kernel.
     """
     return DecisionStepper(calls)

@@ -21,7 +21,7 @@ from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import PRESETS as MACHINES
 from wastedcores.topology.source import find_machine
 from wastedcores.widgets.live_figure import LiveFigure
-from wastedcores.words.domains import help_sentence
+from wastedcores.words.balancing import help_sentence
 from wastedcores.words.rich_text import RichText
 
 #: stands for "no CPU" in the menus, where ipywidgets reads None as "nothing selected"
@@ -156,14 +156,7 @@ def _kernel_menu(value: str, name: str, layout: w.Layout) -> w.Dropdown:
 def domain_playground(choice: Choice | None = None) -> DomainsPlayground:
     """Show the playground in a notebook, with controls for machine, kernels, pinned nodes and hotplug.
 
-    Parameters
-    ----------
-    choice
-        The first state; default: the paper's machine with tasks pinned to nodes 1 and 2.
-
-    Returns
-    -------
-    DomainsPlayground
-        A box of ipywidgets; :func:`domain_playground_static` makes the same pictures without a live kernel.
+    It begins with the paper's machine and tasks pinned to nodes 1 and 2, unless a first state is given.
+    :func:`domain_playground_static` makes the same pictures without a live kernel.
     """
     return DomainsPlayground(choice or Choice())

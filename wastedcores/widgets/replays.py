@@ -156,7 +156,7 @@ def replay_lab(scenario: str = "group-imbalance", **given: Any) -> ReplayLab:
     Returns
     -------
     ReplayLab
-        A box of ipywidgets. ``wastedcores compare SCENARIO`` and :func:`wastedcores.figures.aligned_pair.aligned` show the
+        A box of ipywidgets. ``wastedcores compare SCENARIO`` and :func:`wastedcores.figures.compare.aligned` show the
         same without a live kernel.
     """
     return ReplayLab(scenario, given)

@@ -10,7 +10,7 @@ from wastedcores.analysis.alignment import ACTIVITY, START, Pair, align, common_
 from wastedcores.analysis.examined import Examined, examine
 from wastedcores.analysis.scene import TimeAxis
 from wastedcores.errors import WastedCoresError
-from wastedcores.figures.aligned_pair import aligned
+from wastedcores.figures.compare import aligned
 from wastedcores.figures.theme import INK, PALETTES, palette
 from wastedcores.trace.named import TraceLike
 from wastedcores.widgets.live_figure import LiveFigure

@@ -40,13 +40,7 @@ def rows(pair: Pair) -> list[dict[str, float | str | None]]:
 
 
 def compared(pair: Pair) -> RichText:
-    """Compare two recorded traces: a sentence, and a table that says better or worse only where that means something.
-
-    Returns
-    -------
-    RichText
-        The sentence and the table.
-    """
+    """Compare two recorded traces: a sentence, and a table that says better or worse only where that means something."""
     run, against = pair.runs
     other, found = _apart(pair), rows(pair)
     verdicts = f"{run.label}: {run.result.verdict}. {against.label}: {against.result.verdict}. "

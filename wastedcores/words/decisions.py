@@ -57,15 +57,7 @@ class Step:
 def refusals(calls: pl.DataFrame) -> RichText:
     """Return how often calls were refused at each level and why, as a table.
 
-    Parameters
-    ----------
-    calls
-        From :func:`wastedcores.analysis.decisions.decisions`.
-
-    Returns
-    -------
-    RichText
-        A sentence and the table.
+    ``calls`` come from :func:`wastedcores.analysis.decisions.decisions`.
     """
     if calls.is_empty():
         return sentence("No CPU asked for work in this time.")

@@ -12,16 +12,8 @@ from wastedcores.analysis.gate import Outcome
 def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Return the outcomes for ``--json``."""
     return [
-        {
-            "quantity": o.rule.quantity,
-            "state": o.state,
-            "why": o.why,
-            "before": o.before,
-            "after": o.after,
-            "n": list(o.n),
-            "p": o.p,
-            "effect": o.effect,
-        }
+        {"quantity": o.rule.quantity}
+        | {k: getattr(o, k) for k in ("state", "why", "before", "after", "n", "p", "effect")}
         for o in outcomes
     ]
 

@@ -1,6 +1,6 @@
 """Compares kernels by what they did with the same workloads, in sentences and in tables.
 
-The functions take the table of :func:`wastedcores.recordings.kernels.compare_kernels` or ``read_kernels``.
+The functions take the table of :func:`wastedcores.recordings.kernels.read_kernels`.
 
 Compares recorded runs with replays of them, in a paragraph and in a table.
 

@@ -15,15 +15,7 @@ from wastedcores.errors import MissingEventsError
 def written_for(**parameters: tuple[Any, Any]) -> RichText | None:
     """Say for which parameters the text of a notebook was written, if others were chosen.
 
-    Parameters
-    ----------
-    **parameters
-        Name of a parameter -> the chosen value, and the value for which the text was written.
-
-    Returns
-    -------
-    RichText or None
-        One sentence for all parameters that differ; None if there are none.
+    Each parameter has the chosen value, and the value for which the text was written. None if no parameter differs.
     """
     other = {name: pair for name, pair in parameters.items() if pair[0] != pair[1]}
     if not other:
@@ -47,21 +39,11 @@ Figure = TypeVar("Figure")
 
 @dataclass(frozen=True)
 class RichText:
-    """Text in two forms, and optionally the numbers that it states.
+    """Text in two forms, and optionally the numbers that it states."""
 
-    Attributes
-    ----------
-    text
-        Plain text.
-    html
-        The same as HTML.
-    data
-        The numbers that the text states, for programs.
-    """
-
-    text: str
-    html: str
-    data: dict[str, Any] | None = None
+    text: str  #: plain text
+    html: str  #: the same as HTML
+    data: dict[str, Any] | None = None  #: the numbers that the text states, for programs
 
     def __repr__(self) -> str:
         return self.text

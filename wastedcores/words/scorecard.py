@@ -118,7 +118,7 @@ def score_verdict(result: dict[str, Any]) -> RichText:
             f"direction but of another size, {none} without an effect, {wrong} in the wrong direction",
         ),
         (
-            "" if s["predicted_median_error"] is None else _percent(s["predicted_median_error"]),
+            "" if s["predicted_median_error"] is None else percent(s["predicted_median_error"]),
             "median error of predictions",
             "of changes, as parts of the published change",
         ),
@@ -171,10 +171,11 @@ def _misfit(rows: Sequence[dict[str, Any]]) -> str:
         for r in rows
         if r["kind"] == "calibrated" and r["unit"] == "s" and r["ratio"]
     ]
-    return f" with errors of up to {_percent(max(away))}" if away else ""
+    return f" with errors of up to {percent(max(away))}" if away else ""
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """Write a share in percent."""
     return f"{100 * share:.0f}{FIRM}%"
 
 
@@ -189,7 +190,7 @@ def _line(group: Group, rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, str,
     yes = sum(v is True for _, v in verdicts)
     missed = [r for r, v in verdicts if v is False]
     unclear = [r for r, v in verdicts if v is None]
-    links = [f'<a href="#row-{escape(r["id"])}">{escape(_missed(r))}</a>' for r in missed]
+    links = [f'<a href="#row-{escape(r["id"])}">{escape(missed_by(r))}</a>' for r in missed]
     links += [
         f'<a href="#row-{escape(r["id"])}">{escape(r["short"])}: cannot be judged</a>'
         for r in unclear
@@ -198,11 +199,12 @@ def _line(group: Group, rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, str,
     return (
         (name, f"{len(tested)}{kind}", f"<b>{yes}</b>", "<br>".join(links)),
         f"{group.title}: {yes} of {len(tested)} reproduced"
-        + "".join(f"; {_missed(r)} ({r['id']})" for r in missed),
+        + "".join(f"; {missed_by(r)} ({r['id']})" for r in missed),
     )
 
 
-def _missed(row: dict[str, Any]) -> str:
+def missed_by(row: dict[str, Any]) -> str:
+    """Say what was obtained instead of a published number."""
     published, ours = (text(row[k], row["unit"]) for k in ("published", "ours"))
     if row["verdict"] == "no effect":
         ours = "no effect"
@@ -273,7 +275,7 @@ def _cells(r: dict[str, Any]) -> list[str]:
         text(r["ours"], r["unit"]),
         span(r),
         "" if r["ratio"] is None else f"{r['ratio']:.2f}",
-        "" if r["effect"] is None else _percent(r["effect"]),
+        "" if r["effect"] is None else percent(r["effect"]),
         r["verdict"] + ", counted as its effect" * bool(r["restates"]) + " *" * r["afterwards"],
     ]
 
@@ -340,45 +342,9 @@ def score_not_tried(result: dict[str, Any]) -> RichText:
 
 
 def tick_table(study: dict[str, Any]) -> RichText:
-    """Tabulate the predicted times of Table 3 with other lengths of the tick.
-
-    Returns
-    -------
-    RichText
-        One row per program and one column per length of the tick.
-    """
+    """Tabulate the predicted times of Table 3 with other lengths of the tick, one row per program."""
     by: dict[str, dict[str, Any]] = {}
     for r in study["tick"]:
         row = by.setdefault(r["id"], {"program": r["name"]})
         row[f"tick {r['tick_ms']} ms"] = text(r["s"], "s")
     return table(pl.DataFrame(list(by.values()) or [{"program": "none"}]))
-
-
-def score_sentence(result: dict[str, Any]) -> str:
-    """Return what README says of the scorecard: how many predictions are reproduced, and how well."""
-    s = result["summary"]
-    said = (
-        f"* **Published numbers.** Of {s['predicted']} predictions {s['predicted_reproduced']} are reproduced within a factor of "
-        f"1.5, with a median error of {_percent(s['predicted_median_error'])}, over {result['seeds']} seeds."
-    )
-    return said.replace(FIRM, " ")
-
-
-def score_paragraph(result: dict[str, Any]) -> str:
-    """Return what docs/how-compared.md says of the scorecard; ``tools/make_scorecard.py`` writes it there."""
-    s = result["summary"]
-    tested = predictions(result["rows"])
-    missed = [r for r in tested if r["reproduced"] is False]
-    known = {g.key: g.short for g in GROUPS}
-    said = "; ".join(f"{known[r['group']]}, {_missed(r)}" for r in missed)
-    chosen = [r["short"] for r in result["rows"] if r["afterwards"]]
-    lines = (
-        f"Of {s['predicted']} predictions {s['predicted_reproduced']} are reproduced within a factor of 1.5, and the median "
-        f"error is {_percent(s['predicted_median_error'])}, over {result['seeds']} seeds. A prediction that is printed twice, as "
-        f"seconds and as their change, counts once ({s['restated']} rows are such repetitions), and changes in percent are "
-        f"compared with the published changes. The direction of {sum(r['verdict'] == 'opposite' for r in tested)} is wrong, and "
-        f"{sum(r['verdict'] == 'no effect' for r in tested)} without an effect should have one. Not reproduced are: {said}. "
-        f"{count(len(chosen), 'row')} compare words with a number or a reading that was chosen after a result had been seen "
-        f"({', '.join(chosen)}); the table marks them with an asterisk."
-    )
-    return lines.replace(FIRM, " ").replace("\u202f", " ").replace(MINUS, "-").replace(TIMES, "x")

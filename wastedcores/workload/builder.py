@@ -81,26 +81,16 @@ MOST_SPECS = 100_000
 
 @dataclass(frozen=True)
 class Measure:
-    """The result that a workload reports.
+    """The result that a workload reports."""
 
-    Attributes
-    ----------
-    name
-        A name ending in ``_per_s`` (rounds per second of the whole replay) or else in ``_s`` (seconds of the window),
-        ``cpus_of_work``, ``s_per_iter`` or ``share_of_first``.
-    start, end
-        Texts of the marks around the measured window; empty for the whole replay.
-    of
-        Prefix of the names of the tasks whose rounds are counted.
-    unit_ns
-        Work of one round, in ns.
-    """
-
+    #: a name ending in ``_per_s`` (rounds per second of the whole replay) or else in ``_s`` (seconds of the window),
+    #: ``cpus_of_work``, ``s_per_iter`` or ``share_of_first``
     name: str
+    #: texts of the marks around the measured window; empty for the whole replay
     start: str
     end: str
-    of: str = ""
-    unit_ns: int = 0
+    of: str = ""  #: prefix of the names of the tasks whose rounds are counted
+    unit_ns: int = 0  #: work of one round, in ns
 
 
 @dataclass
@@ -266,13 +256,7 @@ class Workload:
         self._hotplug.append((whole_ns(time_ns, "hotplug time"), cpu, online))
 
     def program(self) -> Program:
-        """Return the workload as flat rows.
-
-        Raises
-        ------
-        WorkloadError
-            A script names a barrier, lock, semaphore, template or session that does not exist, or there is no task.
-        """
+        """Return the workload as flat rows; all barriers, locks, semaphores, templates and sessions of its scripts must exist."""
         if not self._tasks:
             raise WorkloadError(f"workload {self.name!r} has no task.")
         masks: dict[frozenset[int], int] = {}

@@ -49,40 +49,20 @@ class TaskSpec:
 
 @dataclass(frozen=True)
 class Program:
-    """A whole workload as flat rows.
+    """A whole workload as flat rows."""
 
-    Attributes
-    ----------
-    tasks, templates
-        The top-level tasks in order, and the tasks that FORK copies.
-    shares
-        Weight of each task group, root (0) included.
-    masks
-        The CPU sets of AFFINITY.
-    barriers
-        The parties of each barrier.
-    locks
-        The number of locks.
-    semaphores
-        The first value of each semaphore.
-    texts
-        The texts of MARK.
-    hotplug
-        Steps ``(time_ns, cpu, online)`` in order of time.
-    random_phase
-        The program starts at a random moment within a tick.
-    """
-
+    #: the top-level tasks in order, and the tasks that FORK copies
     tasks: tuple[TaskSpec, ...]
     templates: tuple[TaskSpec, ...] = ()
-    shares: tuple[int, ...] = (1024,)
-    masks: tuple[frozenset[int], ...] = ()
-    barriers: tuple[int, ...] = ()
-    locks: int = 0
-    semaphores: tuple[int, ...] = ()
-    texts: tuple[str, ...] = ()
+    shares: tuple[int, ...] = (1024,)  #: weight of each task group, root (0) included
+    masks: tuple[frozenset[int], ...] = ()  #: the CPU sets of AFFINITY
+    barriers: tuple[int, ...] = ()  #: the parties of each barrier
+    locks: int = 0  #: the number of locks
+    semaphores: tuple[int, ...] = ()  #: the first value of each semaphore
+    texts: tuple[str, ...] = ()  #: the texts of MARK
+    #: steps ``(time_ns, cpu, online)`` in order of time
     hotplug: tuple[tuple[int, int, bool], ...] = ()
-    random_phase: bool = False
+    random_phase: bool = False  #: the program starts at a random moment within a tick
 
 
 @dataclass(frozen=True)

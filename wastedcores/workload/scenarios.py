@@ -212,13 +212,7 @@ def workload_scenario(path: str) -> Scenario:
 
 
 def scenario(name: str) -> Scenario:
-    """Find a scenario by name, or make one of a workload's file or an rt-app file (``*.json``).
-
-    Raises
-    ------
-    UsageError
-        The name is neither that of a scenario nor a file.
-    """
+    """Find a scenario by name, or make one of a workload's file or an rt-app file (``*.json``)."""
     if is_workload(name):
         return workload_scenario(name)
     if name.endswith(".json") or (name not in SCENARIOS and Path(name).is_file()):

@@ -399,13 +399,7 @@ class Script:
         return self._add(ops.OP_MARK, text)
 
     def finished(self) -> list[tuple[Any, ...]]:
-        """Return the rows, ending with an exit.
-
-        Raises
-        ------
-        WorkloadError
-            A loop is not closed.
-        """
+        """Return the rows, ending with an exit; all loops must be closed."""
         if self._open:
             raise WorkloadError("a loop() is not closed by end().")
         return [*self.rows, (ops.OP_EXIT, 0, 0, 0, 0)]

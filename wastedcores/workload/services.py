@@ -88,18 +88,8 @@ def schbench(
 ) -> Workload:
     """Let message threads wake workers that at once send the next message, as ``schbench -L -M auto -n 0 -r 0 -s 0`` does.
 
-    Parameters
-    ----------
-    machine, seed
-        The machine, and the seed (which changes nothing here).
-    messengers
-        Message threads, each bound to a CPU of its own.
-    workers
-        Workers per message thread; they run on the other CPUs.
-    message_ns, worker_ns
-        CPU time of a message in the message thread and in the worker, in ns.
-    ms
-        How long they work, in ms.
+    Each message thread is bound to a CPU of its own, and its ``workers`` run on the other CPUs. The times are the CPU time of a
+    message in the message thread and in the worker. The seed changes nothing here.
     """
     _check("schbench", messengers=messengers, workers=workers, ms=ms)
     if messengers >= machine.cpus:
@@ -130,16 +120,7 @@ def webserver(
 ) -> Workload:
     """Let client threads keep connections busy, each with a thread of the server (wrk and Apache on one machine).
 
-    Parameters
-    ----------
-    machine, seed
-        The machine and the seed.
-    connections, clients
-        Connections, and the client threads that share them.
-    request_us, client_us
-        Mean CPU time of a request in the server and in the client, in us; exponentially distributed.
-    ms
-        How long they work, in ms.
+    The times are the mean CPU time of a request in the server and in the client; they are exponentially distributed.
     """
     _check("webserver", connections=connections, clients=clients, ms=ms)
     w = Workload("webserver", _rate("requests", "client"))
@@ -170,16 +151,7 @@ def database(
 ) -> Workload:
     """Let terminals send requests that need the CPU for a random time, and think for a random time in between.
 
-    Parameters
-    ----------
-    machine, seed
-        The machine and the seed.
-    per_cpu
-        Terminals per CPU.
-    request_us, think_us
-        Mean CPU time of a request and mean time between requests, in us; exponentially distributed.
-    ms
-        How long they work, in ms.
+    There are ``per_cpu`` terminals per CPU. Both times are means of exponential distributions.
     """
     _check("database", per_cpu=per_cpu, ms=ms)
     w = Workload("database", _rate("requests", "terminal"))
@@ -202,18 +174,8 @@ def shell16(
 ) -> Workload:
     """Let copies of UnixBench's ``shell16`` run: each starts 16 scripts at once, waits for all of them, and begins again.
 
-    Parameters
-    ----------
-    machine, seed
-        The machine and the seed.
-    copies
-        Copies at the same time; 0 for one per CPU.
-    scripts, commands
-        Scripts that a copy starts at once, and the commands of a script, one after the other.
-    command_us
-        Mean CPU time of a command, in us; it varies by half of it.
-    ms
-        How long they work, in ms; the loops that have begun by then are finished.
+    There is a copy per CPU, unless ``copies`` is given. A script's commands follow each other; the CPU time of a command varies
+    by half of ``command_us``. Loops that have begun after ``ms`` are finished.
     """
     copies = copies or machine.cpus
     _check("shell16", copies=copies, scripts=scripts, commands=commands, ms=ms)

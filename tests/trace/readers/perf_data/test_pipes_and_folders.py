@@ -105,10 +105,15 @@ def script(recording: Path, into: Path, *words: str) -> Path:
     return into
 
 
+@pytest.fixture(scope="module")
+def want(recording):
+    """Return the events in the text with the usual fields."""
+    return open_trace(script(recording, recording.with_name("usual"))).events.collect()
+
+
 @needs_perf
 @pytest.mark.parametrize("fields", FIELDS)
-def test_perf_script_prints_the_events_whatever_its_fields(recording, tmp_path, fields):
-    want = open_trace(script(recording, tmp_path / "usual")).events.collect()
+def test_perf_script_prints_the_events_whatever_its_fields(recording, want, tmp_path, fields):
     got = open_trace(script(recording, tmp_path / "text", "-F", fields)).events.collect()
     unknown = FIELDS[fields]
     assert got.drop(unknown).equals(want.drop(unknown))
