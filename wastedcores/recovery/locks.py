@@ -8,6 +8,8 @@ not replayed.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -68,7 +70,7 @@ def of_locks(seen: Seen, sleeps: I64) -> I64:
     return circle
 
 
-def _turns(seen: Seen, sleeps: I64, circle: I64) -> tuple[I64, ...]:
+def _turns(seen: Seen, sleeps: I64, circle: I64) -> tuple[NDArray[Any], ...]:
     """Return all moments at which a task got a lock for which it had waited, or woke another one, ordered by task and clock.
 
     That is task, clock, whether it got it, lock, the clocks at its sleeps before and after, for how long it went on until the
