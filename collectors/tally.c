@@ -27,13 +27,13 @@ struct wc_tally {
 };
 
 #define ROOT (~0ULL)		/* the root, and autogroups, which have no cgroup */
-BPF_F_TABLE("array", u32, struct wc_group, groups, GROUPS + 1, F_MMAPABLE);
-BPF_F_TABLE("array", u32, struct wc_tally, tally, 1, F_MMAPABLE);
+ARRAY(groups, struct wc_group, GROUPS + 1, F_MMAPABLE);
+ARRAY(tally, struct wc_tally, 1, F_MMAPABLE);
 
 static __always_inline void spent(u64 since)
 {
 	u32 zero = 0;
-	struct wc_tally *t = tally.lookup(&zero);
+	struct wc_tally *t = bpf_map_lookup_elem(&tally, &zero);
 
 	if (t)
 		t->spent += bpf_ktime_get_ns() - since;
@@ -45,22 +45,22 @@ static __always_inline struct wc_group *group_of(u64 p)
 	u32 k, last = GROUPS;
 	struct wc_group *g;
 
-#if defined(OFF_SCHED_GROUP) && defined(OFF_GROUP_CGROUP) && defined(OFF_CGROUP_KN) && defined(OFF_KN_ID)
-	COPY(at, p + OFF_SCHED_GROUP);
-	COPY(at, at + OFF_GROUP_CGROUP);
-	if (at) {
-		COPY(at, at + OFF_CGROUP_KN);
-		COPY(id, at + OFF_KN_ID);
-	} else {
-		id = ROOT;
+	if (HAS(OFF_SCHED_GROUP) && HAS(OFF_GROUP_CGROUP)) {
+		COPY(at, p + OFF_SCHED_GROUP);
+		COPY(at, at + OFF_GROUP_CGROUP);
+		if (at) {
+			COPY(at, at + OFF_CGROUP_KN);
+			COPY(id, at + OFF_KN_ID);
+		} else {
+			id = ROOT;
+		}
 	}
-#endif
 	if (!id)
-		return groups.lookup(&last);
+		return bpf_map_lookup_elem(&groups, &last);
 #pragma unroll
 	for (int i = 0; i < TRIES; i++) {
 		k = (id + i * 257) % GROUPS;
-		g = groups.lookup(&k);
+		g = bpf_map_lookup_elem(&groups, &k);
 		if (!g)
 			return 0;
 		if (!g->id)
@@ -68,15 +68,15 @@ static __always_inline struct wc_group *group_of(u64 p)
 		if (g->id == id)
 			return g;
 	}
-	return groups.lookup(&last);
+	return bpf_map_lookup_elem(&groups, &last);
 }
 
 int on_sample(void *ctx)
 {
 	u32 zero = 0;
-	struct wc_check *chk = check.lookup(&zero);
-	volatile struct wc_scratch *s = (volatile struct wc_scratch *)scratch.lookup(&zero);
-	struct wc_tally *t = tally.lookup(&zero);
+	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
+	volatile struct wc_scratch *s = (volatile struct wc_scratch *)bpf_map_lookup_elem(&scratch, &zero);
+	struct wc_tally *t = bpf_map_lookup_elem(&tally, &zero);
 	struct wc_group *g;
 	struct wc_cpu *c;
 	u64 now = bpf_ktime_get_ns(), ns, p, node, head, ptr, mask, free, take, taken;
@@ -96,20 +96,19 @@ int on_sample(void *ctx)
 	for (u32 i = 0; i < NCPU; i++) {
 		u32 k = i;
 
-		c = cpus.lookup(&k);
+		c = bpf_map_lookup_elem(&cpus, &k);
 		if (!c || !c->rq)
 			continue;
 		online = 1;
-#ifdef OFF_RQ_ONLINE
-		COPY(online, c->rq + OFF_RQ_ONLINE);
-#endif
+		if (HAS(OFF_RQ_ONLINE))
+			COPY(online, c->rq + OFF_RQ_ONLINE);
 		if (!online)
 			continue;
 		nr = 1;
 		COPY(nr, c->rq + OFF_RQ_NR);
 		if (nr == 0) {
-			s->idle[(i >> 6) % MASK_WORDS] |= 1ULL << (i & 63);
-			s->asleep[(i >> 6) % MASK_WORDS] |= 1ULL << (i & 63);
+			s->idle[(i >> 6) & (MOST_WORDS - 1)] |= 1ULL << (i & 63);
+			s->asleep[(i >> 6) & (MOST_WORDS - 1)] |= 1ULL << (i & 63);
 		}
 		p = 0;
 		pid = 0;
@@ -139,7 +138,7 @@ int on_sample(void *ctx)
 				return 0;
 			}
 			s->cpu = k + 1;
-			c = cpus.lookup(&k);
+			c = bpf_map_lookup_elem(&cpus, &k);
 			if (!c || !c->rq)
 				continue;
 			nr = 0;
@@ -160,22 +159,13 @@ int on_sample(void *ctx)
 		s->node = node;
 		skip = 1;
 		COPY(skip, p + OFF_ON_CPU);
-#ifdef OFF_DELAYED
-		{
-			u8 delayed = 0;
-
-			COPY(delayed, p + OFF_DELAYED);
-			skip |= delayed;
-		}
-#endif
-#ifdef OFF_THROTTLED
-		{
+		skip |= delayed(p);
+		if (HAS(OFF_THROTTLED)) {
 			u8 throttled = 0;
 
 			COPY(throttled, p + OFF_THROTTLED);
 			skip |= throttled;
 		}
-#endif
 		skip |= is_own(chk, p);
 		if (skip)
 			continue;
@@ -202,12 +192,11 @@ int on_sample(void *ctx)
 		if (!free)
 			continue;
 		g->beside += ns;
-#if defined(OFF_LAST_QUEUED) && defined(OFF_RQ_CLOCK)
-		{
+		if (HAS(OFF_LAST_QUEUED)) {
 			u32 k = s->cpu - 1;
 			u64 clock = 0, since = 0;
 
-			c = cpus.lookup(&k);
+			c = bpf_map_lookup_elem(&cpus, &k);
 			if (!c)
 				continue;
 			COPY(clock, c->rq + OFF_RQ_CLOCK);
@@ -215,7 +204,6 @@ int on_sample(void *ctx)
 			if (since && clock > since && clock - since > g->longest)
 				g->longest = clock - since;
 		}
-#endif
 	}
 	t->cut++;
 	t->beside += s->n_over ? ns : 0;
