@@ -78,8 +78,11 @@ class Decisions:
             self.sampled = bool(self._views())
         except (_bpf.CannotLoad, OSError, KeyError) as e:
             self.sampled, self.refused["domains"] = False, str(e).splitlines()[0]
-        have = _probes.symbols(FUNCTIONS)
-        for name, symbol in have.items():
+        for name, names in FUNCTIONS.items():
+            # what has a type has its plain name; only kprobes can be put on others, and reading all symbols takes 0.1 s
+            symbol = next((n for n in names if programs.btf.id_of(_btf.FUNC, n)), None)
+            if not symbol or _probes.KPROBE_TYPE.exists():
+                symbol = _probes.symbols({name: names})[name]
             try:
                 self._prepare(name, symbol)
             except (_bpf.CannotLoad, OSError) as e:

@@ -7,6 +7,7 @@ kernel's offsets into the programs (CO-RE). They are attached as those that bcc 
 
 import ctypes
 import fcntl
+import hashlib
 import os
 import struct
 
@@ -86,10 +87,18 @@ def _library():
     return lib
 
 
+def digest():
+    """Return the SHA-256 of all sources, which the object has, too."""
+    sources = sorted((*FILE.parent.glob("*.c"), *FILE.parent.glob("*.h")))
+    return hashlib.sha256(b"".join(s.read_bytes() for s in sources)).hexdigest()
+
+
 def problem():
     """Return why the object cannot be tried here, or None."""
     if not FILE.exists():
         return "%s was not built (tools/build_bpf.py)" % FILE.name
+    if digest().encode() not in FILE.read_bytes():
+        return "%s was built from other sources (tools/build_bpf.py)" % FILE.name
     try:
         _library()
     except CannotLoad as e:

@@ -10,6 +10,9 @@
 #define SIZED(name, type, n, flags) BPF_F_TABLE("array", u32, type, name, n, flags)
 #define PERCPU(name, type, n) BPF_F_TABLE("percpu_array", u32, type, name, n, 0)
 
+/* a function that the verifier walks once for all its callers; bcc cannot make one */
+#define SEPARATE static __always_inline
+
 #define F_MMAPABLE 1024
 #define ABSENT 0x7fffffff /* the offset of a member that this kernel does not have */
 #define HAS(offset) ((offset) != ABSENT)

@@ -92,14 +92,16 @@ static __always_inline u32 delayed(u64 p)
  * Count this program's own tasks on each runqueue (wc_cpu.own). There are few, so walking their thread groups costs less
  * than looking at every task. A leader that has ended is recognised by its process id.
  */
-static __always_inline void count_own(struct wc_check *chk, volatile struct wc_scratch *s)
+SEPARATE int count_own(void)
 {
+	u32 zero = 0, on_rq, cpu, k;
+	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
+	volatile struct wc_scratch *s = (volatile struct wc_scratch *)bpf_map_lookup_elem(&scratch, &zero);
 	struct wc_cpu *c;
 	u64 p, head;
-	u32 on_rq, cpu, k;
 
-	if (!HAS(OFF_THREAD_HEAD) || !HAS(OFF_THREAD_NODE))
-		return;
+	if (!chk || !s || !HAS(OFF_THREAD_HEAD) || !HAS(OFF_THREAD_NODE))
+		return 0;
 	s->slot = 0;
 	s->head = 0;
 	s->node = 0;
@@ -108,7 +110,7 @@ static __always_inline void count_own(struct wc_check *chk, volatile struct wc_s
 		if (s->node == head) {
 			k = s->slot;
 			if (k >= OWN)
-				return;
+				return 0;
 			s->slot = k + 1;
 			p = chk->own_leader[k & (OWN - 1)];
 			if (!p)
@@ -134,6 +136,7 @@ static __always_inline void count_own(struct wc_check *chk, volatile struct wc_s
 		COPY(p, s->node);
 		s->node = p;
 	}
+	return 0;
 }
 
 /*
@@ -147,17 +150,49 @@ static __always_inline void count_own(struct wc_check *chk, volatile struct wc_s
  */
 enum { NONE, FOUND, ONLY_OWN };
 
-static __always_inline int find(struct wc_check *chk, u32 suspicion)
+/* Return whether the task p waits and an idle CPU may run it. */
+SEPARATE int may_move(u64 p)
+{
+	u32 zero = 0, skip = 1, pid = 0;
+	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
+	volatile struct wc_scratch *s = (volatile struct wc_scratch *)bpf_map_lookup_elem(&scratch, &zero);
+	u64 ptr = 0, mask, free = 0, asleep = 0;
+
+	if (!chk || !s)
+		return NONE;
+	COPY(skip, p + OFF_ON_CPU);
+	skip |= delayed(p);
+	skip |= is_own(chk, p);
+	if (skip)
+		return NONE;
+	COPY(ptr, p + OFF_CPUS_PTR);
+	for (int i = 0; i < MASK_WORDS; i++) {
+		mask = 0;
+		COPY(mask, ptr + 8 * i);
+		free |= mask & s->idle[i];
+		asleep |= mask & s->asleep[i];
+	}
+	if (!free)
+		return NONE;
+	COPY(pid, p + OFF_PID);
+	chk->pid = pid;
+	chk->busy_cpu = s->cpu - 1;
+	chk->busy_nr = s->nr;
+	return asleep ? FOUND : ONLY_OWN;
+}
+
+SEPARATE int find(u32 suspicion)
 {
 	u32 zero = 0;
+	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
 	volatile struct wc_scratch *s = (volatile struct wc_scratch *)bpf_map_lookup_elem(&scratch, &zero);
 	struct wc_watched *seen;
 	struct wc_cpu *c;
-	u64 p, node, head, mask, ptr, free, asleep;
-	u32 nr, on_cpu, online;
+	u64 p, node, head, ptr;
+	u32 nr, online, found;
 	s32 others;
 
-	if (!s)
+	if (!chk || !s)
 		return NONE;
 	chk->looked++;
 	for (int i = 0; i < MASK_WORDS; i++) {
@@ -166,7 +201,7 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 	}
 	s->n_idle = 0;
 	s->n_over = 0;
-	count_own(chk, s);
+	count_own();
 	for (u32 i = 0; i < NCPU; i++) {
 		u32 k = i;
 
@@ -229,31 +264,9 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 		node = head;
 		COPY(node, ptr);
 		s->node = node;
-		on_cpu = 1;
-		COPY(on_cpu, p + OFF_ON_CPU);
-		on_cpu |= delayed(p);
-		on_cpu |= is_own(chk, p);
-		if (on_cpu)
-			continue;
-		ptr = 0;
-		COPY(ptr, p + OFF_CPUS_PTR);
-		free = 0;
-		asleep = 0;
-		for (int i = 0; i < MASK_WORDS; i++) {
-			mask = 0;
-			COPY(mask, ptr + 8 * i);
-			free |= mask & s->idle[i];
-			asleep |= mask & s->asleep[i];
-		}
-		if (free) {
-			u32 pid = 0;
-
-			COPY(pid, p + OFF_PID);
-			chk->pid = pid;
-			chk->busy_cpu = s->cpu - 1;
-			chk->busy_nr = s->nr;
-			return asleep ? FOUND : ONLY_OWN;
-		}
+		found = may_move(p);
+		if (found)
+			return found;
 	}
 	chk->truncated++;
 	return NONE;

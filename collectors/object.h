@@ -22,6 +22,9 @@ typedef __s64 s64;
 #include <bpf/bpf_tracing.h>
 
 #undef bpf_map_lookup_elem /* none of its results outlives a program */
+/* a function that the verifier walks once for all its callers */
+#define SEPARATE __attribute__((noinline))
+
 #define F_MMAPABLE BPF_F_MMAPABLE
 #define ARRAY(_name, _type, _n, _flags)			\
 	struct {					\
@@ -41,6 +44,8 @@ typedef __s64 s64;
 	} _name SEC(".maps")
 
 char LICENSE[] SEC("license") = "GPL";
+/* of the sources; _object.py compares it. libbpf reads no section of this name. */
+const char wc_sources[] __attribute__((section(".comment.wastedcores"), used)) = SOURCES;
 
 /* Constants of the machine; the verifier knows them, because the kernel freezes this map. _object.py: SETTINGS */
 const volatile struct {

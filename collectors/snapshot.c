@@ -13,7 +13,7 @@ struct iter_task {
 int snapshot(struct iter_task *ctx)
 {
 	u64 meta = ctx->meta, p = ctx->task, cfs = 0, rq = 0, seq = 0, ptr = 0;
-	u32 zero = 0, cpu = 0, on_cpu = 0, nr = 0, curr = 0;
+	u32 zero = 0, cpu = 0, on_cpu = 0, nr = 0;
 	struct wc_config *conf = bpf_map_lookup_elem(&config, &zero);
 	struct wc_cpu *c;
 	struct {

@@ -91,7 +91,7 @@ static __always_inline int look(u64 now)
 	if (watching && since > chk->late)
 		chk->late = since;
 	chk->last_look = now;
-	found = find(chk, watching ? (u32)chk->suspected : 0);
+	found = find(watching ? (u32)chk->suspected : 0);
 	note_slice(chk, now, found);
 	if (!watching) {
 		if (is_due && found == FOUND)
@@ -289,7 +289,7 @@ int watch_nr(u64 *ctx)
 /* Note the leaders of this program's own processes; an iterator over all tasks. */
 int own_leaders(struct iter_task *ctx)
 {
-	u64 meta = ctx->meta, p = ctx->task, seq = 0;
+	u64 meta = ctx->meta, p = ctx->task;
 	u32 zero = 0, pid = 0, tgid = 0;
 	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
 
