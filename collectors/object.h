@@ -78,7 +78,7 @@ struct list { void *next; };
 struct load { unsigned long load_avg; };
 enum cpuhp_state { CPUHP_AP_ACTIVE = 1 };
 
-struct task_group { struct css css; unsigned long shares; unsigned long load_avg; };
+struct task_group { struct css css; unsigned long shares; struct { long counter; } load_avg; };
 struct cfs_rq {
 	struct load avg;
 	void *rq, *tg;
