@@ -19,8 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks._crowd import Crowd
+from wastedcores.capture import choose
+from wastedcores.capture.backends import command
 
-GROUPS, SCRAPES, THREADS = 1000, 600, 10_000
+GROUPS, SCRAPES, THREADS, TURNS = 1000, 600, 10_000, 7
 SPIN = [sys.executable, "-I", "-S", "-c", "while True: pass"]
 STATES = ["--chronic", "--tally"]
 
@@ -189,7 +191,7 @@ def service(folder: Path) -> list[dict]:
             "unit": "s",
             "goal": "< 2 (with a CO-RE object)",
             "met": start_s < 2,
-            "note": "bcc compiles the BPF programs at each start",
+            "note": f"with {choose('bpf', checker=True).why}",
         },
         *(
             {
@@ -205,7 +207,50 @@ def service(folder: Path) -> list[dict]:
     ]
 
 
-def run(parts=(page, service, overhead)) -> list[dict]:
+def ways(folder: Path) -> list[dict]:
+    """Measure, in turns, how the checker starts with the object that was built before and with bcc."""
+    took: dict[str, list[tuple[float, float]]] = {"object": [], "bcc": []}
+    for _ in range(TURNS):
+        for way, option in (("object", []), ("bcc", ["--bcc"])):
+            arguments = ["--framed", *STATES, *option]
+            began = time.monotonic()
+            run = subprocess.Popen(
+                command("unclaimed.py", arguments, choose("bpf", checker=True)),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            assert run.stdout is not None
+            ready = json.loads(run.stdout.readline())
+            start_s = time.monotonic() - began
+            assert ready["way"] == way, ready
+            run.terminate()
+            run.stdout.close()
+            _, run.returncode, used = os.wait4(run.pid, 0)
+            took[way].append((start_s, used.ru_maxrss / 1e3))
+    (start, memory), (start_bcc, memory_bcc) = (np.median(t, axis=0) for t in took.values())
+    return [
+        {
+            "id": "collector_start",
+            "name": "checker: from the start of its process to its first look, with the object",
+            "value": round(float(start), 2),
+            "unit": "s",
+            "goal": "-",
+            "peer": f"compiled by bcc: {start_bcc:.2f} s",
+            "note": f"medians of {TURNS} turns",
+        },
+        {
+            "id": "collector_peak",
+            "name": "checker: most memory of a process while it starts, with the object",
+            "value": round(float(memory), 1),
+            "unit": "MB",
+            "goal": "-",
+            "peer": f"compiled by bcc: {memory_bcc:.1f} MB",
+            "note": f"medians of {TURNS} turns",
+        },
+    ]
+
+
+def run(parts=(page, ways, service, overhead)) -> list[dict]:
     """Return the rows for RESULTS.md."""
     rows = []
     for part in parts:
@@ -215,5 +260,9 @@ def run(parts=(page, service, overhead)) -> list[dict]:
 
 
 if __name__ == "__main__":
-    chosen = [part for part in (page, service, overhead) if part.__name__ in sys.argv[1:]]
-    print(json.dumps(run(chosen or (page, service, overhead)), indent=1))
+    every = (page, ways, service, overhead)
+    print(
+        json.dumps(
+            run([part for part in every if part.__name__ in sys.argv[1:]] or every), indent=1
+        )
+    )

@@ -61,7 +61,8 @@ def _library():
         lib = ctypes.CDLL(LIBRARY, use_errno=True)
     except OSError as e:
         raise CannotLoad(
-            "there is no %s. Debian/Ubuntu: apt-get install libbpf1; Fedora, Arch: libbpf." % LIBRARY
+            "there is no %s. Debian/Ubuntu: apt-get install libbpf1; Fedora, Arch: libbpf."
+            % LIBRARY
         ) from e
     pointer, number, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
     for name, result, *arguments in (
@@ -140,7 +141,12 @@ class Object(_bpf.Programs):
             raise CannotLoad("%s: libbpf cannot read it" % FILE)
         try:
             for name, size in sizes.items():
-                if lib.bpf_map__set_max_entries(lib.bpf_object__find_map_by_name(held, name.encode()), size) < 0:
+                if (
+                    lib.bpf_map__set_max_entries(
+                        lib.bpf_object__find_map_by_name(held, name.encode()), size
+                    )
+                    < 0
+                ):
                     raise CannotLoad("%s has no map %s" % (FILE, name))
             constants = lib.bpf_object__find_map_by_name(held, b".rodata")
             room = ctypes.c_size_t()
@@ -174,7 +180,9 @@ class Object(_bpf.Programs):
                 load = bool(self.btf.id_of(_btf.TYPEDEF, "btf_trace_" + place))
             elif load and name in FENTRY:
                 symbol = self._fentry(*FENTRY[name], name)
-                load = bool(symbol) and lib.bpf_program__set_attach_target(at, 0, symbol.encode()) == 0
+                load = (
+                    bool(symbol) and lib.bpf_program__set_attach_target(at, 0, symbol.encode()) == 0
+                )
             lib.bpf_program__set_autoload(at, load)
             if load:
                 chosen[name] = at
@@ -182,7 +190,9 @@ class Object(_bpf.Programs):
 
     def _fentry(self, symbol, how, name):
         """Return the function's name here if an empty program may be loaded for it."""
-        symbol = next((s for s in (symbol, OLD_NAMES[symbol]) if self.btf.id_of(_btf.FUNC, s)), None)
+        symbol = next(
+            (s for s in (symbol, OLD_NAMES[symbol]) if self.btf.id_of(_btf.FUNC, s)), None
+        )
         if symbol is None:
             return None
         self.code[name] = struct.pack("<BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0)  # return 0
@@ -197,7 +207,9 @@ class Object(_bpf.Programs):
     def load(self, func, *_):
         """Return the descriptor of a program, which was loaded with all the others."""
         if func not in self.loaded:
-            raise CannotLoad(self.refused.get(func, "this kernel lacks what the program %s needs" % func))
+            raise CannotLoad(
+                self.refused.get(func, "this kernel lacks what the program %s needs" % func)
+            )
         return self.loaded[func]
 
 

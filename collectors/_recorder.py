@@ -136,7 +136,8 @@ class Recorder:
             "WANT_AFFINITY": "affinity" in self.events,
             "WANT_THROTTLE": throttles,
             # e1f078f50478, 6.1: the load of a task has left the queue when sched_migrate_task tells of it
-            "DETACHED_LOAD": [int(x) for x in platform.release().split("-")[0].split(".")[:2]] >= [6, 1],
+            "DETACHED_LOAD": [int(x) for x in platform.release().split("-")[0].split(".")[:2]]
+            >= [6, 1],
         }
         self.frequencies = frequencies if "tick" in self.events else None
         ticks = self.frequencies.defines() if self.frequencies else []

@@ -86,7 +86,9 @@ def parse(argv):
         "--probes", action="store_true", help="say how decisions can be watched here, and exit"
     )
     p.add_argument(
-        "--bcc", action="store_true", help="compile with bcc although there is an object that was built before"
+        "--bcc",
+        action="store_true",
+        help="compile with bcc although there is an object that was built before",
     )
     p.add_argument("--ebpf", action="store_true", help="print the BPF program and exit")
     a = p.parse_args(argv)

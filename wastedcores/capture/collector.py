@@ -68,7 +68,9 @@ def collectors_for_root() -> Path:
 def install_command() -> str:
     """Return the command that copies the collectors to a place that only root can change."""
     own = collectors()
-    files = " ".join(f"{shlex.quote(str(own))}/{ending}" for ending in _ENDINGS if any(own.glob(ending)))
+    files = " ".join(
+        f"{shlex.quote(str(own))}/{ending}" for ending in _ENDINGS if any(own.glob(ending))
+    )
     return f"sudo install -D -o root -g root -m 644 -t {INSTALLED} {files}"
 
 
