@@ -157,8 +157,8 @@ def overhead(folder: Path) -> list[dict]:
         ]
 
 
-def service(folder: Path) -> list[dict]:
-    """Measure how long the service takes to look, and the memory of its two processes after a minute."""
+def started(folder: Path) -> tuple[float, str, subprocess.Popen[str]]:
+    """Start the service; return how long it took until it looked, the address of its page, and its process."""
     began = time.monotonic()
     run = subprocess.Popen(
         [sys.executable, "-m", "wastedcores", "watch", "--serve", ":0", "-o", str(folder / "e")],
@@ -172,7 +172,19 @@ def service(folder: Path) -> list[dict]:
         address = line.split()[-1] if line.startswith("metrics at") else address
         if line.strip() == "looking":
             break
-    start_s = time.monotonic() - began
+    return time.monotonic() - began, address, run
+
+
+def service(folder: Path) -> list[dict]:
+    """Measure how long the service takes to look, and the memory of its two processes after a minute."""
+    load, took = os.getloadavg()[0], []
+    for n in range(TURNS):
+        start_s, address, run = started(folder)
+        took.append(start_s)
+        if n < TURNS - 1:
+            run.terminate()
+            run.wait()
+    start_s = float(np.median(took))
     time.sleep(60)
     with urllib.request.urlopen(address) as answer:
         lines = answer.read().decode().splitlines()
@@ -191,7 +203,8 @@ def service(folder: Path) -> list[dict]:
             "unit": "s",
             "goal": "< 2 (with a CO-RE object)",
             "met": start_s < 2,
-            "note": f"with {choose('bpf', checker=True).why}",
+            "note": f"with {choose('bpf', checker=True).why}; median of {TURNS} starts, {min(took):.2f} to {max(took):.2f} s, "
+            f"load {load:.1f}",
         },
         *(
             {
