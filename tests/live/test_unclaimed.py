@@ -628,7 +628,7 @@ def test_the_verifier_accepts_the_programs_of_a_large_machine(bpf, cpus, way):
     code = (
         "import sys, _bpf, unclaimed\n"
         f"_bpf.possible = lambda: {cpus}\n"
-        "sys.exit(unclaimed.main(['--seconds', '0.2', '--buffer', '0.0625', {option}]))\n"
+        f"sys.exit(unclaimed.main(['--seconds', '0.2', '--buffer', '0.0625', {option}]))\n"
     )
     run = subprocess.run(
         [bcc_python(), "-B", "-c", code],
