@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 LAB := $(VENV)/.lab
 DEV := $(VENV)/.dev
 
-.PHONY: help setup report quick test test-all fuzz coverage lab docs recordings dist bench lint format clean
+.PHONY: help setup report quick test test-all fuzz coverage lab docs recordings bpf dist bench lint format clean
 
 help:            ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -65,7 +65,12 @@ docs: $(DEV)     ## the documentation's site, in build/docs/html; the first time
 recordings: $(LAB)   ## make a bundled recording anew in a guest and compare the events; needs `wastedcores guest build`
 	@$(BIN)/python tools/remake_recordings.py
 
+bpf:             ## collectors/checker.bpf.o, with which the online checker needs no compiler; needs clang, llvm and libbpf-dev
+	@$(PYTHON) tools/build_bpf.py
+
+# without clang the wheel has no object, and the online checker compiles with bcc
 dist: $(DEV)     ## the wheel and the source archive, in dist
+	-@$(PYTHON) tools/build_bpf.py
 	@$(BIN)/python -m build --no-isolation
 
 bench: $(DEV)    ## measure speed and size; writes benchmarks/RESULTS.md with the name of this machine

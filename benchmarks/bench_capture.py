@@ -47,7 +47,12 @@ class Recording:
         self.out = file.open("wb") if file else None
         where = self.out if self.out else subprocess.DEVNULL
         self.collector = Collector(
-            command(script, [*arguments, "--until-eof"], choose("bpf")), where
+            command(
+                script,
+                [*arguments, "--until-eof"],
+                choose("bpf", checker=script == "unclaimed.py"),
+            ),
+            where,
         )
 
     def __enter__(self) -> Recording:

@@ -23,7 +23,9 @@ _NR_BPF = {"x86_64": 321, "aarch64": 280, "ppc64le": 361, "s390x": 351, "riscv64
 _NR_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "ppc64le": 319, "s390x": 331, "riscv64": 241}
 MAP_UPDATE, PROG_LOAD, RAW_TRACEPOINT_OPEN, LINK_CREATE, ITER_CREATE = 2, 5, 17, 28, 33
 TYPE_KPROBE, TYPE_PERF_EVENT, TYPE_RAW_TRACEPOINT, TYPE_TRACING = 2, 7, 17, 26
-ATTACH_TRACE_RAW_TP, ATTACH_FENTRY, ATTACH_ITER = 23, 24, 28
+ATTACH_TRACE_RAW_TP, ATTACH_FENTRY, ATTACH_FEXIT, ATTACH_ITER = 23, 24, 25, 28
+#: bcc.h: the offset of a member that this kernel does not have
+ABSENT = 0x7FFFFFFF
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -107,28 +109,43 @@ OFFSETS = {
 }
 
 
+def has(macro):
+    """Return whether this kernel has the member of which a macro is the offset."""
+    return _btf.kernel().offset(*OFFSETS[macro]) is not None
+
+
+def constants(offsets):
+    """Return offsets by the names of their macros as options of the compiler."""
+    return ["-D%s=%d" % (m, ABSENT if off is None else off) for m, off in offsets.items()]
+
+
 class Programs:
     """A compiled C program, its maps and its attachments."""
 
-    def __init__(self, sources, defines=(), typed=True, quiet=True):
-        if not Path(_btf.VMLINUX).exists():
-            raise CannotLoad("this kernel has no %s (CONFIG_DEBUG_INFO_BTF)." % _btf.VMLINUX)
-        self.fds, self.missing, self.links = [], [], {}
-        self.typed = typed and bool(self.btf.id_of(_btf.TYPEDEF, "btf_trace_sched_switch"))
+    way = "bcc"
+
+    def __init__(self, sources, defines, mask_words, typed=True):
+        self.begin(typed)
+        self.most_words = 1 << (mask_words - 1).bit_length()
         flags = ["-I" + str(HERE), "-Wno-unused-function", "-DNCPU=%d" % possible(), *defines]
-        for macro, (name, *members) in OFFSETS.items():
-            off = self.btf.offset(name, *members)
-            if off is not None:
-                flags.append("-D%s=%d" % (macro, off))
+        flags.append("-DMOST_WORDS=%d" % self.most_words)
+        flags += constants({m: self.btf.offset(*where) for m, where in OFFSETS.items()})
         active = self.btf.enum_value("cpuhp_state", "CPUHP_AP_ACTIVE")
-        if active is not None:
-            flags.append("-DCPUHP_ACTIVE=%d" % active)
+        flags.append("-DCPUHP_ACTIVE=%d" % (-1 if active is None else active))
         if self.typed:
             flags.append("-DTYPED=1")
         args = self.btf.tracepoint_args("sched_switch") or [False, True, True]
         flags.append("-DSWITCH_PREV=%d" % args.index(True))
-        if len(args) > 3:
-            flags.append("-DSWITCH_STATE=%d" % (3 if args[1] else 1))
+        flags.append("-DTELLS_STATE=%d" % (len(args) > 3))
+        flags.append("-DSWITCH_STATE=%d" % (3 if args[1] else 1))
+        self.maps, self.code = compiled([HERE / s for s in sources], flags, quiet=True)
+
+    def begin(self, typed):
+        """Find out what this kernel has; raises CannotLoad without type information."""
+        if not Path(_btf.VMLINUX).exists():
+            raise CannotLoad("this kernel has no %s (CONFIG_DEBUG_INFO_BTF)." % _btf.VMLINUX)
+        self.fds, self.missing, self.links = [], [], {}
+        self.typed = typed and bool(self.btf.id_of(_btf.TYPEDEF, "btf_trace_sched_switch"))
         self.by_csd = all(
             (
                 self.btf.id_of(_btf.TYPEDEF, "btf_trace_csd_queue_cpu"),
@@ -136,9 +153,6 @@ class Programs:
                 self.btf.offset(*OFFSETS["OFF_CSD_FLAGS"]) is not None,
             )
         )
-        if self.by_csd:
-            flags.append("-DBY_CSD=1")
-        self.maps, self.code = compiled([HERE / s for s in sources], flags, quiet)
 
     @property
     def btf(self):

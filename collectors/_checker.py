@@ -2,7 +2,6 @@
 """The online checker: its programs are loaded, its state is in shared memory, and its recordings are taken."""
 
 import os
-import platform
 import struct
 import time
 
@@ -77,10 +76,6 @@ class Checker:
         self.a = a
         # Many tasks wake up every 5, 10 or 50 ms. This is no divisor of such times, so no task meets look after look.
         self.tick = min(0.00937, max(0.00097, a.persist / 21.37))
-        defines = ["-DSTEPS=256"]
-        release = [int(x) for x in platform.release().split("-")[0].split(".")[:2]]
-        if release >= [6, 1]:
-            defines.append("-DDETACHED_LOAD=1")
         recording = a.before > 0
         extra = list(WATCHED)
         if a.event_driven:
@@ -90,7 +85,8 @@ class Checker:
             a.buffer if recording else min(a.buffer, 1.0),
             overwrite=True,
             sources=("look.c", "tally.c", "unclaimed.c", "decisions.c"),
-            defines=[*defines, *_decisions.defines(_btf.kernel())],
+            defines=["-DSTEPS=256", *_decisions.defines(_btf.kernel())],
+            functions=None if a.bcc else self._functions(a, extra),
         )
         self.memory = memoryview(r.programs.mmap("check", 512, write=True))
         self.nr_of = memoryview(r.programs.mmap("nr_of", r.cpus * 8, write=True)).cast("I")
@@ -106,7 +102,7 @@ class Checker:
         struct.pack_into("<3I", self.memory, CHECK.size, os.getpid(), a.own or 0, sudo)
         r.start(extra, attach=recording)
         r.programs.iterate("task", "own_leaders")
-        self.decisions = _decisions.Decisions(r.programs, r.mask_words) if a.profile else None
+        self.decisions = _decisions.Decisions(r.programs) if a.profile else None
         if a.event_driven and "sched_update_nr_running_tp" in r.programs.missing:
             raise _bpf.CannotLoad(
                 "--event-driven needs the tracepoint sched_update_nr_running_tp (Linux 5.9 or later)"
@@ -120,6 +116,14 @@ class Checker:
         self.start_timers(_bpf.online()[0])
         self.put("hold", 0)
         self.deficits, self.next_recording = 0, 0.0
+
+    @staticmethod
+    def _functions(a, extra):
+        """Return the names of the programs that are needed besides those that record."""
+        names = {"own_leaders", "on_timer", *(function for _, function in extra)}
+        if a.profile:
+            names |= _decisions.NAMES
+        return names | ({"delays"} if a.deficit else set()) | ({"on_sample"} if a.tally else set())
 
     def start_timers(self, cpu):
         """Look, and take samples, at the ticks of one CPU."""

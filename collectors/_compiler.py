@@ -8,6 +8,7 @@ import ctypes
 import os
 import pickle
 import platform
+import re
 import shutil
 import socket
 import struct
@@ -15,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+#: libbpf's way to look into a map; bcc has its own
+_LOOKUP = re.compile(r"bpf_map_lookup_elem\(&(\w+), ")
 #: the kernel passes at most so many descriptors in one message (SCM_MAX_FD)
 _MOST_FDS = 253
 
@@ -83,7 +86,8 @@ def _compile(sources, flags, quiet):
         ) from e
     with Headers(), _Silence(quiet) as said:
         try:
-            module = BPF(text="\n".join(s.read_text() for s in sources), cflags=flags)
+            text = "\n".join(s.read_text() for s in sources)
+            module = BPF(text=_LOOKUP.sub(r"\1.lookup(", text), cflags=flags)
         except Exception as e:
             errors = [
                 line for line in said.text().splitlines() if "error:" in line or "headers" in line

@@ -28,6 +28,8 @@ PROGRAMS = {
 }
 KPROBES = {"fe_load_balance": "kp_load_balance", "fx_load_balance": "kr_load_balance",
            "fx_find_busiest_group": "kr_find_busiest_group"}  # fmt: skip
+#: the names of all programs
+NAMES = {"domains", *KPROBES, *KPROBES.values()}
 OFFSETS = {
     "OFF_RQ_SD": ("rq", "sd"),
     "OFF_SD_PARENT": ("sched_domain", "parent"),
@@ -59,25 +61,28 @@ def defines(btf):
     """Return the offsets that decisions.c needs, as options of the compiler."""
     found = {macro: btf.offset(*where) for macro, where in OFFSETS.items()}
     found["OFF_SD_SPAN"] = _probes.span_offset(btf)
-    return ["-D%s=%d" % (macro, off) for macro, off in found.items() if off is not None]
+    return _bpf.constants(found)
 
 
 class Decisions:
     """Programs that are loaded now and attached for some milliseconds after a violation."""
 
-    def __init__(self, programs, mask_words):
-        self.programs, self.words = programs, mask_words
+    def __init__(self, programs):
+        self.programs, self.words = programs, programs.most_words
         self.how, self.refused, self.ready = {}, {}, []
         self.idle = {programs.btf.enum_value("cpu_idle_type", k): v for k, v in IDLE_NAMES.items()}
-        self.view = struct.Struct("%s%dQ" % (VIEW_HEAD.format, GROUPS * mask_words))
+        self.view = struct.Struct("%s%dQ" % (VIEW_HEAD.format, GROUPS * self.words))
         self.asks = memoryview(programs.mmap("asks", ASKS * ASK.size))
         self.count = memoryview(programs.mmap("asked", 8))
         try:
-            self.sampled = self._views() is not None
+            self.sampled = bool(self._views())
         except (_bpf.CannotLoad, OSError, KeyError) as e:
             self.sampled, self.refused["domains"] = False, str(e).splitlines()[0]
-        have = _probes.symbols(FUNCTIONS)
-        for name, symbol in have.items():
+        for name, names in FUNCTIONS.items():
+            # what has a type has its plain name; only kprobes can be put on others, and reading all symbols takes 0.1 s
+            symbol = next((n for n in names if programs.btf.id_of(_btf.FUNC, n)), None)
+            if not symbol or _probes.KPROBE_TYPE.exists():
+                symbol = _probes.symbols({name: names})[name]
             try:
                 self._prepare(name, symbol)
             except (_bpf.CannotLoad, OSError) as e:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import _bpf
+import _object
 
 FORMAT = "wastedcores.schedtrace"
 VERSION = 1
@@ -20,8 +21,6 @@ RECORD = 16
 CPU_STATE = struct.Struct("<7QIIQQQ5Q")  # struct wc_cpu
 ON_AT, T0_AT = 11, 12  # in units of 8 bytes
 CUR_AT = 60
-#: throttled tasks per CPU whose return is noticed
-THROTTLED = 16
 assert CPU_STATE.size == 128
 
 #: event -> raw tracepoints and the functions on them
@@ -116,7 +115,9 @@ class Recorder:
         typed=True,
         irq_records=IRQ_RECORDS,
         frequencies=None,
+        functions=None,
     ):
+        self.no_object = []
         self.events = tuple(e for e in PROBES if e in events)
         self.cpus = _bpf.possible()
         self.records = max(1024, power_of_two(buffer_mib * (1 << 20) / RECORD))
@@ -124,34 +125,38 @@ class Recorder:
         self.overwrite = overwrite
         pid_max = int(Path("/proc/sys/kernel/pid_max").read_text())
         self.mask_words = (self.cpus + 63) // 64
-        flags = [
-            "-DRECORDS=%d" % self.records,
-            "-DIRQ_RECORDS=%d" % self.irq_records,
-            "-DMASK_WORDS=%d" % self.mask_words,
-            "-DPIDS=%d" % ((min(pid_max, 1 << 22) + 1023) // 1024 * 1024),
-            "-DNONLINE=%d" % len(_bpf.online()),
-            *(["-DOVERWRITE=1"] if overwrite else []),
-            *(["-DWANT_NR_RUNNING=1"] if "nr_running" in self.events else []),
-            *(["-DWANT_AFFINITY=1"] if "affinity" in self.events else []),
-            *defines,
-        ]
         follows = {"throttle", "switch", "nr_running"} <= set(self.events)
-        throttles = (
-            follows and _bpf._btf.kernel().offset(*_bpf.OFFSETS["OFF_THROTTLED"]) is not None
-        )
-        flags += ["-DWANT_THROTTLE=1", "-DTHROTTLED=%d" % THROTTLED] if throttles else []
+        throttles = follows and _bpf.has("OFF_THROTTLED")
+        settings = {
+            "RECORDS": self.records,
+            "MASK_WORDS": self.mask_words,
+            "PIDS": (min(pid_max, 1 << 22) + 1023) // 1024 * 1024,
+            "NONLINE": len(_bpf.online()),
+            "WANT_NR_RUNNING": "nr_running" in self.events,
+            "WANT_AFFINITY": "affinity" in self.events,
+            "WANT_THROTTLE": throttles,
+            # e1f078f50478, 6.1: the load of a task has left the queue when sched_migrate_task tells of it
+            "DETACHED_LOAD": [int(x) for x in platform.release().split("-")[0].split(".")[:2]]
+            >= [6, 1],
+        }
         self.frequencies = frequencies if "tick" in self.events else None
         ticks = self.frequencies.defines() if self.frequencies else []
-        self.programs = _bpf.Programs((*SOURCES, *sources), [*flags, *ticks], typed=typed)
+        flags = ["-D%s=%d" % setting for setting in settings.items()] + [*ticks, *defines]
+        flags += ["-DIRQ_RECORDS=%d" % self.irq_records, *(["-DOVERWRITE=1"] if overwrite else [])]
+        self.programs = self._loaded(functions, settings) if functions else None
+        if not self.programs:
+            try:
+                self.programs = _bpf.Programs((*SOURCES, *sources), flags, self.mask_words, typed)
+            except _bpf.CannotLoad as e:
+                raise _bpf.CannotLoad("; ".join([*self.no_object, str(e)])) from e
         self.programs.missing += ["throttle"] if follows and not throttles else []
         if "tick" in self.events and not ticks:
             self.programs.missing.append("tick")
             self.events = tuple(e for e in self.events if e != "tick")
         p = self.programs
         # whether the recorded nr_running counts tasks that delayed dequeue leaves on the runqueue
-        has = {m: p.btf.offset(*_bpf.OFFSETS[m]) is not None for m in _bpf.OFFSETS}
-        self.counts_sleeping_tasks = has["OFF_DELAYED"] and not (
-            has["OFF_CFS_QUEUED"] and has["OFF_CFS_RUNNABLE"]
+        self.counts_sleeping_tasks = _bpf.has("OFF_DELAYED") and not (
+            _bpf.has("OFF_CFS_QUEUED") and _bpf.has("OFF_CFS_RUNNABLE")
         )
         self.cpu_state = p.mmap("cpus", self.cpus * 128, write=True)
         self.tails = memoryview(p.mmap("tails", self.cpus * 64, write=True)).cast("Q")
@@ -168,6 +173,18 @@ class Recorder:
             struct.pack_into("<Q", self.cpu_state, cpu * 128 + 8 * T0_AT, self.t0)
         self.tasks = b""
         self.tasks_from = None
+
+    def _loaded(self, functions, settings):
+        """Return the programs with these names from the object, or None if it cannot be used here; no_object says why."""
+        try:
+            return _object.Object({*functions, *self._functions()}, {"NCPU": self.cpus, **settings})
+        except (_bpf.CannotLoad, OSError) as e:
+            self.no_object = [str(e)]
+            return None
+
+    def _functions(self):
+        probes = [WAKERS[True], WAKERS[False], *(p for event in self.events for p in PROBES[event])]
+        return {"snapshot", *(function for _, function in probes)}
 
     def start(self, extra=(), attach=True):
         """Attach everything (or only load it), record from now on, and take the state of every task."""

@@ -85,6 +85,11 @@ def parse(argv):
     p.add_argument(
         "--probes", action="store_true", help="say how decisions can be watched here, and exit"
     )
+    p.add_argument(
+        "--bcc",
+        action="store_true",
+        help="compile with bcc although there is an object that was built before",
+    )
     p.add_argument("--ebpf", action="store_true", help="print the BPF program and exit")
     a = p.parse_args(argv)
     if a.period < 0.001 or a.persist < 0.001:

@@ -5,8 +5,6 @@
  * Each function has a handler and one program per way to attach: fentry (arguments in ctx[]) and kprobe (in registers).
  * It is compiled as one text after schedtrace.c.
  */
-#include <uapi/linux/ptrace.h>
-
 /* wastedcores/trace/readers/schedtrace/reader.py: FUNCTIONS */
 enum function {
 	SELECT_IDLE_SIBLING,
@@ -27,9 +25,9 @@ struct wc_pending {	/* arguments for the return probes; the functions run with i
 	u32 prev, target;
 };
 
-BPF_F_TABLE("percpu_array", u32, struct wc_set, sets, 1, 0);
-BPF_F_TABLE("percpu_array", u32, struct wc_pending, pending, 2, 0);
-BPF_F_TABLE("array", u32, struct wc_set, llc, NCPU, 0); /* the CPUs that share a last-level cache; set by the loader */
+PERCPU(sets, struct wc_set, 1);
+PERCPU(pending, struct wc_pending, 2);
+SIZED(llc, struct wc_set, NCPU, 0); /* the CPUs that share a last-level cache; set by the loader */
 
 #define COPY(dst, addr) bpf_probe_read_kernel(&(dst), sizeof(dst), (void *)(addr))
 
@@ -56,7 +54,7 @@ static __always_inline struct wc_set *scratch_set(void)
 {
 	u32 zero = 0;
 
-	return sets.lookup(&zero);
+	return bpf_map_lookup_elem(&sets, &zero);
 }
 
 static __always_inline void load_mask(struct wc_set *set, u64 addr)
@@ -167,7 +165,7 @@ static __always_inline int balance(u32 cpu, u64 sd)
 
 static __always_inline int remember(u32 slot, u64 p, u32 prev, u32 target)
 {
-	struct wc_pending *n = pending.lookup(&slot);
+	struct wc_pending *n = bpf_map_lookup_elem(&pending, &slot);
 
 	if (n) {
 		n->task = p;
@@ -189,14 +187,14 @@ static __always_inline void add_cpu(struct wc_set *set, u32 cpu)
  */
 static __always_inline int chosen(u32 slot, u32 function, u32 cpu)
 {
-	struct wc_pending *n = pending.lookup(&slot);
+	struct wc_pending *n = bpf_map_lookup_elem(&pending, &slot);
 	struct wc_set *set = scratch_set(), *shared;
 
 	if (!n || !set || !n->task)
 		return 0;
 	for (int i = 0; i < MASK_WORDS; i++)
 		set->word[i] = 0;
-	shared = llc.lookup(&n->target);
+	shared = bpf_map_lookup_elem(&llc, &n->target);
 	if (function == SELECT_IDLE_SIBLING && cpu != n->prev && cpu != n->target && shared)
 		for (int i = 0; i < MASK_WORDS; i++)
 			set->word[i] = shared->word[i];

@@ -21,10 +21,6 @@ int on_cpu_idle(u64 *ctx)
  * kernel/sched/core.c, 6.18), and gets them again from the end of this step on its way up. If the step down fails, it is
  * undone. st->state has already been changed when the step begins (cpuhp_next_state, kernel/cpu.c).
  */
-#ifndef CPUHP_ACTIVE
-#define CPUHP_ACTIVE -1
-#endif
-
 static __always_inline void cpu_online(u64 cpu, u64 online)
 {
 	struct where w;
@@ -72,13 +68,9 @@ int on_load(u64 *ctx)
 	u64 cfs = ctx[0], rq, load;
 
 	hide(cfs);
-#ifdef OFF_CFS_RQ
-	rq = LOAD(u64, cfs, OFF_CFS_RQ);
-	if (rq + OFF_RQ_CFS != cfs)
-		return 0;
-#else
 	rq = cfs - OFF_RQ_CFS;
-#endif
+	if (HAS(OFF_CFS_RQ) && LOAD(u64, cfs, OFF_CFS_RQ) != rq)
+		return 0;
 	if (!enter(&w))
 		return 0;
 	load = LOAD(u64, cfs, OFF_CFS_LOAD);

@@ -6,10 +6,8 @@
  * a domain. It works without any probe. Where the kernel allows it, load_balance() and find_busiest_group() are probed, too.
  * This file is compiled as one text after unclaimed.c.
  */
-#include <uapi/linux/ptrace.h>
-
 #define LEVELS 8	/* domains of a CPU that are read */
-#define GROUPS 16	/* groups of a domain that are read */
+#define SD_GROUPS 16	/* groups of a domain that are read */
 #define ASKS 8192	/* calls that are kept */
 
 struct wc_view {	/* one domain of one CPU; collectors/_decisions.py: VIEW */
@@ -18,8 +16,8 @@ struct wc_view {	/* one domain of one CPU; collectors/_decisions.py: VIEW */
 	u64 last_balance;
 	u32 interval, failed, level, groups, pulled, spare;
 	char name[16];
-	u64 capacity[GROUPS];
-	u64 span[GROUPS][MASK_WORDS];
+	u64 capacity[SD_GROUPS];
+	u64 span[SD_GROUPS][MOST_WORDS];
 };
 
 struct wc_ask {		/* one call; collectors/_decisions.py: ASK */
@@ -40,31 +38,30 @@ struct wc_asked {
 	u64 number;
 };
 
-BPF_F_TABLE("percpu_array", u32, struct wc_view, views, 1, 0);
-BPF_F_TABLE("percpu_array", u32, struct wc_asking, asking, 1, 0);
-BPF_F_TABLE("array", u32, struct wc_ask, asks, ASKS, F_MMAPABLE);
-BPF_F_TABLE("array", u32, struct wc_asked, asked, 1, F_MMAPABLE);
+PERCPU(views, struct wc_view, 1);
+PERCPU(asking, struct wc_asking, 1);
+ARRAY(asks, struct wc_ask, ASKS, F_MMAPABLE);
+ARRAY(asked, struct wc_asked, 1, F_MMAPABLE);
 
-#if defined(OFF_RQ_SD) && defined(OFF_SD_SPAN) && defined(OFF_SG_SPAN)
 /* An iterator over all tasks that writes a domain for each of the first NCPU * LEVELS of them: their number chooses it. */
 int domains(struct iter_task *ctx)
 {
 	u64 meta = ctx->meta, p = ctx->task, seq = 0, n = 0, rq = 0, sd = 0, group = 0, first, sgc;
 	u32 zero = 0, cpu, depth;
-	struct wc_view *v = views.lookup(&zero);
+	struct wc_view *v = bpf_map_lookup_elem(&views, &zero);
 	struct wc_watched *w;
 	struct wc_cpu *c;
 
 	hide(meta);
 	hide(p);
-	if (!p || !v)
+	if (!p || !v || !HAS(OFF_RQ_SD) || !HAS(OFF_SD_SPAN) || !HAS(OFF_SG_SPAN))
 		return 0;
 	seq = *(volatile u64 *)meta;
 	n = *(volatile u64 *)(meta + 16);	/* bpf_iter_meta.seq_num */
 	cpu = n / LEVELS;
 	depth = n % LEVELS;
-	c = cpus.lookup(&cpu);
-	w = watched.lookup(&cpu);
+	c = bpf_map_lookup_elem(&cpus, &cpu);
+	w = bpf_map_lookup_elem(&watched, &cpu);
 	if (!c || !w || !c->rq)
 		return 0;
 	rq = c->rq;
@@ -87,20 +84,20 @@ int domains(struct iter_task *ctx)
 		COPY(v->failed, sd + OFF_SD_FAILED);
 		COPY(v->level, sd + OFF_SD_LEVEL);
 		__builtin_memset(v->name, 0, sizeof(v->name));
-#ifdef OFF_SD_NAME
-		COPY(group, sd + OFF_SD_NAME);
-		bpf_probe_read_kernel_str(v->name, sizeof(v->name), (void *)group);
-#endif
+		if (HAS(OFF_SD_NAME)) {
+			COPY(group, sd + OFF_SD_NAME);
+			bpf_probe_read_kernel_str(v->name, sizeof(v->name), (void *)group);
+		}
 		COPY(group, sd + OFF_SD_GROUPS);
 		first = group;
-		for (int i = 0; i < GROUPS; i++) {
+		for (int i = 0; i < SD_GROUPS; i++) {
 			if (!group)
 				break;
 			sgc = 0;
 			COPY(sgc, group + OFF_SG_SGC);
 			v->capacity[i] = 0;
 			COPY(v->capacity[i], sgc + OFF_SGC_CAPACITY);
-			COPY(v->span[i], group + OFF_SG_SPAN);
+			bpf_probe_read_kernel(v->span[i], 8 * MASK_WORDS, (void *)(group + OFF_SG_SPAN));
 			v->groups = i + 1;
 			COPY(group, group + OFF_SG_NEXT);
 			if (group == first)
@@ -111,14 +108,12 @@ int domains(struct iter_task *ctx)
 	bpf_seq_write((void *)seq, v, sizeof(*v));
 	return 0;
 }
-#endif
 
-#ifdef OFF_ENV_IMBALANCE
 /* load_balance(this_cpu, this_rq, sd, idle, continue_balancing) begins */
 static __always_inline int begins(u32 cpu, u64 sd, u32 idle, u64 goes_on)
 {
 	u32 zero = 0;
-	struct wc_asking *a = asking.lookup(&zero);
+	struct wc_asking *a = bpf_map_lookup_elem(&asking, &zero);
 
 	if (!a)
 		return 0;
@@ -135,14 +130,14 @@ static __always_inline int begins(u32 cpu, u64 sd, u32 idle, u64 goes_on)
 static __always_inline int ends(s32 moved)
 {
 	u32 zero = 0, i;
-	struct wc_asking *a = asking.lookup(&zero);
-	struct wc_asked *n = asked.lookup(&zero);
+	struct wc_asking *a = bpf_map_lookup_elem(&asking, &zero);
+	struct wc_asked *n = bpf_map_lookup_elem(&asked, &zero);
 	struct wc_ask *out;
 
 	if (!a || !n || !a->sd)
 		return 0;
 	i = __sync_fetch_and_add(&n->number, 1);
-	out = asks.lookup(&i);	/* NULL once all places are taken */
+	out = bpf_map_lookup_elem(&asks, &i);	/* NULL once all places are taken */
 	if (!out)
 		return 0;
 	out->ts = bpf_ktime_get_ns();
@@ -164,12 +159,12 @@ static __always_inline int ends(s32 moved)
 static __always_inline int found(u64 group, u64 env)
 {
 	u32 zero = 0;
-	struct wc_asking *a = asking.lookup(&zero);
+	struct wc_asking *a = bpf_map_lookup_elem(&asking, &zero);
 
 	if (!a)
 		return 0;
 	a->busiest = group != 0;
-	if (env)
+	if (env && HAS(OFF_ENV_IMBALANCE))
 		COPY(a->imbalance, env + OFF_ENV_IMBALANCE);
 	return 0;
 }
@@ -184,4 +179,3 @@ int kp_load_balance(struct pt_regs *ctx)
 }
 int kr_load_balance(struct pt_regs *ctx) { return ends((s32)PT_REGS_RC(ctx)); }
 int kr_find_busiest_group(struct pt_regs *ctx) { return found(PT_REGS_RC(ctx), 0); }
-#endif

@@ -48,16 +48,16 @@ struct wc_watched {
  * CPUs.
  */
 struct wc_scratch {
-	u64 idle[MASK_WORDS];	/* without this program's own tasks */
-	u64 asleep[MASK_WORDS];	/* those of them that run nothing at all */
+	u64 idle[MOST_WORDS];	/* without this program's own tasks */
+	u64 asleep[MOST_WORDS];	/* those of them that run nothing at all */
 	u64 head, node, task;
 	u32 cpu, nr, n_idle, n_over, slot;
 };
 
-BPF_F_TABLE("array", u32, struct wc_check, check, 1, F_MMAPABLE);
-BPF_F_TABLE("array", u32, struct wc_watched, watched, NCPU, 0);
-BPF_F_TABLE("percpu_array", u32, struct wc_scratch, scratch, 1, 0);
-BPF_F_TABLE("array", u32, u32, nr_of, NCPU, F_MMAPABLE);
+ARRAY(check, struct wc_check, 1, F_MMAPABLE);
+SIZED(watched, struct wc_watched, NCPU, 0);
+PERCPU(scratch, struct wc_scratch, 1);
+SIZED(nr_of, u32, NCPU, F_MMAPABLE);
 
 #define COPY(dst, addr) bpf_probe_read_kernel(&(dst), sizeof(dst), (void *)(addr))
 
@@ -78,17 +78,30 @@ static __always_inline u64 is_own(struct wc_check *chk, u64 p)
 	return own & ~(other >> 63);
 }
 
+/* Does delayed dequeue keep p on its queue although it sleeps (152e11f6df29, 6.12)? */
+static __always_inline u32 delayed(u64 p)
+{
+	u8 asleep = 0;
+
+	if (HAS(OFF_DELAYED))
+		COPY(asleep, p + OFF_DELAYED);
+	return asleep;
+}
+
 /*
  * Count this program's own tasks on each runqueue (wc_cpu.own). There are few, so walking their thread groups costs less
  * than looking at every task. A leader that has ended is recognised by its process id.
  */
-static __always_inline void count_own(struct wc_check *chk, volatile struct wc_scratch *s)
+SEPARATE int count_own(void)
 {
-#if defined(OFF_SIGNAL) && defined(OFF_THREAD_HEAD) && defined(OFF_THREAD_NODE)
+	u32 zero = 0, on_rq, cpu, k;
+	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
+	volatile struct wc_scratch *s = (volatile struct wc_scratch *)bpf_map_lookup_elem(&scratch, &zero);
 	struct wc_cpu *c;
 	u64 p, head;
-	u32 on_rq, cpu, k;
 
+	if (!chk || !s || !HAS(OFF_THREAD_HEAD) || !HAS(OFF_THREAD_NODE))
+		return 0;
 	s->slot = 0;
 	s->head = 0;
 	s->node = 0;
@@ -97,7 +110,7 @@ static __always_inline void count_own(struct wc_check *chk, volatile struct wc_s
 		if (s->node == head) {
 			k = s->slot;
 			if (k >= OWN)
-				return;
+				return 0;
 			s->slot = k + 1;
 			p = chk->own_leader[k & (OWN - 1)];
 			if (!p)
@@ -116,14 +129,14 @@ static __always_inline void count_own(struct wc_check *chk, volatile struct wc_s
 		COPY(on_rq, p + OFF_ON_RQ);
 		cpu = 0;
 		COPY(cpu, p + OFF_TASK_CPU);
-		c = cpus.lookup(&cpu);
+		c = bpf_map_lookup_elem(&cpus, &cpu);
 		if (c)
 			c->own += is_own(chk, p) & on_rq & 1; /* 1: TASK_ON_RQ_QUEUED */
 		p = head;
 		COPY(p, s->node);
 		s->node = p;
 	}
-#endif
+	return 0;
 }
 
 /*
@@ -137,17 +150,49 @@ static __always_inline void count_own(struct wc_check *chk, volatile struct wc_s
  */
 enum { NONE, FOUND, ONLY_OWN };
 
-static __always_inline int find(struct wc_check *chk, u32 suspicion)
+/* Return whether the task p waits and an idle CPU may run it. */
+SEPARATE int may_move(u64 p)
+{
+	u32 zero = 0, skip = 1, pid = 0;
+	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
+	volatile struct wc_scratch *s = (volatile struct wc_scratch *)bpf_map_lookup_elem(&scratch, &zero);
+	u64 ptr = 0, mask, free = 0, asleep = 0;
+
+	if (!chk || !s)
+		return NONE;
+	COPY(skip, p + OFF_ON_CPU);
+	skip |= delayed(p);
+	skip |= is_own(chk, p);
+	if (skip)
+		return NONE;
+	COPY(ptr, p + OFF_CPUS_PTR);
+	for (int i = 0; i < MASK_WORDS; i++) {
+		mask = 0;
+		COPY(mask, ptr + 8 * i);
+		free |= mask & s->idle[i];
+		asleep |= mask & s->asleep[i];
+	}
+	if (!free)
+		return NONE;
+	COPY(pid, p + OFF_PID);
+	chk->pid = pid;
+	chk->busy_cpu = s->cpu - 1;
+	chk->busy_nr = s->nr;
+	return asleep ? FOUND : ONLY_OWN;
+}
+
+SEPARATE int find(u32 suspicion)
 {
 	u32 zero = 0;
-	volatile struct wc_scratch *s = (volatile struct wc_scratch *)scratch.lookup(&zero);
+	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
+	volatile struct wc_scratch *s = (volatile struct wc_scratch *)bpf_map_lookup_elem(&scratch, &zero);
 	struct wc_watched *seen;
 	struct wc_cpu *c;
-	u64 p, node, head, mask, ptr, free, asleep;
-	u32 nr, on_cpu, online;
+	u64 p, node, head, ptr;
+	u32 nr, online, found;
 	s32 others;
 
-	if (!s)
+	if (!chk || !s)
 		return NONE;
 	chk->looked++;
 	for (int i = 0; i < MASK_WORDS; i++) {
@@ -156,18 +201,17 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 	}
 	s->n_idle = 0;
 	s->n_over = 0;
-	count_own(chk, s);
+	count_own();
 	for (u32 i = 0; i < NCPU; i++) {
 		u32 k = i;
 
-		c = cpus.lookup(&k);
-		seen = watched.lookup(&k);
+		c = bpf_map_lookup_elem(&cpus, &k);
+		seen = bpf_map_lookup_elem(&watched, &k);
 		if (!c || !c->rq || !seen)
 			continue;
 		online = 1;
-#ifdef OFF_RQ_ONLINE
-		COPY(online, c->rq + OFF_RQ_ONLINE);
-#endif
+		if (HAS(OFF_RQ_ONLINE))
+			COPY(online, c->rq + OFF_RQ_ONLINE);
 		nr = 1;
 		COPY(nr, c->rq + OFF_RQ_NR);
 		others = nr - c->own;
@@ -183,8 +227,8 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 		} else if (others <= 0) {
 			if (suspicion && seen->filled == suspicion)
 				continue;
-			s->idle[(i >> 6) % MASK_WORDS] |= 1ULL << (i & 63);
-			s->asleep[(i >> 6) % MASK_WORDS] |= (u64)(((u64)nr - 1) >> 63) << (i & 63);
+			s->idle[(i >> 6) & (MOST_WORDS - 1)] |= 1ULL << (i & 63);
+			s->asleep[(i >> 6) & (MOST_WORDS - 1)] |= (u64)(((u64)nr - 1) >> 63) << (i & 63);
 			s->n_idle++;
 			chk->idle_cpu = i;
 		}
@@ -204,7 +248,7 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 			if (k >= NCPU)
 				return NONE;
 			s->cpu = k + 1;
-			c = cpus.lookup(&k);
+			c = bpf_map_lookup_elem(&cpus, &k);
 			if (!c || !c->others)
 				continue;
 			s->nr = c->others;
@@ -220,38 +264,9 @@ static __always_inline int find(struct wc_check *chk, u32 suspicion)
 		node = head;
 		COPY(node, ptr);
 		s->node = node;
-		on_cpu = 1;
-		COPY(on_cpu, p + OFF_ON_CPU);
-#ifdef OFF_DELAYED
-		{
-			u8 delayed = 0;
-
-			COPY(delayed, p + OFF_DELAYED);
-			on_cpu |= delayed;
-		}
-#endif
-		on_cpu |= is_own(chk, p);
-		if (on_cpu)
-			continue;
-		ptr = 0;
-		COPY(ptr, p + OFF_CPUS_PTR);
-		free = 0;
-		asleep = 0;
-		for (int i = 0; i < MASK_WORDS; i++) {
-			mask = 0;
-			COPY(mask, ptr + 8 * i);
-			free |= mask & s->idle[i];
-			asleep |= mask & s->asleep[i];
-		}
-		if (free) {
-			u32 pid = 0;
-
-			COPY(pid, p + OFF_PID);
-			chk->pid = pid;
-			chk->busy_cpu = s->cpu - 1;
-			chk->busy_nr = s->nr;
-			return asleep ? FOUND : ONLY_OWN;
-		}
+		found = may_move(p);
+		if (found)
+			return found;
 	}
 	chk->truncated++;
 	return NONE;

@@ -11,6 +11,11 @@
  * interrupted program continues, so no atomic operation is needed: a program that has interrupted another one writes into
  * a second, small ring of its CPU.
  */
+#ifdef __BPF_OBJECT__
+#include "object.h"
+#else
+#include "bcc.h"
+#endif
 #include "wastedcores.h"
 
 #define in_order() asm volatile("" ::: "memory")
@@ -20,10 +25,6 @@
 #define LOAD(type, p, off) (*(volatile type *)((p) + (off)))
 #else
 #define LOAD(type, p, off) ({ type _v = 0; bpf_probe_read_kernel(&_v, sizeof(_v), (void *)((p) + (off))); _v; })
-#endif
-
-#ifndef F_MMAPABLE
-#define F_MMAPABLE 1024
 #endif
 
 struct wc_cpu {       /* written by the programs (except on and t0); two cache lines */
@@ -63,14 +64,14 @@ struct wc_masks {
 	u32 hash[1024];
 };
 
-BPF_F_TABLE("array", u32, struct wc_cpu, cpus, NCPU, F_MMAPABLE);
-BPF_F_TABLE("array", u32, struct wc_tail, tails, NCPU, F_MMAPABLE);
-BPF_F_TABLE("array", u32, struct wc_config, config, 1, F_MMAPABLE);
-BPF_F_TABLE("array", u32, struct wc_record, ring, NCPU * RECORDS, F_MMAPABLE);
-BPF_F_TABLE("array", u32, struct wc_record, irq_ring, NCPU * IRQ_RECORDS, F_MMAPABLE);
+SIZED(cpus, struct wc_cpu, NCPU, F_MMAPABLE);
+SIZED(tails, struct wc_tail, NCPU, F_MMAPABLE);
+ARRAY(config, struct wc_config, 1, F_MMAPABLE);
+SIZED(ring, struct wc_record, NCPU * RECORDS, F_MMAPABLE);
+SIZED(irq_ring, struct wc_record, NCPU * IRQ_RECORDS, F_MMAPABLE);
 #define WAKERS 4096
-BPF_F_TABLE("array", u32, struct wc_waker, wakers, WAKERS, 0);
-BPF_F_TABLE("array", u32, struct wc_masks, masks, PIDS / 1024, 0);
+ARRAY(wakers, struct wc_waker, WAKERS, 0);
+SIZED(masks, struct wc_masks, PIDS / 1024, 0);
 
 #define PID(p) ((u64)((p) & 0x3fffff))
 #define CPU(c) ((u64)((c) & 0x1fff))
@@ -86,7 +87,7 @@ struct where {
 static __always_inline int enter(struct where *w)
 {
 	w->cpu = bpf_get_smp_processor_id();
-	w->c = cpus.lookup(&w->cpu);
+	w->c = bpf_map_lookup_elem(&cpus, &w->cpu);
 	if (!w->c || !w->c->on)
 		return 0;
 	w->nest = w->c->nest;
@@ -109,10 +110,10 @@ static __always_inline void store(struct where *w, u64 kind_x, u64 w1)
 
 	if (w->nest) {
 		k = (w->cpu * IRQ_RECORDS) + (w->c->irq_head & (IRQ_RECORDS - 1));
-		r = irq_ring.lookup(&k);
+		r = bpf_map_lookup_elem(&irq_ring, &k);
 	} else {
 		k = (w->cpu * RECORDS) + (w->c->head & (RECORDS - 1));
-		r = ring.lookup(&k);
+		r = bpf_map_lookup_elem(&ring, &k);
 	}
 	if (!r)
 		return;
@@ -133,7 +134,7 @@ static __always_inline int room(struct where *w, u32 n)
 
 	if (w->nest) {
 		if (w->c->irq_head + n + 1 > w->c->irq_limit) {
-			t = tails.lookup(&w->cpu);
+			t = bpf_map_lookup_elem(&tails, &w->cpu);
 			if (!t)
 				return 0;
 			w->c->irq_limit = t->irq_tail + IRQ_RECORDS;
@@ -146,7 +147,7 @@ static __always_inline int room(struct where *w, u32 n)
 		return 1;
 	}
 	if (w->c->head + n + 1 > w->c->limit) {
-		t = tails.lookup(&w->cpu);
+		t = bpf_map_lookup_elem(&tails, &w->cpu);
 		if (!t)
 			return 0;
 		w->c->limit = t->tail + RECORDS;

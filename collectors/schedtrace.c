@@ -34,7 +34,7 @@ static __always_inline u32 affinity(struct where *w, u64 p, u32 pid, u32 hash)
 
 	if (pid >= PIDS || !pid)
 		return hash;
-	m = masks.lookup(&k);
+	m = bpf_map_lookup_elem(&masks, &k);
 	if (!m)
 		return hash;
 	old = m->hash[pid & 1023];
@@ -64,20 +64,16 @@ int on_nr_running(u64 *ctx)
 		return 0;
 	cpu = LOAD(u32, rq, OFF_RQ_CPU);
 	nr = LOAD(u32, rq, OFF_RQ_NR);
-#ifdef COUNTS_DELAYED
-	{
-		u32 k = cpu, asleep, *last = asleep_of.lookup(&k);
+	if (COUNTS_DELAYED) {
+		u32 k = cpu, asleep, *last = bpf_map_lookup_elem(&asleep_of, &k);
 
 		asleep = LOAD(u32, rq, OFF_RQ_CFS + OFF_CFS_QUEUED) - LOAD(u32, rq, OFF_RQ_CFS + OFF_CFS_RUNNABLE);
 		nr -= asleep;
 		if (last)
 			*last = asleep;
 	}
-#endif
-#ifdef WANT_THROTTLE
-	if (change > 0)
+	if (WANT_THROTTLE && change > 0)
 		unthrottle(&w, cpu);
-#endif
 	put(&w, KX(WC_NR_RUNNING, 0), cpu | (nr & 0xffffff) << 16 | (u64)change << 40);
 	leave(&w);
 	return 0;
@@ -104,40 +100,34 @@ int on_switch(u64 *ctx)
 {
 	struct where w;
 	u64 prev = ctx[SWITCH_PREV], next = ctx[SWITCH_PREV + 1], preempt = ctx[0] & 1, x;
-	u32 state, pid, next_pid, known, hash;
+	u32 state = 0, pid, next_pid, known, hash;
 
 	hide(prev);
 	hide(next);
-#ifdef SWITCH_STATE
-	state = (u32)ctx[SWITCH_STATE];
-#endif
+	if (TELLS_STATE)
+		state = (u32)*(volatile u64 *)&ctx[SWITCH_STATE];
 	if (!enter(&w))
 		return 0;
-#ifndef SWITCH_STATE
-	state = LOAD(u32, prev, OFF_STATE);
-#endif
+	if (!TELLS_STATE)
+		state = LOAD(u32, prev, OFF_STATE);
 	pid = LOAD(u32, prev, OFF_PID);
 	next_pid = LOAD(u32, next, OFF_PID);
 	known = w.c->cur == pid + 1;
 	w.c->cur = next_pid + 1;
 	x = preempt ? 1 << 10 : state_index(state);
-#ifdef WANT_THROTTLE
-	if (preempt || !state)
+	if (WANT_THROTTLE && (preempt || !state))
 		throttle(&w, prev, pid);
-#endif
 	put(&w, KX(WC_SWITCH, x), PID(pid) | PID(next_pid) << 22 |
 	    (u64)(LOAD(u32, next, OFF_PRIO) & 0xff) << 44 | (u64)(LOAD(u32, prev, OFF_PRIO) & 0xff) << 52);
-#if defined(COUNTS_DELAYED) && defined(WANT_NR_RUNNING)
-	if (!preempt && state && LOAD(u8, prev, OFF_DELAYED))
+	if (COUNTS_DELAYED && WANT_NR_RUNNING && !preempt && state && LOAD(u8, prev, OFF_DELAYED))
 		note_asleep(&w, w.cpu);
-#endif
-#ifdef WANT_AFFINITY
-	/* most tasks leave with the mask with which they came, and then the table of all masks is not touched */
-	hash = mask_hash(prev);
-	if (!known || hash != w.c->cur_mask)
-		affinity(&w, prev, pid, hash);
-	w.c->cur_mask = affinity(&w, next, next_pid, mask_hash(next));
-#endif
+	if (WANT_AFFINITY) {
+		/* most tasks leave with the mask with which they came, and then the table of all masks is not touched */
+		hash = mask_hash(prev);
+		if (!known || hash != w.c->cur_mask)
+			affinity(&w, prev, pid, hash);
+		w.c->cur_mask = affinity(&w, next, next_pid, mask_hash(next));
+	}
 	leave(&w);
 	return 0;
 }
@@ -151,7 +141,7 @@ int on_switch(u64 *ctx)
 static __always_inline void note_waker(struct wc_cpu *c, u32 cpu, u32 pid)
 {
 	u32 k = pid & (WAKERS - 1);
-	struct wc_waker *n = wakers.lookup(&k);
+	struct wc_waker *n = bpf_map_lookup_elem(&wakers, &k);
 
 	if (n) {
 		n->pid = pid;
@@ -160,7 +150,6 @@ static __always_inline void note_waker(struct wc_cpu *c, u32 cpu, u32 pid)
 	}
 }
 
-#ifdef BY_CSD
 #define CSD_TYPE_MASK 0xf0 /* include/linux/smp_types.h */
 #define CSD_TYPE_TTWU 0x30
 
@@ -173,31 +162,30 @@ int on_queued(u64 *ctx)
 	hide(csd);
 	if ((LOAD(u32, csd, OFF_CSD_FLAGS) & CSD_TYPE_MASK) != CSD_TYPE_TTWU)
 		return 0; /* a function call */
-	c = cpus.lookup(&cpu);
+	c = bpf_map_lookup_elem(&cpus, &cpu);
 	if (!c || !c->on)
 		return 0;
 	bpf_probe_read_kernel(&pid, 4, (void *)(csd + (OFF_PID - OFF_WAKE_ENTRY)));
 	note_waker(c, cpu, pid);
 	return 0;
 }
-#else
+
 int on_waking(u64 *ctx)
 {
 	u64 p = ctx[0];
 	u32 cpu = bpf_get_smp_processor_id();
-	struct wc_cpu *c = cpus.lookup(&cpu);
+	struct wc_cpu *c = bpf_map_lookup_elem(&cpus, &cpu);
 
 	hide(p);
 	if (c)
 		note_waker(c, cpu, LOAD(u32, p, OFF_PID));
 	return 0;
 }
-#endif
 
 static __always_inline void woken(struct where *w, u64 p, u32 kind)
 {
 	u32 pid = LOAD(u32, p, OFF_PID), k = pid & (WAKERS - 1), by, src = w->cpu;
-	struct wc_waker *n = wakers.lookup(&k);
+	struct wc_waker *n = bpf_map_lookup_elem(&wakers, &k);
 
 	if (kind == WC_WAKEUP && n && n->pid == pid) {
 		by = n->by_pid;
@@ -218,14 +206,12 @@ int on_wakeup(u64 *ctx)
 	if (!enter(&w))
 		return 0;
 	woken(&w, p, WC_WAKEUP);
-#if defined(COUNTS_DELAYED) && defined(WANT_NR_RUNNING)
-	{
-		u32 cpu = task_cpu(p), *last = asleep_of.lookup(&cpu);
+	if (COUNTS_DELAYED && WANT_NR_RUNNING) {
+		u32 cpu = task_cpu(p), *last = bpf_map_lookup_elem(&asleep_of, &cpu);
 
 		if (last && *last) /* a wakeup can only end the delay of a task, and its beginning was recorded */
 			note_asleep(&w, cpu);
 	}
-#endif
 	leave(&w);
 	return 0;
 }
@@ -287,13 +273,13 @@ int on_fork(u64 *ctx)
 	pid = LOAD(u32, child, OFF_PID);
 	ppid = LOAD(u32, parent, OFF_PID);
 	put(&w, KX(WC_FORK, 0), PID(pid) | PID(ppid) << 22);
-#ifdef WANT_AFFINITY
-	k = pid >> 10; /* the pid may have belonged to another task before */
-	m = masks.lookup(&k);
-	if (m && pid < PIDS)
-		m->hash[pid & 1023] = 0;
-	affinity(&w, child, pid, mask_hash(child));
-#endif
+	if (WANT_AFFINITY) {
+		k = pid >> 10; /* the pid may have belonged to another task before */
+		m = bpf_map_lookup_elem(&masks, &k);
+		if (m && pid < PIDS)
+			m->hash[pid & 1023] = 0;
+		affinity(&w, child, pid, mask_hash(child));
+	}
 	leave(&w);
 	return 0;
 }

@@ -13,12 +13,12 @@ struct iter_task {
 int snapshot(struct iter_task *ctx)
 {
 	u64 meta = ctx->meta, p = ctx->task, cfs = 0, rq = 0, seq = 0, ptr = 0;
-	u32 zero = 0, cpu = 0, on_cpu = 0, nr = 0, curr = 0;
-	struct wc_config *conf = config.lookup(&zero);
+	u32 zero = 0, cpu = 0, on_cpu = 0, nr = 0;
+	struct wc_config *conf = bpf_map_lookup_elem(&config, &zero);
 	struct wc_cpu *c;
 	struct {
 		struct wc_task t;
-		u64 mask[MASK_WORDS];
+		u64 mask[MOST_WORDS];
 	} out = {};
 
 	hide(meta);
@@ -34,27 +34,22 @@ int snapshot(struct iter_task *ctx)
 	bpf_probe_read_kernel(&out.t.allowed, 4, (void *)(p + OFF_NR_ALLOWED));
 	bpf_probe_read_kernel(&out.t.comm, 16, (void *)(p + OFF_COMM));
 	bpf_probe_read_kernel(&cfs, 8, (void *)(p + OFF_TASK_CFS));
-#ifdef OFF_CFS_RQ
-	bpf_probe_read_kernel(&rq, 8, (void *)(cfs + OFF_CFS_RQ));
-#else
 	rq = cfs - OFF_RQ_CFS;
-#endif
+	if (HAS(OFF_CFS_RQ))
+		bpf_probe_read_kernel(&rq, 8, (void *)(cfs + OFF_CFS_RQ));
 	bpf_probe_read_kernel(&nr, 4, (void *)(rq + OFF_RQ_NR));
 	bpf_probe_read_kernel(&out.t.state, 1, (void *)(p + OFF_ON_RQ));
 	bpf_probe_read_kernel(&on_cpu, 4, (void *)(p + OFF_ON_CPU));
 	out.t.state = out.t.state ? (on_cpu ? 2 : 1) : 0;
-#ifdef OFF_DELAYED
 	/* a sleeping task that stays on the queue until its lag is gone does not wait (152e11f6df29, 6.12) */
-	{
+	if (HAS(OFF_DELAYED)) {
 		u8 delayed = 0;
 
 		bpf_probe_read_kernel(&delayed, 1, (void *)(p + OFF_DELAYED));
 		if (delayed)
 			out.t.state = 0;
 	}
-#endif
-#ifdef WANT_THROTTLE
-	{
+	if (WANT_THROTTLE) {
 		u8 throttled = 0;
 
 		bpf_probe_read_kernel(&throttled, 1, (void *)(p + OFF_THROTTLED));
@@ -63,19 +58,16 @@ int snapshot(struct iter_task *ctx)
 			remember_throttled(cpu, p, out.t.pid);
 		}
 	}
-#endif
 	out.t.cpu = cpu;
-#ifdef COUNTS_DELAYED
-	{
+	if (COUNTS_DELAYED) {
 		u32 queued = 0, runnable = 0;
 
 		bpf_probe_read_kernel(&queued, 4, (void *)(rq + OFF_RQ_CFS + OFF_CFS_QUEUED));
 		bpf_probe_read_kernel(&runnable, 4, (void *)(rq + OFF_RQ_CFS + OFF_CFS_RUNNABLE));
 		nr -= queued - runnable;
 	}
-#endif
 	out.t.rq_nr = nr;
-	c = cpus.lookup(&cpu);
+	c = bpf_map_lookup_elem(&cpus, &cpu);
 	if (c) {
 		u32 rq_cpu = ~0;
 
@@ -87,6 +79,6 @@ int snapshot(struct iter_task *ctx)
 	for (int i = 0; i < MASK_WORDS; i++)
 		bpf_probe_read_kernel(&out.mask[i], 8, (void *)(ptr + 8 * i));
 	hide(seq);
-	bpf_seq_write((void *)seq, &out, sizeof(out));
+	bpf_seq_write((void *)seq, &out, sizeof(out.t) + 8 * MASK_WORDS);
 	return 0;
 }

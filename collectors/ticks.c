@@ -13,7 +13,7 @@ struct wc_clock {
 	u64 khz;          /* what the recorder read last, or 0 */
 };
 
-BPF_F_TABLE("array", u32, struct wc_clock, clocks, NCPU, F_MMAPABLE);
+SIZED(clocks, struct wc_clock, NCPU, F_MMAPABLE);
 
 #ifdef COUNTED
 BPF_PERF_ARRAY(actual_cycles, NCPU);
@@ -52,7 +52,7 @@ int on_hrtimer(u64 *ctx)
 		return 0;
 	if (!enter(&w))
 		return 0;
-	k = clocks.lookup(&w.cpu);
+	k = bpf_map_lookup_elem(&clocks, &w.cpu);
 	pid = current_pid(w.c);
 	if (k && pid) {
 		khz = khz_since(k);

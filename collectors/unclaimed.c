@@ -75,7 +75,7 @@ static __always_inline void note_slice(struct wc_check *chk, u64 now, int found)
 static __always_inline int look(u64 now)
 {
 	u32 zero = 0, watching;
-	struct wc_check *chk = check.lookup(&zero);
+	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
 	u64 since;
 	int found, is_due;
 
@@ -91,7 +91,7 @@ static __always_inline int look(u64 now)
 	if (watching && since > chk->late)
 		chk->late = since;
 	chk->last_look = now;
-	found = find(chk, watching ? (u32)chk->suspected : 0);
+	found = find(watching ? (u32)chk->suspected : 0);
 	note_slice(chk, now, found);
 	if (!watching) {
 		if (is_due && found == FOUND)
@@ -128,7 +128,7 @@ int on_timer(void *ctx)
 
 static __always_inline u32 nr_running(u32 cpu)
 {
-	struct wc_cpu *c = cpus.lookup(&cpu);
+	struct wc_cpu *c = bpf_map_lookup_elem(&cpus, &cpu);
 	u32 nr = UNKNOWN;
 
 	if (c && c->rq)
@@ -138,7 +138,7 @@ static __always_inline u32 nr_running(u32 cpu)
 
 static __always_inline void fill(struct wc_check *chk, u32 cpu, u64 *by)
 {
-	struct wc_watched *seen = watched.lookup(&cpu);
+	struct wc_watched *seen = bpf_map_lookup_elem(&watched, &cpu);
 
 	if (!seen || seen->filled == (u32)chk->suspected)
 		return;
@@ -149,7 +149,7 @@ static __always_inline void fill(struct wc_check *chk, u32 cpu, u64 *by)
 
 static __always_inline void relieve(struct wc_check *chk, u32 cpu, u64 *by)
 {
-	struct wc_watched *seen = watched.lookup(&cpu);
+	struct wc_watched *seen = bpf_map_lookup_elem(&watched, &cpu);
 
 	if (!seen || seen->relieved == (u32)chk->suspected)
 		return;
@@ -166,12 +166,13 @@ static __always_inline void relieve(struct wc_check *chk, u32 cpu, u64 *by)
  */
 static __always_inline u64 left_with(u64 p)
 {
-	u64 load = 0;
-#if defined(DETACHED_LOAD) && defined(OFF_TASK_LOAD)
-	load = LOAD(u64, p, OFF_TASK_LOAD);
-#if defined(OFF_SE_PARENT) && defined(OFF_CFS_TG) && defined(OFF_TG_LOAD)
-	u64 se = p + OFF_SE, cfs, parent, group, all, shares;
+	u64 load, se = p + OFF_SE, cfs, parent, group, all, shares;
 
+	if (!DETACHED_LOAD || !HAS(OFF_TASK_LOAD))
+		return 0;
+	load = LOAD(u64, p, OFF_TASK_LOAD);
+	if (!HAS(OFF_SE_PARENT) || !HAS(OFF_CFS_TG) || !HAS(OFF_TG_LOAD))
+		return load;
 #pragma unroll
 	for (int depth = 0; depth < 5; depth++) {
 		parent = cfs = group = all = shares = 0;
@@ -188,8 +189,6 @@ static __always_inline u64 left_with(u64 p)
 			load = shares >> 10;
 		se = parent;
 	}
-#endif
-#endif
 	return load;
 }
 
@@ -197,7 +196,7 @@ static __always_inline u64 left_with(u64 p)
 int watch_migrate(u64 *ctx)
 {
 	u32 zero = 0, dst = (u32)ctx[1], src;
-	struct wc_check *chk = check.lookup(&zero);
+	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
 	u64 p = ctx[0];
 
 	hide(p);
@@ -206,7 +205,7 @@ int watch_migrate(u64 *ctx)
 	src = task_cpu(p);
 	__sync_fetch_and_add(&chk->moves, 1);
 	{
-		struct wc_watched *to = watched.lookup(&dst);
+		struct wc_watched *to = bpf_map_lookup_elem(&watched, &dst);
 
 		if (to)
 			to->pulled++;
@@ -217,9 +216,8 @@ int watch_migrate(u64 *ctx)
 		if (nr_running(src) == 1)
 			relieve(chk, src, &chk->by_move);
 	}
-#ifdef OFF_CFS_LOAD
-	{
-		struct wc_cpu *from = cpus.lookup(&src), *to = cpus.lookup(&dst);
+	if (HAS(OFF_CFS_LOAD)) {
+		struct wc_cpu *from = bpf_map_lookup_elem(&cpus, &src), *to = bpf_map_lookup_elem(&cpus, &dst);
 		u64 a = 0, b = 0;
 
 		if (!from || !to || !from->rq || !to->rq)
@@ -230,7 +228,6 @@ int watch_migrate(u64 *ctx)
 		if (a <= b)
 			__sync_fetch_and_add(&chk->useless, 1);
 	}
-#endif
 	return 0;
 }
 
@@ -238,7 +235,7 @@ int watch_migrate(u64 *ctx)
 int watch_new(u64 *ctx)
 {
 	u32 zero = 0, cpu;
-	struct wc_check *chk = check.lookup(&zero);
+	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
 	u64 p = ctx[0];
 
 	hide(p);
@@ -254,7 +251,7 @@ int watch_new(u64 *ctx)
 int watch_exit(u64 *ctx)
 {
 	u32 zero = 0, cpu = bpf_get_smp_processor_id();
-	struct wc_check *chk = check.lookup(&zero);
+	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
 
 	if (!chk || !chk->suspected_at)
 		return 0;
@@ -268,12 +265,12 @@ int watch_nr(u64 *ctx)
 {
 	u64 rq = ctx[0];
 	u32 zero = 0, cpu, nr, was, *old;
-	struct wc_check *chk = check.lookup(&zero);
+	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
 
 	hide(rq);
 	cpu = LOAD(u32, rq, OFF_RQ_CPU);
 	nr = LOAD(u32, rq, OFF_RQ_NR);
-	old = nr_of.lookup(&cpu);
+	old = bpf_map_lookup_elem(&nr_of, &cpu);
 	if (!chk || !old)
 		return 0;
 	was = *old;
@@ -292,9 +289,9 @@ int watch_nr(u64 *ctx)
 /* Note the leaders of this program's own processes; an iterator over all tasks. */
 int own_leaders(struct iter_task *ctx)
 {
-	u64 meta = ctx->meta, p = ctx->task, seq = 0;
+	u64 meta = ctx->meta, p = ctx->task;
 	u32 zero = 0, pid = 0, tgid = 0;
-	struct wc_check *chk = check.lookup(&zero);
+	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
 
 	hide(meta);
 	hide(p);
@@ -326,9 +323,8 @@ int delays(struct iter_task *ctx)
 	if (!p)
 		return 0;
 	seq = *(volatile u64 *)meta;
-#ifdef OFF_RUN_DELAY
-	COPY(out.run_delay, p + OFF_RUN_DELAY);
-#endif
+	if (HAS(OFF_RUN_DELAY))
+		COPY(out.run_delay, p + OFF_RUN_DELAY);
 	COPY(out.pid, p + OFF_PID);
 	COPY(out.cpu, p + OFF_TASK_CPU);
 	hide(seq);

@@ -113,6 +113,8 @@ def main(argv=None):
         a,
         "ready",
         privileges=privileges,
+        way=checker.r.programs.way,
+        no_object="; ".join(checker.r.no_object),
         s_ns=int(a.period * 1e9),
         m_ns=int(a.persist * 1e9),
     )
@@ -128,11 +130,13 @@ def show_probes(a):
     """Print how the balancer's decisions can be watched on this kernel, as a JSON object."""
     _privilege.least_privilege(perf_events=True)
     try:
-        d = Checker(a).decisions
+        checker = Checker(a)
     except (_bpf.CannotLoad, OSError) as e:
         print("unclaimed: %s" % e, file=sys.stderr)
         return 2
-    print(json.dumps({"how": d.how, "refused": d.refused, "sampled": d.sampled}))
+    d, r = checker.decisions, checker.r
+    found = {"how": d.how, "refused": d.refused, "sampled": d.sampled}
+    print(json.dumps({**found, "way": r.programs.way, "no_object": "; ".join(r.no_object)}))
     return 0
 
 
@@ -197,6 +201,7 @@ def sampled(a, checker):
 def watch(a, checker, stop):
     """Wait until the kernel raises a violation, write its recording, and continue."""
     started = last_deficit = time.monotonic()
+    rest_s = min(max(POLL_S, a.persist), 2 * POLL_S)
     raised = slices = 0
     quiet_until = started + 11 * a.persist  # until ten slices have been recorded
     last_ping = last_online = started
@@ -236,7 +241,8 @@ def watch(a, checker, stop):
         if a.framed and now - last_ping >= 1:
             last_ping = now
             say(a, "progress", **counted(s), **sampled(a, checker))
-        time.sleep(POLL_S)
+        # what is not suspected yet is not confirmed before M
+        time.sleep(POLL_S if s["suspected_at"] or a.event_driven else rest_s)
     s = checker.state()
     seen, _ = checker.r.totals()
     say(

@@ -7,6 +7,7 @@
 #   babeltrace2                   the program that reads the Common Trace Format
 #   python3-bpfcc, linux-headers  the collectors; the headers may be those of another kernel, because every kernel
 #                                 structure comes from BTF and the collectors show the tree to bcc themselves
+#   clang, llvm, libbpf-dev       the object of the online checker (make bpf)
 #   stress-ng, sysbench           loads under which the online checker must stay silent
 #   prometheus                    promtool judges the metrics and the rules, and a Prometheus scrapes the service (22 MB to fetch)
 set -eu
@@ -19,6 +20,8 @@ command -v babeltrace2 >/dev/null || want="$want babeltrace2"
 command -v stress-ng >/dev/null || want="$want stress-ng"
 command -v sysbench >/dev/null || want="$want sysbench"
 command -v promtool >/dev/null || want="$want prometheus"
+command -v llvm-strip >/dev/null || command -v llvm-strip-14 >/dev/null || want="$want llvm"
+command -v clang >/dev/null && [ -e /usr/include/bpf/bpf_helpers.h ] || want="$want clang libbpf-dev"
 /usr/bin/python3 -c 'import bcc' 2>/dev/null || want="$want python3-bpfcc"
 if [ ! -e "/lib/modules/$(uname -r)/build" ] && ! ls -d /usr/src/linux-headers-* >/dev/null 2>&1; then
     case $(. /etc/os-release && echo "$ID") in

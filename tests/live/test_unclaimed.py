@@ -21,7 +21,7 @@ from support.schemas import fits
 import wastedcores
 from wastedcores.analysis.decisions import decisions
 from wastedcores.capture import LiveOptions, balancing_off, live_check, pile_up
-from wastedcores.capture.backends import bcc_python, command
+from wastedcores.capture.backends import bcc_python, command, object_problem
 from wastedcores.capture.demonstration import SETTING, push_work_away
 from wastedcores.files import collectors
 
@@ -619,12 +619,16 @@ def test_moves_to_a_queue_at_least_as_loaded_are_counted_as_useless(bpf):
     assert end["moves"] - end["useless"] >= 3
 
 
+@pytest.mark.parametrize("way", ["object", "bcc"])
 @pytest.mark.parametrize("cpus", [64, 256])
-def test_the_verifier_accepts_the_programs_of_a_large_machine(bpf, cpus):
+def test_the_verifier_accepts_the_programs_of_a_large_machine(bpf, cpus, way):
+    if way == "object" and (why := object_problem()):
+        pytest.skip(f"{why}: make bpf")
+    option = "'--bcc'" if way == "bcc" else "'--tally'"
     code = (
         "import sys, _bpf, unclaimed\n"
         f"_bpf.possible = lambda: {cpus}\n"
-        "sys.exit(unclaimed.main(['--seconds', '0.2', '--buffer', '0.0625']))\n"
+        f"sys.exit(unclaimed.main(['--seconds', '0.2', '--buffer', '0.0625', {option}]))\n"
     )
     run = subprocess.run(
         [bcc_python(), "-B", "-c", code],
@@ -635,3 +639,4 @@ def test_the_verifier_accepts_the_programs_of_a_large_machine(bpf, cpus):
     )
     assert run.returncode in (0, 1), run.stderr
     assert '"truncated": 0' in run.stderr
+    assert f'"way": "{way}"' in run.stderr

@@ -1,7 +1,8 @@
-"""The ways to capture on this machine: BPF through the distribution's bcc, or the kernel's tracefs."""
+"""The ways to capture on this machine: BPF by an object or the distribution's bcc, or the kernel's tracefs."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from wastedcores.capture.collector import changeable, collectors_for_root
 from wastedcores.errors import CollectorError, UsageError
+from wastedcores.files import collectors
 
 #: MSR_IA32_MPERF and MSR_IA32_APERF (arch/x86/include/asm/msr-index.h): cycles at the base frequency, and actual cycles
 MPERF, APERF = 0xE7, 0xE8
@@ -99,6 +101,8 @@ _INSTALL = {
 }
 #: where the distribution keeps its own Python
 SYSTEM_PYTHON = "/usr/bin/python3"
+#: the programs of the online checker, which tools/build_bpf.py builds, and the library that loads them
+OBJECT, LIBBPF = "checker.bpf.o", "libbpf.so.1"
 _TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 
 
@@ -116,12 +120,15 @@ class Backend:
         What was found, or what is missing.
     fix
         The command that would make it work; empty if none is known or needed.
+    compiles
+        True if bcc compiles the programs when they start.
     """
 
     name: str
     works: bool
     why: str
     fix: str = ""
+    compiles: bool = False
 
 
 def distribution(os_release: Path = Path("/etc/os-release")) -> str:
@@ -187,24 +194,42 @@ def headers() -> tuple[bool, str]:
     return False, f"neither {modules}/build nor /usr/src/linux-headers-*"
 
 
-def probe() -> list[Backend]:
-    """Return every backend, best first, each with the answer whether it works here."""
-    return [_probe_bpf(), _probe_tracefs()]
+def object_problem() -> str | None:
+    """Return why the online checker's object cannot be loaded here, or None; the collector tries the rest."""
+    if not (collectors() / OBJECT).exists():
+        return f"{OBJECT} was not built with this package"
+    try:
+        ctypes.CDLL(LIBBPF)
+    except OSError:
+        return f"there is no {LIBBPF} (the package libbpf1 or libbpf)"
+    return None
 
 
-def _probe_bpf() -> Backend:
+def probe(checker: bool = False) -> list[Backend]:
+    """Return every backend, best first, each with the answer whether it works here: to record, or for the online checker."""
+    return [_probe_bpf(checker), _probe_tracefs()]
+
+
+def _probe_bpf(checker: bool) -> Backend:
     install = _INSTALL.get(distribution(), _INSTALL["debian"])
     if not Path("/sys/kernel/btf/vmlinux").exists():
         return Backend(
             "bpf", False, "this kernel has no /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)"
         )
+    why = object_problem() if checker else None
+    if checker and why is None:
+        return _unless_root_is_out_of_reach(Backend("bpf", True, f"{OBJECT} through {LIBBPF}"))
+    without = f"{why}, and " if why else ""
     python = bcc_python()
     if python is None:
-        return Backend("bpf", False, "no Python here has the bcc module", install)
+        return Backend("bpf", False, f"{without}no Python here has the bcc module", install)
     found, where = headers()
     if not found:
-        return Backend("bpf", False, f"there are no kernel headers for bcc: {where}", install)
-    return _unless_root_is_out_of_reach(Backend("bpf", True, f"{python}, headers {where}"))
+        return Backend(
+            "bpf", False, f"{without}there are no kernel headers for bcc: {where}", install
+        )
+    how = f"compiled by bcc for {python}, headers {where}" + (f"; {why}" if why else "")
+    return _unless_root_is_out_of_reach(Backend("bpf", True, how, compiles=True))
 
 
 def _probe_tracefs() -> Backend:
@@ -265,8 +290,8 @@ def event_kinds() -> dict[str, bool]:
     return kinds
 
 
-def choose(name: str = "auto") -> Backend:
-    """Return the backend of that name, or the best one that works.
+def choose(name: str = "auto", checker: bool = False) -> Backend:
+    """Return the backend of that name, or the best one that works: to record, or for the online checker.
 
     Raises
     ------
@@ -277,7 +302,7 @@ def choose(name: str = "auto") -> Backend:
     """
     if name not in ("auto", *BACKENDS):
         raise UsageError(f"backend {name!r}: expected auto, {' or '.join(BACKENDS)}.")
-    found = [b for b in probe() if name in ("auto", b.name)]
+    found = [b for b in probe(checker) if name in ("auto", b.name)]
     working = [b for b in found if b.works]
     if working:
         return working[0]
@@ -287,7 +312,7 @@ def choose(name: str = "auto") -> Backend:
 
 def command(script: str, arguments: list[str], backend: Backend) -> list[str]:
     """Return the argument list that runs a collector, with sudo where it is needed. No shell is involved."""
-    python = bcc_python() if backend.name == "bpf" else None
+    python = bcc_python() if backend.compiles else None
     if python is None:
         python = SYSTEM_PYTHON if Path(SYSTEM_PYTHON).exists() else shutil.which("python3")
     if python is None:

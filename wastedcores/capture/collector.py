@@ -23,7 +23,7 @@ from wastedcores.files import collectors
 
 #: where :func:`install_command` puts a copy
 INSTALLED = Path("/usr/local/libexec/wastedcores")
-_ENDINGS = ("*.py", "*.c", "*.h")
+_ENDINGS = ("*.py", "*.c", "*.h", "*.o")
 
 
 def changeable(path: Path) -> str | None:
@@ -68,7 +68,9 @@ def collectors_for_root() -> Path:
 def install_command() -> str:
     """Return the command that copies the collectors to a place that only root can change."""
     own = collectors()
-    files = " ".join(f"{shlex.quote(str(own))}/{ending}" for ending in _ENDINGS)
+    files = " ".join(
+        f"{shlex.quote(str(own))}/{ending}" for ending in _ENDINGS if any(own.glob(ending))
+    )
     return f"sudo install -D -o root -g root -m 644 -t {INSTALLED} {files}"
 
 

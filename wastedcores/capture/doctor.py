@@ -15,9 +15,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from wastedcores.capture.backends import (
+    LIBBPF,
+    OBJECT,
     SYSTEM_PYTHON,
     choose,
     command,
@@ -176,6 +180,32 @@ def check_event_kinds() -> Finding:
     )
 
 
+@lru_cache(maxsize=1)
+def _checker_says() -> dict[str, Any]:
+    """Load the online checker for a moment and return what it tells; an empty one if it cannot be loaded."""
+    backend = choose("bpf", checker=True)
+    done = _run(command("unclaimed.py", ["--probes", "--buffer", "0.0625"], backend))
+    return {} if done is None or done.returncode else dict(json.loads(done.stdout))
+
+
+def check_checker() -> Finding:
+    """Find out in which way the programs of the online checker get into the kernel."""
+    need = "check --live, watch"
+    if os.geteuid() != 0:
+        fix = {"any": "sudo wastedcores doctor"}
+        return Finding("online checker", "limited", "only root can try", need, fix)
+    try:
+        found = _checker_says()
+    except (CollectorError, ValueError) as e:
+        return Finding("online checker", "limited", str(e), need)
+    if not found:
+        return Finding("online checker", "limited", "it cannot be loaded", need)
+    says = f"{OBJECT} through {LIBBPF}: no compiler is needed"
+    if found["way"] != "object":
+        says = f"bcc compiles it at each start: {found['no_object']}"
+    return Finding("online checker", "ok", says)
+
+
 def check_decisions() -> Finding:
     """Try whether the functions of the load balancer can be probed, which the online checker does after a violation."""
     state, fix = "limited", {}
@@ -183,10 +213,9 @@ def check_decisions() -> Finding:
         says, fix = "only root can try", {"any": "sudo wastedcores doctor"}
     else:
         try:
-            done = _run(command("unclaimed.py", ["--probes", "--buffer", "0.0625"], choose("bpf")))
+            found = _checker_says()
             says = "the online checker cannot be loaded"
-            if done is not None and not done.returncode:
-                found = json.loads(done.stdout)
+            if found:
                 says = probes_sentence(found)
                 state = "ok" if len(found["how"]) == len(FUNCTIONS) else "limited"
         except (CollectorError, ValueError) as e:
@@ -282,7 +311,7 @@ def check_instances() -> Finding:
 
 CHECKS: list[Callable[[], Finding]] = [
     check_python, check_libraries, check_cpus, check_browser, check_rights, check_tracefs, check_perf, check_btf, check_headers,
-    check_bcc, check_collectors, check_capture, check_event_kinds, check_decisions, check_frequency, check_cpuset,
+    check_bcc, check_collectors, check_capture, check_checker, check_event_kinds, check_decisions, check_frequency, check_cpuset,
     check_leftovers, check_instances,
 ]  # fmt: skip
 

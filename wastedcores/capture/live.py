@@ -15,7 +15,7 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import IO, TYPE_CHECKING, Any
 
-from wastedcores.capture.backends import Backend, choose, command
+from wastedcores.capture.backends import Backend, choose, command, probe
 from wastedcores.capture.collector import Collector, Terminated, terminable
 from wastedcores.capture.live_result import LiveCheck, LiveOptions
 from wastedcores.capture.snapshot import header_facts, take
@@ -318,7 +318,7 @@ def live_check(
     """
     if seconds is not None and not 0 < seconds < math.inf:
         raise UsageError(f"seconds {seconds}: expected a number above 0.")
-    chosen = choose(backend)
+    chosen = choose(backend, checker=True)
     report = progress or (lambda _: None)
     report(f"checking with {chosen.name} ({chosen.why})")
     result = LiveCheck(options, chosen.name, started_ns=time.monotonic_ns())
@@ -331,7 +331,7 @@ def live_check(
         if chosen.name == "tracefs":
             if options.tally or evidence is not None:
                 raise UsageError(
-                    "metrics and evidence within limits need the BPF backend, and this machine has only tracefs. "
+                    f"metrics and evidence within limits need the BPF backend: {probe(checker=True)[0].why}. "
                     "`wastedcores doctor` says what is missing."
                 )
 
