@@ -39,5 +39,5 @@ def test_a_service_on_a_kernel_without_type_information_says_so(monkeypatch):
     pretended = [backends.Backend("bpf", False, lacks), backends.Backend("tracefs", True, "here")]
     monkeypatch.setattr(backends, "probe", lambda checker=False: pretended)
     monkeypatch.setattr(live, "probe", lambda checker=False: pretended)
-    with pytest.raises(UsageError, match="need the BPF backend: this kernel has no .*BTF"):
+    with pytest.raises(UsageError, match=r"need the BPF backend: this kernel has no .*BTF"):
         live_check(LiveOptions(tally=True), seconds=1)
