@@ -93,7 +93,9 @@ def fake(monkeypatch):
             return [sys.executable, "-c", looks if script == "debugfs.py" else program]
 
         for module in (live, record):
-            monkeypatch.setattr(module, "choose", lambda *_, **__: Backend(backend, True, "pretended"))
+            monkeypatch.setattr(
+                module, "choose", lambda *_, **__: Backend(backend, True, "pretended")
+            )
         for module in (live, record):
             monkeypatch.setattr(module, "command", command)
         return asked

@@ -12,7 +12,7 @@ from wastedcores.errors import TraceFormatError
 from wastedcores.trace import parquet
 from wastedcores.trace.header import Header
 from wastedcores.trace.parquet import read_parquet, stream_parquet
-from wastedcores.trace.schema import KINDS, SCHEMA, TRANSITIONS, conform, empty
+from wastedcores.trace.schema import KINDS, SCHEMA, UNCOUNTED, conform, empty
 
 HEADER = Header(source_format="test")
 #: column -> how a random value is drawn: a few that are near each other, or any that its type allows
@@ -59,7 +59,7 @@ def test_what_is_written_is_read(tmp_path, seed):
     frame = a_table(seed)
     assert written([frame], tmp_path / "t.parquet").equals(frame)
     header = read_parquet(tmp_path / "t.parquet").header
-    ts = frame.filter(~pl.col("kind").is_in(TRANSITIONS))["ts_ns"]  # a range is that of the others
+    ts = frame.filter(~pl.col("kind").is_in(UNCOUNTED))["ts_ns"]  # a range is that of the others
     assert (header.start_ns, header.end_ns) == (ts.min(), ts.max())
     counted = {str(k): n for k, n in frame["kind"].value_counts().iter_rows()}
     assert header.kinds == {k: counted[k] for k in KINDS if k in counted}

@@ -77,7 +77,9 @@ def test_a_wrong_query_gets_a_sentence_under_the_box_and_the_figure_stays(box):
 
 def test_typing_offers_completions(box):
     box.queries.query.value = 'kind == "wak'
-    assert box.queries.query.options == ('kind == "wakeup"', 'kind == "wakeup_new"')
+    assert box.queries.query.options == tuple(
+        f'kind == "{kind}"' for kind in ("wakeup", "wakeup_new", "waking")
+    )
     box.queries.query.value = 'comm == "'
     offered = box.queries.query.options
     assert offered
