@@ -1,8 +1,6 @@
-"""Recordings of a real kernel in a guest, and replays of the same workloads.
+"""Recordings of a real kernel in a guest, replays of the same workloads, and both examined for figures that show them side by side.
 
 A recording is a folder with ``trace.txt.xz`` and ``meta.json``, such as those of ``datasets/recordings``.
-
-A recording and a replay of the same workload, examined for the figures that show two traces side by side.
 """
 
 from __future__ import annotations

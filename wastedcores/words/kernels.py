@@ -1,10 +1,7 @@
-"""Compares kernels by what they did with the same workloads, in sentences and in tables.
+"""Compares kernels by what they did with the same workloads, and recorded runs with replays of them, in sentences and tables.
 
-The functions take the table of :func:`wastedcores.recordings.kernels.read_kernels`.
-
-Compares recorded runs with replays of them, in a paragraph and in a table.
-
-Both functions take the table of :func:`wastedcores.recordings.agreement.compare_recordings` or ``read_agreement``.
+What compares kernels takes the table of :func:`wastedcores.recordings.kernels.read_kernels`, and what compares recordings that of
+:func:`wastedcores.recordings.agreement.compare_recordings` or ``read_agreement``.
 """
 
 from __future__ import annotations

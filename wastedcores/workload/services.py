@@ -1,10 +1,9 @@
-"""Workloads whose throughput depends on newidle balancing: schbench, a web server, a database, UnixBench's shell scripts.
+"""Workloads that measure a service: schbench, a web server, a database, UnixBench's shell scripts, and hackbench.
 
-Each measures its throughput: the rounds of its workers, clients, terminals or loopers per second.
+The first four depend on newidle balancing and measure their throughput: the rounds of their workers, clients, terminals or loopers
+per second.
 
-hackbench: groups of senders and receivers, in which each sender writes to each receiver over a pipe.
-
-It works as rt-tests' hackbench.c and perf's ``bench sched messaging``. In a group every receiver reads its own pipe, and
+hackbench works as rt-tests' hackbench.c and perf's ``bench sched messaging``: in a group every receiver reads its own pipe, and
 every sender writes ``loops`` times to each pipe in turn. All tasks wait for one signal to begin. A pipe is a pair of
 semaphores: the messages in it and the room that is left. A message costs the writer and the reader a fixed time (100 bytes
 through a pipe take about a microsecond at each end).
