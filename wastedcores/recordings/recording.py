@@ -1,4 +1,4 @@
-"""Recordings of a real kernel in a guest, replays of the same workloads, and both examined for figures that show them side by side.
+"""Recordings of a real kernel in a guest, replays of the same workloads, and both examined for figures that show them together.
 
 A recording is a folder with ``trace.txt.xz`` and ``meta.json``, such as those of ``datasets/recordings``.
 """

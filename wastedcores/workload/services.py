@@ -1,7 +1,7 @@
 """Workloads that measure a service: schbench, a web server, a database, UnixBench's shell scripts, and hackbench.
 
-The first four depend on newidle balancing and measure their throughput: the rounds of their workers, clients, terminals or loopers
-per second.
+The first four depend on newidle balancing and measure their throughput: the rounds of their workers, clients, terminals or
+loopers per second.
 
 hackbench works as rt-tests' hackbench.c and perf's ``bench sched messaging``: in a group every receiver reads its own pipe, and
 every sender writes ``loops`` times to each pipe in turn. All tasks wait for one signal to begin. A pipe is a pair of
