@@ -65,7 +65,7 @@ docs: $(DEV)     ## the documentation's site, in build/docs/html; the first time
 recordings: $(LAB)   ## make a bundled recording anew in a guest and compare the events; needs `wastedcores guest build`
 	@$(BIN)/python tools/remake_recordings.py
 
-bpf:             ## collectors/checker.bpf.o, with which the online checker needs no compiler; needs clang, llvm and libbpf-dev
+bpf:             ## checker.bpf.o of the collectors, with which the online checker needs no compiler; needs clang, llvm and libbpf-dev
 	@$(PYTHON) tools/build_bpf.py
 
 # without clang the wheel has no object, and the online checker compiles with bcc

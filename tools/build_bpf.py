@@ -1,4 +1,4 @@
-"""Build collectors/checker.bpf.o, the programs of the online checker, for machines without a compiler: ``make bpf``.
+"""Build checker.bpf.o of the collectors, the programs of the online checker, for machines without a compiler: ``make bpf``.
 
 It needs clang, libbpf-dev and llvm (for llvm-strip). The object is for all x86-64 kernels since 5.8 that have BTF. ``make dist``
 puts it into the wheel, and it is not committed. The same clang makes the same bytes of the same sources.
