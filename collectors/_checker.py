@@ -86,7 +86,10 @@ class Checker:
             overwrite=True,
             sources=("look.c", "tally.c", "unclaimed.c", "decisions.c"),
             # of 128 CPUs and more, each look of bcc's programs reaches fewer tasks: the verifier walks all of them
-            defines=[f"-DSTEPS={256 if _bpf.possible() < 128 else 128}", *_decisions.defines(_btf.kernel())],
+            defines=[
+                f"-DSTEPS={256 if _bpf.possible() < 128 else 128}",
+                *_decisions.defines(_btf.kernel()),
+            ],
             functions=None if a.bcc else self._functions(a, extra),
         )
         self.memory = memoryview(r.programs.mmap("check", 512, write=True))
