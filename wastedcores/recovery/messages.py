@@ -1,5 +1,7 @@
 """Sleeps that another task ends: it releases a lock, sends a message, signals a condition, starts a step of a pipeline.
 
+Where sched_waking is recorded with the interrupt flag, it names the waker. What follows is for other recordings.
+
 A wakeup is written where it is decided or, if the task was put on the queue of a far CPU (before Linux 4.3's sched_waking), on
 that CPU. A wakeup by an interrupt is recorded under the task that was interrupted. So the task that ran there is sometimes the
 waker and sometimes a bystander. It counts as the waker if the wakeup was decided on another CPU than the task's, and the two
