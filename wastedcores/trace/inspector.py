@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -31,6 +32,8 @@ class Inspector:
     end_ns: int | None = None
     events: int = 0
     tells: bool = False  #: whether any event states who ran or waited where
+    #: the numbers of events that state nothing of it, until one does
+    silent: Counter[str] = field(default_factory=Counter)
     highest_cpu: int = -1
     jumps: int = 0  #: number of gaps longer than :data:`JUMP_NS`
     #: time of the last line of a text, which is not always the latest one
@@ -77,6 +80,8 @@ class Inspector:
                 self.end_ns = last
             self.events += table.height
             self.tells = self.tells or bool((~table["kind"].is_in(ASIDE)).any())
+            if not self.tells:
+                self.silent.update(dict(table["kind"].value_counts().iter_rows()))
             yield table
 
     def _with_jumps(self, frame: pl.DataFrame, ts: np.ndarray, before: int) -> pl.DataFrame:

@@ -247,7 +247,7 @@ class _Import:
             notes["source_sha256"] = facts.sha256
         notes |= {"imported_by": f"wastedcores {__version__}", **facts.notes, **seen.notes}
         if facts.skipped:
-            notes["skipped"] = _counted(facts, 50)
+            notes["skipped"] = _counted(facts.skipped, 50)
         missing = seen.jumps > 0 or (facts.truncated is not None and seen.ends_early)
         told = {"provenance": notes} | self.told
         told["provenance"] = notes | told["provenance"]
@@ -279,23 +279,23 @@ class _Import:
         return list(range(stated)) if stated and self.seen.highest_cpu < stated else None
 
     def _nothing(self, facts: Facts) -> TraceFormatError:
-        lines = f" ({facts.lines} lines)" if facts.lines else ""
-        found = f" (found: {_counted(facts, 5)})" if facts.skipped else ""
+        found = Counter(facts.skipped) + self.seen.silent
+        names = f" (found: {_counted(found, 5)})" if found else ""
         said = (
             f" {other[0].upper()}{other[1:]}"
             if (other := facts.notes.get("lines of another form"))
             else ""
         )
         return TraceFormatError(
-            f"{self.path}: read to the end as {self.kind}{lines}, but it has no event that states who ran or waited "
-            f"where{found}.{said} Expected sched_switch and sched_wakeup, or runqueue sizes: record with `perf sched record` or "
+            f"{self.path}: read to the end as {self.kind}, but it has no event that states who ran or waited "
+            f"where{names}.{said} Expected sched_switch and sched_wakeup, or runqueue sizes: record with `perf sched record` or "
             "`trace-cmd record -e sched`."
         )
 
 
-def _counted(facts: Facts, most: int | None) -> str:
+def _counted(skipped: Mapping[str, int], most: int | None) -> str:
     """Return the skipped events, the most frequent ones first."""
-    return ", ".join(f"{n} {k}" for k, n in Counter(facts.skipped).most_common(most))
+    return ", ".join(f"{n} {k}" for k, n in Counter(skipped).most_common(most))
 
 
 def _spill(run: _Import, frames: Iterator[pl.DataFrame]) -> Trace:

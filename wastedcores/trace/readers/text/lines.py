@@ -354,7 +354,8 @@ _BARE = FTRACE_LINE.replace(r"(?:: ?| <-)(?P<payload>.*)$", r"(?P<payload>\W.*)?
 FTRACE = Dialect(
     perf=False,
     envelopes=(FTRACE_LINE, _BARE, FTRACE_LATENCY_LINE),
-    noise=r"^(?: => |cpus=\d+$|version = |CPU \d+ is empty$|trace-cmd|\s*#)",
+    # "capturing trace... done" and "TRACE:" are from atrace
+    noise=r"^(?: => |cpus=\d+$|version = |CPU \d+ is empty$|trace-cmd|capturing trace\.\.\.|TRACE:$|\s*#)",
     lost=(
         r"^(?:CPU:(?P<cpu>\d{1,4}) \[(?:LOST )?(?P<n>\d{1,12})? ?(?:EVENTS DROPPED|EVENTS)\]"
         r"|##### CPU (?P<cpu2>\d{1,4}) buffer started ####)"
