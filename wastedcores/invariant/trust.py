@@ -33,6 +33,11 @@ _LOOKS = 8
 QUEUED_WITHIN_NS = 1_000_000
 #: no contradictions: all else makes a window that is shorter than M doubtful
 _NO_CONTRADICTION = ("starved", "bound_by_name")
+#: Doubts beside which the most waste is unknown, too: what the header says can mean that a CPU is idle for a reason, and the
+#: kernel's count that it was idle.
+_NO_BOUND = (*HEADER_REASONS, "count_differs")
+#: The same if both are there: the bound believes who ran, and here too many events are missing that say so.
+_UNBELIEVED = {"contradicted_often", "out_without_in"}
 #: what may be wrong in one direction only: with it there is less waste than it seems
 _ONLY_LESS = ("starved",)
 
@@ -101,8 +106,8 @@ def judge(
     most = None
     start_ns, end_ns = (int(t) for t in state.window)
     brief = end_ns - start_ns < persist_ns and state.counted.sum() > 1
-    # what the header says of all of a trace can mean that a CPU is idle for a reason, and the kernel's count that it was idle
-    decisive = doubts["reason"].is_in([*HEADER_REASONS, "count_differs"]).any()
+    reasons = set(doubts["reason"].unique())
+    decisive = bool(reasons & {*_NO_BOUND}) or reasons >= _UNBELIEVED
     open_ = doubts.height or unknown_cpus.any() or lost or brief
     if rq.source == "tasks" and open_ and not decisive:
         most = at_most(rq, state, unknown_cpus & _perhaps_unrecorded(rq))
