@@ -43,7 +43,7 @@ class Price:
     #: the waits beside an idle CPU that the thread may use, and how long there was one meanwhile
     waits: int
     waited_ns: int
-    #: The part in which a thread waited for its own idle CPU, with no other thread before it. Moving does not shorten this.
+    #: The part in which the thread was next on its own CPU, which was idle and had only to wake up. Moving does not shorten this.
     waking_ns: int
     #: the rest, by where the nearest idle CPU was: behind the same last-level cache, behind another one on the same node, and on
     #: another node
@@ -53,8 +53,8 @@ class Price:
     #: the time of which shares are taken: ``waited_ns``, without ``waking_ns`` where the verdict of the check is ``violations``,
     #: so that many wakings do not hide the waits that lost time
     judged_ns: int
-    #: the share of ``judged_ns`` in waits that lasted longer than the price of a move: at the kernel's estimate behind another
-    #: last-level cache and nothing behind the same one, at the highest price, and at the lowest one
+    #: the share of ``judged_ns`` in waits longer than the price of a move, at three prices: the usual one (the kernel's
+    #: estimate across last-level caches, nothing within one), the highest and the lowest
     share: float
     share_least: float
     share_most: float
@@ -78,8 +78,8 @@ def weigh_waits(
 
     A row of ``waits`` says for how long there was an idle CPU that the thread may use: anywhere (any_ns), on the node where it
     waited (node_ns) and behind the same last-level cache (cache_ns), and whether no other thread was before it (alone). Without
-    ``topology_known`` every idle CPU is far where that is dearer, and near where that is cheaper. ``waking_counts`` says whether
-    shares are also of the time in which only the thread's own CPU had to wake up.
+    ``topology_known``, every idle CPU counts as far for the upper limit of the price, and as near for the lower one.
+    ``waking_counts`` says whether the time in which only the thread's own CPU had to wake up is part of the whole, too.
     """
     anywhere, node, cache = (waits[c].to_numpy() for c in ("any_ns", "node_ns", "cache_ns"))
     behind = ~waits["alone"].to_numpy()
@@ -127,8 +127,8 @@ def price(
 ) -> Price | None:
     """Weigh the waits of a checked trace against the price of a move; None if none is known beside an idle CPU.
 
-    ``tasks`` is what a snapshot tells, if the trace's header does not have it. ``topology_known`` says that ``machine`` does not
-    only stand for one that nobody names. ``rq``, the runqueues of the trace, saves reading it once more.
+    ``tasks`` is what a snapshot tells, if the trace's header does not have it. ``topology_known`` says that ``machine`` is the
+    recorded one, and not an assumption. ``rq``, the runqueues of the trace, saves reading it once more.
     """
     if not result.avoidable.height:
         return None
@@ -166,7 +166,7 @@ def _waits_beside_idle(result: CheckResult, rq: Runqueues, machine: Machine) -> 
             times.forget(batch.oldest_wait_ns)
     if not parts:
         return pl.DataFrame()
-    # a thread that is moved while it waits, waits on
+    # a thread that is moved while it waits goes on waiting, so its pieces are one wait
     table = pl.concat(parts).sort("pid", "start_ns")
     begins = (pl.col("pid") != pl.col("pid").shift(1)) | (
         pl.col("start_ns") != pl.col("end_ns").shift(1)

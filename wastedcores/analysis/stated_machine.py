@@ -1,4 +1,4 @@
-"""A trace whose machine and kernel somebody states, because the trace itself does not."""
+"""The machine and the kernel of a trace that does not name them, as the user states them."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def bcc_python() -> str | None:
     """
     named = os.environ.get("WASTEDCORES_BCC_PYTHON")
     for python in [named] if named else [SYSTEM_PYTHON, shutil.which("python3")]:
-        # root runs it, and it is executed here before it is known what it is
+        # the interpreter is executed just below, perhaps by root, so only root may be able to change it
         if (
             python
             and Path(python).exists()

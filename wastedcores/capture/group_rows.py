@@ -32,7 +32,7 @@ class Row(NamedTuple):
 class _Sums:
     def __init__(self) -> None:
         self.ns = [0, 0, 0]
-        self.waits: list[tuple[float, int]] = []  # (when it was told, ns)
+        self.waits: list[tuple[float, int]] = []  # (when the collector reported it, ns waited)
         self.changed = 0.0
         self.stat: str | None = None  # the file with the kernel's own count
         self.throttled_s: float | None = None

@@ -211,7 +211,7 @@ class Metrics(Collector):
             self._note("chronic", self._now())
 
     def recording(self, result: str, found: dict[str, Any] | None = None) -> None:
-        """Note what became of a recording, its avoidable waiting by what is known of the threads, and the balancer's refusals."""
+        """Count a recording by its verdict, its avoidable waiting by evidence of affinity, and the balancer's refusals."""
         with self._lock:
             self._recordings[result] += 1
             for name, ns in (found or {}).get("evidence", {}).items():

@@ -110,8 +110,8 @@ def _validate(source: Source, path: Path) -> None:
 def stub(source: Source, cell: Cell) -> str:
     """Return what a student gets instead of a solution.
 
-    A function or a class keeps its head and gets a body that names the task. A value becomes ``...``, which a check takes for
-    no answer.
+    A function or a class keeps its head and gets a body that names the task. A value becomes ``...``, which a check treats as a
+    missing answer.
     """
     if cell.kind == "markdown":
         return _MANUAL_PROMPT

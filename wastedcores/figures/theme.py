@@ -223,9 +223,8 @@ def fit_legend(fig: go.Figure) -> go.Figure:
     room = NARROW - fig.layout.margin.l - fig.layout.margin.r
     widths = [44 + 6 * len(t.name) for t in shown]
     if sum(widths) > room and not any(t.legendgroup for t in shown):
-        widths = [max(widths)] * len(
-            widths
-        )  # without groups, several lines have columns of one width
+        # plotly aligns the entries of several lines in columns, unless they are in groups
+        widths = [max(widths)] * len(widths)
     lines, used = 1, 0
     for width in widths:
         lines, used = (lines + 1, width) if used and used + width > room else (lines, used + width)

@@ -32,8 +32,8 @@ from wastedcores.words.rich_text import count
 def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
     """Find out from the context switches which task ran on which CPU in a window.
 
-    A task is called what it is called when it leaves the CPU: a shell that executes a program in between does not
-    keep the shell's name.
+    A stay has the name that the task has when it leaves the CPU, so a shell that executes a program appears under the program's
+    name.
 
     Some kernels record no switch out of the idle task (seen on 6.18: every ``sched_switch`` has a ``prev_pid`` other
     than 0). Where a switch stops another task than the previous switch had started, that task is assumed to have run

@@ -309,7 +309,7 @@ def _digest_of(packed: Path) -> str:
 
 
 def _seen_machine(got: Received, asked: GuestMachine) -> Machine:
-    """Return the machine as the kernel showed it; it hides what is offline, which is as it was asked for."""
+    """Return the machine as the kernel showed it, with offline CPUs, which it hides, as they were asked for."""
     m = asked.machine
     seen = live(got.root, m.name)
     online = list(seen.online_cpus)

@@ -78,14 +78,13 @@ class IdleTime:
         """Drop the steps that no moment from ``before_ns`` on needs."""
         mask, ts_ns, _, _ = self._steps
         keep = ts_ns >= before_ns
-        keep[:-1] |= ~(
-            (mask[1:] == mask[:-1]) & (ts_ns[1:] <= before_ns)
-        )  # the last one until then
+        # keep, for each mask, the last step up to that time
+        keep[:-1] |= ~((mask[1:] == mask[:-1]) & (ts_ns[1:] <= before_ns))
         keep[-1] = True
         self._steps = tuple(column[keep] for column in self._steps)  # type: ignore[assignment]
 
     def until(self, mask: NDArray[np.int32], moment_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how long there has been an idle CPU of some masks until some moments."""
+        """Return for pairs of a mask and a moment how long the mask has had an idle CPU up to that moment."""
         masks, ts_ns, sum_ns, grows = self._steps
         out = np.zeros(moment_ns.size, np.int64)
         for m in np.unique(mask[mask >= 0]).tolist():

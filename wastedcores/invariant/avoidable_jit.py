@@ -30,8 +30,8 @@ class Steps(NamedTuple):
 
     mask: I32
     ts_ns: I64
-    sum_ns: I64  # the time with an idle CPU until ts_ns
-    grows: NDArray[np.uint8]  # 1: and from there on it grows
+    sum_ns: I64  # the time with an idle CPU up to ts_ns
+    grows: NDArray[np.uint8]  # 1: from ts_ns on it grows
     n: I64  # (1,)
 
 
@@ -63,8 +63,8 @@ def steps(s: IdleState, out: Steps, ts_ns: I64, cpu: I32, nr: I32) -> None:
     out.n[0] = n
 
 
-#: columns of the table of threads: end of its last wait, what of the present wait was avoidable, waits of which some was
-#: avoidable, time waited, avoidable time, and the most of one wait
+#: columns of the table of threads: the end of its last wait, the avoidable part of the present wait, the number of waits that
+#: were partly avoidable, the time waited, the avoidable part of it, and the longest avoidable part of one wait
 LAST_END, PRESENT, WAITS, WAITED, AVOIDABLE, LONGEST = range(6)
 WIDTH = 6
 

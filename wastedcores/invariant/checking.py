@@ -124,7 +124,7 @@ def check_runqueues(
         slice_ns = end_ns - start_ns
     state = sweep_jit.new_state(rq.cpus, counted, start_ns, end_ns, slice_ns)
     longest = watch(rq, counted)
-    # where only lengths are known, a second pass may end early, so it waits until it is needed
+    # where only lengths are known, a second pass may end early, so it is not made before it is needed
     firm = rq.keep or rq.source == "tasks"
     found = sweep(rq, state, end_ns, longest=longest, firm=firm)
     episodes = episode_table(found.episodes, rq.cpus, persist_ns)

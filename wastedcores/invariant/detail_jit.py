@@ -52,7 +52,8 @@ def cpu_times(
             cause[c] = code[i] + 1
         if nr[i] == now[c]:
             continue
-        if begun > 0 and ends[begun - 1] > since[c]:  # else nothing overlaps, as for most changes
+        if begun > 0 and ends[begun - 1] > since[c]:
+            # otherwise no episode overlaps, which is true of most changes
             if now[c] == 0:
                 add_overlap(since[c], ts_ns[i], starts, ends, idle_ns, c)
             elif now[c] >= 2:

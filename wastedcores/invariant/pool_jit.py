@@ -36,7 +36,7 @@ from wastedcores.runqueues.state import (
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
-#: a wakeup that comes so late after the thread began to run is not missing: the clocks of two CPUs differ
+#: a wakeup up to this long after the thread began to run is late, not missing: the clocks of two CPUs differ
 SKEW_NS = 1_000_000
 
 # columns of Pool.task; STATE has the values of task_row
@@ -131,7 +131,7 @@ def throttled(p: Pool, c: int, group: int) -> bool:
 
 @jit
 def _offer(p: Pool, c: int, group: int, by: int) -> None:
-    """CPU ``c`` is one more (1) or less (-1) that the threads of a group may use; ``group`` -1: all threads."""
+    """Note that the threads of a group may use CPU ``c`` from now on (1) or no longer (-1); ``group`` -1: all threads."""
     for k in range(p.may_idle.size):
         if p.has[k, c] != 0 and (group < 0 or p.group[k] == group):
             p.may_idle[k] += by
@@ -153,7 +153,7 @@ def _count(p: Pool, out: Changes, t: int, q: int, by: int) -> None:
 
 @jit
 def _blocked(p: Pool, c: int, by: int) -> None:
-    """CPU ``c`` is throttled for the groups of the threads on its queue (-1), or no longer (1)."""
+    """Note that the groups of the threads on CPU ``c``'s queue are throttled there (-1), or no longer (1)."""
     for k in range(p.group.size):
         if p.queued[c, k] > 0 and throttled(p, c, p.group[k]):
             first = True  # of its group
@@ -250,7 +250,7 @@ def _lose(p: Pool, out: Changes, t: int, c: int) -> None:
 
 @jit
 def _went_idle(p: Pool, out: Changes, t: int, c: int) -> None:
-    """Nobody waits on CPU ``c``; once that was so on every CPU that is online, nobody waits unseen any longer."""
+    """Note that CPU ``c`` was idle; once every online CPU has been, no thread waits unseen any longer."""
     if p.since_ns[0] < 0:
         return
     p.was_idle[c] = 1
@@ -263,7 +263,7 @@ def _went_idle(p: Pool, out: Changes, t: int, c: int) -> None:
 
 @jit
 def _settle(p: Pool, out: Changes, q: int) -> None:
-    """No wakeup of thread ``q`` came: it may have waited since it slept."""
+    """Note that the wakeup of thread ``q`` is missing: it may have waited since it went to sleep."""
     if p.task[q, LATE] != 0:
         p.task[q, LATE] = 0
         since_ns = p.task_ns[q, FROM]

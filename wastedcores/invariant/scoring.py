@@ -1,4 +1,4 @@
-"""What schedulers are compared by: :func:`score` makes one object of the checks of one or more traces."""
+"""Scores with which schedulers are compared: :func:`score` makes one object of the checks of one or more traces."""
 
 from __future__ import annotations
 

@@ -31,9 +31,9 @@ _LOOKS = 8
 #: 2 CPUs under load 99.9 % of 19,979 wakings were queued within 0.04 ms, on a virtual phone 99.4 % of 15,470 within 1 ms
 #: (docs/verdict.md).
 QUEUED_WITHIN_NS = 1_000_000
-#: no contradictions: all else makes a window that is shorter than M doubtful
+#: reasons that are no contradictions; any other one makes a window shorter than M doubtful
 _NO_CONTRADICTION = ("starved", "bound_by_name")
-#: what may be wrong in one direction only: with it there is less waste than it seems
+#: reasons that can only mean less waste than it seems
 _ONLY_LESS = ("starved",)
 
 
@@ -101,7 +101,8 @@ def judge(
     most = None
     start_ns, end_ns = (int(t) for t in state.window)
     brief = end_ns - start_ns < persist_ns and state.counted.sum() > 1
-    # what the header says of all of a trace can mean that a CPU is idle for a reason, and the kernel's count that it was idle
+    # a doubt that the header raises about the whole trace can excuse an idle CPU, and one that the kernel's count raises can
+    # reveal one
     decisive = doubts["reason"].is_in([*HEADER_REASONS, "count_differs"]).any()
     open_ = doubts.height or unknown_cpus.any() or lost or brief
     if rq.source == "tasks" and open_ and not decisive:
@@ -164,7 +165,7 @@ def judge(
 
 
 def _perhaps_unrecorded(rq: Runqueues) -> NDArray[np.bool_]:
-    """Of which CPUs nothing says that they were recorded, or that they were offline."""
+    """Return the CPUs of which nothing says whether they were recorded or offline."""
     header = rq.trace.header
     online = range(rq.cpus) if header.cpus_online is None else header.cpus_online
     return np.isin(np.arange(rq.cpus), [] if header.every_cpu else list(online))
@@ -176,7 +177,7 @@ def _cut_short(rq: Runqueues) -> list[str]:
 
 
 def _left_open(cut: bool, unknown_cpus: bool, hidden: bool, short: bool) -> list[str]:
-    """Say why a trace without a certain violation is not clean; that a file was cut short is said already."""
+    """Say why a trace without a certain violation is not clean, apart from a file that was cut short, which has its own note."""
     notes = []
     if unknown_cpus and not cut:
         notes.append(
@@ -200,7 +201,7 @@ _WAKINGS = (
 def _rests_on(
     missing: int, chronic: bool, throttled: bool, affinity_matters: bool, wakings: bool
 ) -> list[str]:
-    """Say why violations that there seem to be are not certain."""
+    """Say why apparent violations are not certain."""
     notes = []
     if throttled:
         notes.append(
@@ -240,7 +241,7 @@ def _firm(
         if not plain.any() and (chronic is None or chronic.share < limit):
             return found, plain
         found, early = firm_sweep(rq, state, found, persist_ns)
-        if early:  # it is known of one of them, which decides
+        if early:  # one episode is certain, and one is enough
             return found, plain
     assert found.firm is not None
     return found, _survives(episodes, spans_of(found.firm, persist_ns))
@@ -275,7 +276,7 @@ def _certain(
     if assumed and not sure.any() and not throttled:
         spans = told.select("start_ns", "end_ns")
         for start_ns, end_ns in _spans_to_look_at(episodes, persistent, chronic):
-            # a thread that runs on the only idle CPU ends the episode, so it is seen there just before or after
+            # running on the only idle CPU ends an episode, so a thread that may use it was seen there just before or after
             seen = seen_spans(
                 rq,
                 without_brief(without(rq, doubts), rq.cpus),
@@ -299,7 +300,7 @@ def _certain(
         matters = bool(_survives(episodes, _persistent(free, persist_ns)).any())
         all_free = worst(free.firm_state)
         matters |= all_free is not None and still is not None and all_free.share > still.share
-    # a thread that is queued late can make its CPU look idle for longer, but no more is certain than there seems to be
+    # queueing a thread late can make its CPU look idle for longer, but the certain waste is never more than the apparent one
     least_ns = min(int(swept.scalars[sweep_jit.THREAD_NS]) for swept in (left.state, state))
     return _Certain(sure, still, max(least_ns, seen_ns), seen_ns, matters)
 
@@ -383,7 +384,7 @@ def _affinity_unknown(rq: Runqueues) -> int:
 
 
 def _allowed(most: AtMost, persist_ns: int, limit: float) -> bool:
-    """Whether the most waste that the trace allows has a violation."""
+    """Whether the most waste that the trace allows would be a violation."""
     return most.firm_longest_ns >= persist_ns or (
         most.chronic is not None and most.chronic.share >= limit
     )

@@ -153,14 +153,14 @@ def _throttled(result: CheckResult, end_ns: int) -> pl.DataFrame:
 
 
 def _steal_known(result: CheckResult) -> bool:
-    """Whether the hypervisor's share is known: it was counted, and over this window unless it is nothing."""
+    """Whether the hypervisor's share is known: it was counted, and either for this window or as nothing at all."""
     header = result.trace.header
     whole = result.window is None and result.start_ns == (header.start_ns or 0)
     return header.stolen_ns is not None and (whole or not any(header.stolen_ns.values()))
 
 
 def _names(result: CheckResult) -> pl.DataFrame:
-    """Return the row of each task, and whether it is known for how long it was throttled."""
+    """Return the row of each task, and whether its throttled time is known."""
     header = result.trace.header
     tasks = (header.tasks or []) + (header.later_tasks or [])
     groups = {t.pid: t.cgroup for t in tasks if t.cgroup is not None}

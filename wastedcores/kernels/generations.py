@@ -128,7 +128,7 @@ REPLAYED: frozenset[tuple[int, ...]] = frozenset(
     {(6, 1, 166), (6, 1, 192), (6, 12, 107), (6, 18, 15), (7, 2, 13)}
 )
 
-#: the releases of v4.1's generation whose tracking of load the replay has; another one has only the domains of its own
+#: the releases of v4.1's generation whose load tracking the replay has; other releases of it differ only in their domains
 ORIGINAL = ((4, 1), (4, 4))
 
 #: from this release on, a replay of the nearest release that is modelled may stand for a kernel

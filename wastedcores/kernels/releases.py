@@ -33,7 +33,7 @@ _ELSEWHERE = re.compile(
 #: Debian 12 and Ubuntu number their builds of a series: 6.1.0-56-amd64 and 6.8.0-45-generic are late stable releases
 _UNTOLD = re.compile(r"\d+\.\d+\.0-\d+-", re.ASCII)
 _NUMBERS = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.|$)", re.ASCII)
-#: the releases between which nothing was compared with a running kernel or read
+#: releases between these two were neither read nor compared with a running kernel
 _UNREAD = ((6, 19), (7, 2))
 
 
@@ -53,9 +53,9 @@ class Balancer(NamedTuple):
 def recorded_kernel(release: str) -> tuple[KernelModel, str | None]:
     """Find the model of a kernel that ran, from what ``uname -r`` prints or the name of a model.
 
-    A newer kernel gets the newest model and an older one the oldest. With it comes None, or a sentence without a full stop if the
-    domains may differ from those of that kernel: it is newer than the newest model or older than the oldest, it is between
-    releases that were read, its vendor changes the scheduler, or it is not for x86-64.
+    A newer kernel gets the newest model and an older one the oldest. With it comes None, or a sentence without a full stop if
+    the domains may differ from those of that kernel: it is newer than the newest model or older than the oldest, it lies
+    between releases whose source was read, its vendor changes the scheduler, or it is not for x86-64.
     """
     release = spelt(release)
     numbers = _NUMBERS.match(release)

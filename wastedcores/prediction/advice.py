@@ -145,8 +145,8 @@ def _pays(found: WhatIf, variant: Variant) -> bool:
 def weigh(found: Explanation, advice: Advice) -> Explanation:
     """Compare the bug that an explanation names with the replays.
 
-    The result is ``found``, or one that is ``undecided`` because replays with the fix of the bug gain nothing, although the
-    replay of the recorded kernel can be trusted.
+    The result is ``found``; or an explanation that is ``undecided``, if the replay of the recorded kernel can be trusted and
+    those with the bug's fix gain nothing.
     """
     bug, told = found.looks_like, advice.found
     if bug not in FIXES or told is None or told.trust != "high":
@@ -174,7 +174,7 @@ def _fix(recorded: str, variant: str) -> str | None:
 
 
 def _bound_only(core: WhatIf, balancer: Balancer) -> Advice:
-    """Return the upper bound: the recorded time, or busy CPUs, against those of the core."""
+    """Return the upper bound: what the design ``core`` gains against the recorded time or number of busy CPUs."""
     window, busy = core.itself.window_ns, core.itself.busy_cpus
     if window is not None:
         low, median, high = (

@@ -22,7 +22,7 @@ EVENTS = ("wakeup", "fork", "sleep", "preempt", "tick", "online")
 
 
 def obey(s: Still) -> None:
-    """Let the state be one in which the rule holds: no waiting thread may run on an idle CPU."""
+    """Restrict the affinities so that the rule holds in the state: no waiting thread may run on an idle CPU."""
     idle = [c for c in s.online() if s.is_idle(c)]
     for allowed in s.waiting():
         allowed.known.update(dict.fromkeys(idle, False))

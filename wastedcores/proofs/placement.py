@@ -44,7 +44,7 @@ def one_wakeup(kind: str, queues: tuple[int, ...], waker: int) -> Callable[[Choi
 
 
 def _why(s: Still, chosen: int, free: list[int], last_allowed: bool, scanned: bool) -> str:
-    """Say why a busy CPU was chosen although these were free."""
+    """Say why a busy CPU was chosen although these CPUs were free."""
     if not last_allowed:
         return "busy: the last CPU is not allowed any more"
     if all(s.rqs[c].sd_llc_id != s.rqs[chosen].sd_llc_id for c in free):

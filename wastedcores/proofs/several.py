@@ -56,7 +56,7 @@ def flag(s: Still, cpu: int) -> Found | None:
 
 
 def race(s: Still, cpu: int) -> Found | None:
-    """Let an idle CPU look for a queue and CPU 0, also idle, do all of its pass before the first one takes anything."""
+    """Let an idle CPU find a queue; before it takes anything, CPU 0, which is idle too, makes its whole pass."""
     before, waiting = s.queues(), s.waiting()
 
     def interrupt() -> None:
@@ -185,7 +185,7 @@ CHECKS: dict[str, tuple[Callable[[Still, int], Found | None], bool]] = {
 
 
 def check_several(name: str, kind: str, cpus: int, threads: int) -> Tally:
-    """Run one of :data:`CHECKS` in every state; CPUs of a level are alike, so CPU 0 stands for them where only one balances."""
+    """Run one of :data:`CHECKS` in every state; CPUs of a level are alike, so where only one CPU balances, it is CPU 0."""
     what, two_idle = CHECKS[name]
     tally = Tally()
     for queues in lengths(cpus, threads):

@@ -79,7 +79,7 @@ class Still(still.Still):
     allowed
         The affinities of the threads, by their numbers.
     results, reasons
-        What came of calls of load_balance(), and why levels counted as balanced.
+        The results of the calls of load_balance(), and why levels counted as balanced.
     interrupt
         Called once, when a pass has found a queue and has not yet taken anything.
     """
@@ -127,13 +127,13 @@ class Still(still.Still):
             self.replace(function, partial(instead, self.of(function)))
 
     def _test(self, test: Any, k: Any, mask: int, cpu: int) -> bool:
-        """Answer whether a CPU is in a set; whether it is in an affinity is decided when this is asked first."""
+        """Answer whether a CPU is in a set; for an affinity, this is decided when it is first asked."""
         if mask >= self._masks:
             return cpu in self.allowed[mask - self._masks]
         return test(k, mask, cpu)  # type: ignore[no-any-return]
 
     def _count(self, count: Any, k: Any, env: Any, result: int) -> None:
-        """Remember what came of a call of load_balance()."""
+        """Remember the result of a call of load_balance()."""
         if result == lb_result.BALANCED:
             self.reasons.append(BALANCED[env.reason])
         else:
@@ -180,7 +180,7 @@ class Still(still.Still):
         return self
 
     def again(self) -> None:
-        """Go back to the beginning, with the affinities that are decided by now."""
+        """Go back to the beginning of the state, and keep the affinities that have been decided."""
         self._now[:] = self._saved
         self.interrupt = None
 
@@ -208,7 +208,7 @@ class Still(still.Still):
         k.overload = max(queues) > 1
 
     def _place(self, p: TaskStruct, cpu: int) -> None:
-        """Let a thread be new, and have run on a CPU."""
+        """Make a thread as if it were new and had run on a CPU."""
         self.call(entity_jit.set_task_rq, p, cpu)
         if self.model.is_modern:
             self.call(rows_jit.fair_class).task_fork(self.k, p)
@@ -284,7 +284,7 @@ class Still(still.Still):
         return kind, cpu
 
     def found(self, outcome: str, queues: Queues, note: str = "") -> Found:
-        """Return what came of the state that had these queues, such as ``CPU 0: idle; CPU 1: 1, 0+1~``.
+        """Return the state that had these queues as a text, such as ``CPU 0: idle; CPU 1: 1, 0+1~``.
 
         A thread is written as the CPUs on which it may run, as far as that matters, the running one first; ``~`` marks one that
         has just woken. It stands for the states that differ only in CPUs for which nobody asked.

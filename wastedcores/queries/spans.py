@@ -29,8 +29,8 @@ class Span:
     by
         The column that both events share, for example ``cpu``; two columns, if the ending event has the number elsewhere.
     same
-        A column of the beginning event and one of the ending event that must agree. Where they do not, something in between
-        was not recorded, and the length is unknown.
+        A column of the beginning event and one of the ending event that must agree. Where they do not agree, an event in
+        between was not recorded, and the length is unknown.
     doc
         A sentence about the column.
     """
@@ -113,7 +113,7 @@ def lengths(events: pl.DataFrame, span: Span, *, at_end: bool = False) -> pl.Ser
 
 
 def _read_only(column: pl.Series | np.ndarray) -> np.ndarray:
-    """Return an array that nobody may write, as polars' own are at times: the function is compiled for one kind only."""
+    """Return a read-only array, as some of polars' arrays are, so that the function is compiled for one type only."""
     array = np.asarray(column).view()
     array.flags.writeable = False
     return array

@@ -87,11 +87,11 @@ def _since(mark: np.ndarray, owner: np.ndarray) -> np.ndarray:
 def quantities(
     seen: Observed, kind: str, machine: Machine, pinned: bool = True
 ) -> dict[str, Quantity]:
-    """Return what is compared of where threads ran, by name.
+    """Return the compared quantities of where threads ran, by name.
 
-    Of two types of nodes only the first one is compared, because the whole machine is compared, too. The CPUs' worth of work
-    that a run measures of itself are its busy CPUs, so these do not count again, and the node on which all threads start
-    ends as the fullest one.
+    If there are two types of nodes, only the first is compared; the second follows from it and the whole machine. Where a run
+    itself measures how many CPUs' worth of work it did, its busy CPUs are not compared again. Where all threads start on one
+    node, that node is not compared again as the fullest one.
     """
     nodes = np.asarray(machine.node_of_cpu)
     busy = seen.running(machine.cpus)

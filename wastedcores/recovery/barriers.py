@@ -1,8 +1,8 @@
 """Barriers: groups of tasks of which all but the last to arrive sleep until that one wakes them.
 
-A release is a burst of wakeups. Tasks that are woken in the same bursts again and again form a group. A group meets at a barrier
-if usually exactly one of its members did not sleep in a round, and it is not always the same one. Otherwise somebody else
-wakes them, or one of them always does (a master and its workers), which is a message to each.
+A release is a burst of wakeups. Tasks that are woken in the same bursts again and again form a group. A group meets at a
+barrier if usually exactly one of its members did not sleep in a round, and it is not always the same one. Otherwise a task
+outside the group wakes them, or always the same member does (a master and its workers); that counts as a message to each.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _split(woken: I64) -> I64:
 
 
 def _missing(seen: Seen, members: I64, mine: I64, cuts: I64) -> list[I64]:
-    """Return, for each round, the members that were awake when it was released, although they did not sleep at it before."""
+    """Return, for each round, the members that did not sleep in it and were awake when it was released."""
     task, release = seen.sleeps[mine, sj.S_TASK], seen.sleeps[mine, sj.S_WAKE_NS]
     begin, end = np.append(0, cuts), np.append(cuts, len(mine))
     first, exit_ns = (seen.tasks[members, c] for c in (sj.T_FIRST_NS, sj.T_EXIT_NS))

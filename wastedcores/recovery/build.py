@@ -200,7 +200,7 @@ def _slept_lately(seen: Seen, t: int) -> bool:
 
 
 def _computed(actions: I64) -> I64:
-    """Return the CPU time before each action; what the scheduler's own work cost is taken off."""
+    """Return the CPU time before each action, without the cost of the scheduler's own work."""
     task, at, cost = actions[:, tl.A_TASK], actions[:, tl.A_AT], actions[:, tl.A_COST]
     cost = np.where(np.isin(actions[:, tl.A_WHAT], (tl.POST, tl.LAST, tl.UNLOCK)), cost, 0)
     same = np.append(False, task[1:] == task[:-1])[: len(task)]

@@ -1,4 +1,4 @@
-"""What no scheduler event tells of a task: its session or control group, the CPUs it may use, its nice value.
+"""Facts about tasks that no scheduler event tells: session or control group, allowed CPUs, nice value.
 
 It comes from the trace's header, from a file that ``wastedcores snapshot`` writes (``wastedcores.tasks/1``), or from names of
 tasks that lead a session.
@@ -90,7 +90,7 @@ def gather(
 
 
 def _group(fact: TaskFacts | None, groups: dict[object, int]) -> int | None:
-    """Return the number of a task's group; None: as its parent."""
+    """Return the number of a task's group; None if it is that of its parent."""
     if fact is None:
         return None
     name = fact.autogroup or fact.cgroup

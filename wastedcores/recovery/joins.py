@@ -1,8 +1,9 @@
 """Masters that start their workers and wait for all of them, again and again, as in a parallel region of OpenMP.
 
 A master is a task that ends sleeps of several others. It waits for them if one of its own sleeps, before it starts them again,
-ends when the last of them is done. A sleep of the master shows only which workers were late, and under another kernel others
-are. So every worker reports the end of its round to the master, whether or not the master slept for it.
+ends when the last of them is done. A sleep of the master shows only which workers were late in this run, and under another
+kernel other workers are late. So every worker reports the end of its round to the master, whether or not the master slept for
+it.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def find_joins(seen: Seen) -> Joins:
 
 
 def _bursts(s: I64, master: int, woken: I64) -> list[tuple[I64, I64]]:
-    """Return what a master wakes without a sleep of its own in between, and its sleeps before that."""
+    """Return the sets of workers that a master wakes without sleeping in between, and the master's sleeps before each set."""
     own = np.flatnonzero(s[:, sj.S_TASK] == master)
     own = own[np.argsort(s[own, sj.S_OUT_NS], kind="stable")]
     before = np.searchsorted(s[own, sj.S_OUT_NS], s[woken, sj.S_WAKER_NS])
@@ -122,7 +123,7 @@ def _bursts(s: I64, master: int, woken: I64) -> list[tuple[I64, I64]]:
 
 
 def _round(seen: Seen, workers: I64, own: I64) -> _Round:
-    """Tell whether the master waited until all workers were done that it wakes then."""
+    """Tell whether the master waited until all the workers that it wakes next were done."""
     s = seen.sleeps
     own = own[s[own, sj.S_WAKE_NS] >= 0]
     if not len(own):
@@ -170,7 +171,7 @@ def _joined(s: I64, found: list[tuple[int, list[_Round]]]) -> Joins:
 
 
 def _end_waits(s: I64, r: _Round, out: I64) -> None:
-    """Let each sleep of the master in a round be ended by the worker that was done at that moment."""
+    """Set the waker of each sleep of the master in a round to the worker that was done at that moment."""
     wakes = s[r.waits, sj.S_WAKE_NS]
     nearest = np.abs(out[:, None] - wakes).argmin(axis=0)
     s[r.waits, sj.S_CLASS] = JOIN

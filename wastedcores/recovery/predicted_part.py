@@ -94,7 +94,7 @@ def _by_clock(seen: Seen, marker: int, start: int, end: int) -> tuple[str, ...]:
 
 
 def _spinning(seen: Seen, in_rounds: NDArray[np.bool_], start: int, end: int) -> frozenset[int]:
-    """Return the tasks that end and hardly sleep in the window, and so may spin, if they are several."""
+    """Return the tasks that hardly sleep and end in the window, which may spin; none if there is only one."""
     t = seen.tasks
     exits = (t[:, sj.T_EXIT_NS] >= 0) & (t[:, sj.T_EXIT_NS] <= end + (end - start) // 20)
     lives = np.minimum(np.where(exits, t[:, sj.T_EXIT_NS], end), end) - np.maximum(
@@ -112,7 +112,7 @@ def _spinning(seen: Seen, in_rounds: NDArray[np.bool_], start: int, end: int) ->
 
 
 def _waits(seen: Seen) -> NDArray[np.bool_]:
-    """Return which tasks wait for others by sleeping, and not only when they begin: bool (tasks,)."""
+    """Return bool (tasks,): tasks that wait for others by sleeping, and not only at their beginning."""
     s = seen.sleeps[np.isin(seen.sleeps[:, sj.S_CLASS], BY_OTHERS)]
     settled = s[:, sj.S_AT] > BEGINNING * seen.tasks[s[:, sj.S_TASK], sj.T_RAN]
     return np.bincount(s[settled, sj.S_TASK], minlength=len(seen.tasks)) >= SOME

@@ -1,4 +1,4 @@
-"""What a trace shows of its tasks: :func:`seen` turns its events into the tables of :mod:`.stretches_jit`."""
+"""Turns the events of a trace into tables of its tasks, sleeps and wakeups: :func:`seen`."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def _pass(table: pl.DataFrame, events: I64, switch_ns: int, cpus: int) -> Seen:
 
 
 def _distinct(texts: list[str]) -> list[str]:
-    """Return texts with a number behind each that was there before, so that every mark of a replay can be found."""
+    """Return the texts, numbered where one occurs again, so that every mark of a replay can be found."""
     times: dict[str, int] = {}
     out = []
     for text in texts:

@@ -1,4 +1,4 @@
-"""Wakers that are concluded because all others have an alibi: they did not run when the sleeps ended.
+"""Finds wakers by exclusion: all other tasks have an alibi, because they did not run when the sleeps ended.
 
 Before ``sched_waking`` a wakeup on a far CPU does not say who decided it. But the waker was running. Tasks of one name and one
 parent, such as the servers of a queue, are asked together: if only one task of their family ran at the end of all their sleeps,

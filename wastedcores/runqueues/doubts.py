@@ -57,7 +57,7 @@ def doubt_table(out: st.Output, n: int) -> pl.DataFrame:
 def widened(
     doubts: pl.DataFrame, switches: NDArray[np.int64], start_ns: int, end_ns: int
 ) -> pl.DataFrame:
-    """Add doubts about all of a trace, or all the time between a CPU's contradictions, where there are many of them."""
+    """Where contradictions are many, doubt the whole trace, or all the time between those of a CPU."""
     if doubts.height < _MANY:
         return doubts
     odd = doubts.filter(pl.col("reason").is_in(REASONS[: st.ODD_PARKED]))
@@ -90,7 +90,7 @@ def header_doubts(header: Header, start_ns: int, end_ns: int) -> pl.DataFrame:
     """Return doubts about all of a trace that follow from its header.
 
     With core scheduling a CPU is forced idle while its sibling runs a task with another cookie (kernel/sched/core.c,
-    pick_next_task(), v5.14), and no event tells so. CPUs that are isolated later, or were before, should not take tasks.
+    pick_next_task(), v5.14), and no event tells so. CPUs that were isolated at some time should not take tasks.
     """
     tasks = (header.tasks or []) + (header.later_tasks or [])
     cookies = header.core_scheduling or any(t.core_cookie for t in tasks)

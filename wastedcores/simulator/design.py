@@ -1,4 +1,4 @@
-"""The part of a replay that only a design has: the core row of the table, and the fate of the modules' suggestions."""
+"""The part of a replay that only a design has: the row of the core module, and what became of the modules' suggestions."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def _waits(program: Program) -> Iterator[tuple[int, int]]:
 
 
 def _places(specs: Sequence[TaskSpec]) -> dict[tuple[Row, ...], int]:
-    """Return where each distinct program begins in the table of operations, which has them one after the other."""
+    """Return where each distinct program begins in the table of operations; the programs lie one after the other."""
     out: dict[tuple[Row, ...], int] = {}
     end = 0
     for spec in specs:
@@ -219,7 +219,7 @@ def _places(specs: Sequence[TaskSpec]) -> dict[tuple[Row, ...], int]:
 
 
 def _write_trees(m: np.ndarray, trees: Sequence[Tree]) -> list[int]:
-    """Write the domains of all trees; return what the list of the domains of each tree's CPUs has to hold."""
+    """Write the domains of all trees; return the list that says where each CPU's domains are in each tree."""
     sd, group, capacity = (
         int(m[0, c]) for c in (Kernel.domain0, Kernel.sched_group0, Kernel.capacity0)
     )
@@ -267,7 +267,10 @@ def _write_programs(
     barriers: int,
     locks: int,
 ) -> None:
-    """Write the programs. A loop's target becomes a row, as does a CPU set; wait objects are counted from the first barrier."""
+    """Write the programs.
+
+    Targets of loops and CPU sets become numbers of rows; wait objects are numbered from the first barrier on.
+    """
     op0, cpuset0 = int(m[0, Kernel.op0]), int(m[0, Kernel.cpuset0])
     out: list[Row] = []
     for rows, start in starts.items():

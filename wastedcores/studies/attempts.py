@@ -140,7 +140,7 @@ class Attempt:
 
 
 def claim(tables: Tables, row: str, reading: Reading, **described: Any) -> Attempt:
-    """Return an attempt of a statement in the text of Lozi et al. 2016."""
+    """Return an attempt at a statement in the text of Lozi et al. 2016."""
     place, quantity, unit, value = tables.statement(CLAIMS, row)
     what = {"id": f"claims.{row}", "source": "lozi2016", "kind": "predicted"} | described
     return Attempt(
@@ -197,7 +197,7 @@ class Comparison:
 
     @property
     def direction_right(self) -> bool:
-        """Whether the replay goes the published way: faster, slower, or (under 1.5 %) neither.
+        """Whether the replay's change has the published direction: faster, slower, or (below 1.5 %) neither.
 
         A missing effect does not count as the wrong direction.
         """
@@ -229,9 +229,9 @@ class Comparison:
 
     @property
     def reproduced(self) -> bool:
-        """Whether the number follows in size, not only in direction: within a factor of :data:`GOOD`.
+        """Whether the replayed number is within a factor of :data:`GOOD` of the published one.
 
-        Where no change was published, there must be none.
+        Where no change was published, the replay must show none.
         """
         return self.verdict in ("same", "close", "within 1.5x")
 

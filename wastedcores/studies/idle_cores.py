@@ -79,7 +79,7 @@ def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
 
 
 def _taken_as(attempt: Attempt, published_ms: int, how: str) -> Attempt:
-    """Return an attempt of a statement in words with the number that it is taken as."""
+    """Return an attempt at a statement in words, with the number that stands for the words."""
     return replace(
         attempt, published=str(published_ms), unit="ms", quantity=f"{attempt.quantity} ({how})"
     )

@@ -123,7 +123,7 @@ def _fit(app: str, planes: int, seen: dict[str, float], extra: dict[str, float])
 def _search(
     app: str, planes: int, seen: dict[str, float], extra: dict[str, float], *, remote: bool
 ) -> tuple[Parameters, float]:
-    """Return the least-squares fit of the logarithms of the times, and its worst miss.
+    """Return the least-squares fit of the logarithms of the times, and its largest error.
 
     A grid over work, serial part, intervals and the price of memory is refined step by step. Three numbers cannot
     separate intervals from the price: if the price is fitted, the program gets the fewest intervals that any program may

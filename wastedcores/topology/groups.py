@@ -224,7 +224,7 @@ class GroupBuilder:
         return found
 
     def _descended(self, level: int, i: int, span: int, chain: int) -> Group:
-        """Return the group of sibling ``i`` for a domain with this span, from a table by ``chain``."""
+        """Return the group of sibling ``i`` for a domain with this span; known groups are kept by ``chain``."""
         key = (chain, self.chain[level][i])
         found = self._arrive.get(key)
         if found is None:

@@ -132,7 +132,7 @@ def read_parquet(path: Path) -> Trace:
 def check_decodes(path: Path, rows: bool = True) -> set[str]:
     """Decode a file by pyarrow, if nothing proves that it is whole.
 
-    polars believes every number in a file. A damaged one made it ask for 2 EB, and that ends the process.
+    polars trusts every number in a file. A damaged number made it request 2 EB of memory, which ends the process.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq  # only who reads files without a seal waits for it

@@ -66,7 +66,7 @@ def compared(pair: Pair) -> RichText:
 
 
 def _apart(pair: Pair) -> list[str]:
-    """Return what differs besides the scheduler, or else what is not known to be the same."""
+    """Return a sentence about what differs besides the scheduler, or else about what is not known to be the same."""
     return differences(*pair.runs) or not_known_same(*pair.runs)
 
 

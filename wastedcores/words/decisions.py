@@ -99,7 +99,7 @@ def _load(value: float | None) -> str:
 
 
 def call_name(call: Mapping[str, Any]) -> str:
-    """Return who asked, at which level and in which moment."""
+    """Return a call's name: the CPU that asked, the level and the moment."""
     by = "" if call["by_cpu"] in (None, call["cpu"]) else f", executed by CPU {call['by_cpu']}"
     level = (call["level"] or "no level").replace("<=", " ≤ ")
     return f"CPU {call['cpu']} at {level} ({call['moment'] or 'unknown moment'}{by})"

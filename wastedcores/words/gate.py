@@ -1,4 +1,4 @@
-"""What came of the rules of a gate: as text, for TAP and Markdown readers, and as JUnit's XML."""
+"""The outcomes of a gate's rules as text, as TAP, as Markdown and as JUnit's XML."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Each has just the threads that its cause needs. Threads that may not move keep CPUs busy. A thread that has to begin on a
 certain CPU is bound to it first, and may go elsewhere before it waits. At the beginning every CPU runs a thread for 1 us, so
-that the trace tells of the CPUs that stay idle afterwards. Unless it says otherwise, the seed
-decides nothing here but what the kernel draws.
+that the trace tells of the CPUs that stay idle afterwards. Unless a docstring says otherwise, the seed decides only the
+kernel's own random draws.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def requeued(machine: Machine, seed: int, rounds: int = 50) -> Workload:
 def sleeper(machine: Machine, seed: int, pinned: bool = True, length_ms: int = 1000) -> Workload:
     """Leave one CPU idle in the second cache, where a sleeping thread is still queued, and one thread too many in the first.
 
-    Every 40 ms a thread naps after 1 ms beside another one, which did not run yet, so it stays queued. 0.5 ms later the tick of
-    the overloaded CPU wakes the idle one, which balances.
+    Every 40 ms a thread runs for 1 ms beside another one that has not run yet, and then naps, so it stays queued. 0.5 ms later
+    the tick of the overloaded CPU wakes the idle one, which balances.
     """
     w = _begin("idle-sleeper", machine, 4)
     half, everywhere, at_ns = machine.cpus // 2, range(machine.cpus), 4 * MS + MS // 2

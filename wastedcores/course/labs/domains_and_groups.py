@@ -92,7 +92,7 @@ def overlapping(v: Variation) -> list[int]:
 
 
 def made_up(v: Variation) -> Table:
-    """Return a table with distances that no firmware reports, so that no function for machines gives the answer."""
+    """Return a table with distances that no firmware reports, so that the package's own functions cannot give the answer."""
     rng = random.Random(repr(v))
     n, far = rng.randrange(4, 8), sorted(rng.sample(range(300, 1000), 3))
     table = [[LOCAL] * n for _ in range(n)]

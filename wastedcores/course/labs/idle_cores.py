@@ -32,7 +32,7 @@ class Variation:
     #: its ends, as parts of the measured interval of the recording
     first: float
     last: float
-    seed: int  #: of the made-up traces with which functions are tried
+    seed: int  #: seed of the made-up traces on which functions are tried
 
     @property
     def window_ns(self) -> tuple[int, int]:

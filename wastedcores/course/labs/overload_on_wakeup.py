@@ -53,7 +53,7 @@ class Variation:
     #: idle CPUs of the other node, each with the time in ms at which it became idle
     idle: tuple[tuple[int, float], ...]
     forbidden: int  #: the one of them on which the thread may not run
-    seed: int  #: of the database, and of the states with which functions are tried
+    seed: int  #: seed of the database, and of the states on which functions are tried
 
     @property
     def machine(self) -> Machine:

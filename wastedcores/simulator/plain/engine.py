@@ -35,7 +35,7 @@ class RunQueues(Sequence[Rq]):
 
 
 class PlainEngine(Plain):
-    """The engine as plain Python, and what its structs say of the machine and the program that they belong to."""
+    """The engine as plain Python, whose structs also answer questions about the machine and the program."""
 
     def __init__(self, machine: Machine, program: Program) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class PlainEngine(Plain):
         return frozenset(cpuset.cpus_of(self.m[mask], self.machine.cpus))
 
     def shown(self, value: Any) -> Any:
-        """Return something of the kernel so that it cannot be changed; the same object for the same one."""
+        """Return a read-only view of a part of the kernel, always the same view for the same part."""
         if isinstance(value, ctypes.Array):
             return tuple(value)
         if not isinstance(value, (Reference, Null, RunQueues)):

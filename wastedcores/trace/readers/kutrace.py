@@ -11,8 +11,8 @@ wakeup, or from its preemption, until it runs. It does not state on which runque
 
 * A preempted thread waits on the CPU on which it was stopped.
 * A woken thread waits on the CPU on which it runs next, unless that CPU had been idle for more than :data:`IDLE_NS` of
-  the wait. An idle CPU starts what is on its runqueue sooner, so the thread must have been taken from elsewhere: from
-  the CPU on which it ran last.
+  the wait. An idle CPU would have started a thread on its own runqueue sooner, so this one was taken from elsewhere: from the
+  CPU on which it ran last.
 
 A pid has 16 bits here (PidToEventnum). Traces are as large as a browser can draw, and are held in memory.
 """
@@ -239,7 +239,7 @@ def _runs(spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def _neighbours(runs: pl.DataFrame) -> pl.DataFrame:
-    """Add the stay before (was_*) and after (next_*) of the same thread."""
+    """Add to each stay the thread's previous stay (columns ``was_*``) and its next one (``next_*``)."""
     before = [pl.col(c).shift(1).over("pid").alias(f"was_{c}") for c in ("cpu", "end")]
     return runs.with_columns(*before, next_start=pl.col("start").shift(-1).over("pid"))
 
@@ -353,7 +353,7 @@ def _switches(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _first(runs: pl.DataFrame) -> pl.DataFrame:
-    """Return what each CPU runs when it is first seen, because it may have no switch at all."""
+    """Return the thread that each CPU runs at its first stay, because a CPU may have no switch at all."""
     first = (
         runs.sort("cpu", "start", maintain_order=True).group_by("cpu", maintain_order=True).first()
     )

@@ -96,7 +96,7 @@ def other_siblings_idle(k: Kernel, cpu: int) -> bool:
 
 @inner
 def after_its_core(k: Kernel, cpu: int) -> bool:
-    """Return whether an idle CPU of the same core was a candidate before this one, which left the whole core out."""
+    """Return whether an earlier idle CPU of the same core was rejected, which rejects the whole core."""
     other = cpu_cfs_rq(k, cpu).rq_modern.sibling
     while other != cpu:
         if other < cpu and test(k, cpuset.LB, other) and idle_cpu(k, other):

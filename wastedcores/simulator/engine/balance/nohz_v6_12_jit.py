@@ -259,7 +259,7 @@ def run_idle_balance(k: Kernel, cpu: int) -> None:
 
 @apart(NOTHING)
 def booted(k: Kernel) -> None:
-    """Let the LLCs know what balancing of the idle machine has found out since boot, and seed newidle balancing."""
+    """Set the state of the LLCs that balancing of the idle machine has reached since boot, and seed newidle balancing."""
     n = k.nr_cpus
     smt_active = modern(k).smt_active
     for cpu in range(n):

@@ -1,4 +1,4 @@
-"""Kinds of log records (``log_column.KIND``); traces name them so (``vocabulary.KINDS``)."""
+"""Kinds of log records (``log_column.KIND``); ``vocabulary.KINDS`` has their names in traces."""
 
 (
     NR_RUNNING,

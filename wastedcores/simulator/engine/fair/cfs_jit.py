@@ -1,6 +1,6 @@
 """CFS decisions: the next task, the tick, wakeup preemption (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1).
 
-Behind them is when a task gives way since v6.18: lazy preemption, and the timer that ends slices (core.c and fair.c).
+At the end are two ways in which a task gives way since v6.18: lazy preemption, and the timer that ends slices (core.c, fair.c).
 """
 
 from wastedcores.jit.compile import inner

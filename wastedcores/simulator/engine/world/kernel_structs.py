@@ -1,7 +1,7 @@
 """The structs of a replay's globals, of programs and of what tasks wait for, and structs of addresses of functions.
 
 ``wastedcores/simulator/engine/classes.py`` says which functions kernels and machines have of their own. A replay compiles and
-loads only those of its kernel. Each struct of addresses lies in a row that has something else, too.
+loads only those of its kernel. Each struct of addresses shares its row with another struct.
 """
 # mypy: disable-error-code="empty-body"
 # ruff: noqa: D102 (the methods are prototypes)
@@ -314,7 +314,7 @@ class FairClass(Struct):
 class Balancer(Struct):
     """Placement and balancing of a modern kernel, in the row of Modern."""
 
-    # Let the LLCs know what balancing of the idle machine has found out since boot.
+    # Set the state of the LLCs that balancing of the idle machine has reached since boot.
     @method(40)
     def booted(self, k: Kernel) -> None: ...
     # Let the domains that every CPU got just now begin; ``now`` is the jiffy of their last balancing.

@@ -34,9 +34,9 @@ from wastedcores.trace.readers.support.tracepoints import SWITCH
 
 
 class Waiting:
-    """The records that were found and that a later one may still come before.
+    """Records that were found but not handed out yet, because earlier ones may still follow.
 
-    perf writes what each CPU's buffer holds in rounds. What is older than the round before last can be used.
+    perf empties the CPUs' buffers in rounds, so records older than the round before last are safe.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Waiting:
         self._found.append(records)
 
     def take(self, safe: int, last: bool) -> pj.Records:
-        """Remove the records that nothing to come is older than."""
+        """Remove and return the records before which no further record can lie."""
         if not last and safe <= self._safe:
             return pj.Records(np.zeros(0, np.int64), np.zeros(0, np.int64))
         self._safe = safe
@@ -61,7 +61,7 @@ class Waiting:
         return pj.Records(ts[:ready], ref[:ready])
 
     def put_back(self, records: pj.Records) -> None:
-        """Undo the removal of the last ones that :meth:`take` returned."""
+        """Put back the last of the records that :meth:`take` returned."""
         self._found.insert(0, records)
 
 
@@ -77,7 +77,7 @@ class ThreadNames:
         self._before[0] = table.codes()[swapper] + 1
 
     def know(self, comms: Mapping[int, bytes]) -> None:
-        """Take the names that a trace.dat states; they hold for all of it."""
+        """Take the names of threads that a trace.dat states for the whole recording."""
         known = {
             tid: name
             for tid, name in {**comms, 0: b"<idle>"}.items()
@@ -136,7 +136,7 @@ _PROBLEMS = {
 
 
 class Found(NamedTuple):
-    """Records that were found: where to go on, the problem there, and the time that nothing to come is older than."""
+    """Records that were found, the place to continue, the problem there, and a time before which no further record lies."""
 
     records: pj.Records
     at: int
@@ -221,7 +221,7 @@ class TracepointReading(Reading):
             yield self._finished(table)
 
     def _whole(self, records: pj.Records, i: int, n: int) -> int:
-        """Return where to cut the records ``i`` to ``n`` so that no sched_waking loses its sched_migrate_task."""
+        """Return where to cut the records ``i`` to ``n`` so that no sched_waking is separated from its sched_migrate_task."""
         if not self._formats.place:
             return n
         return pj.whole_until(self._data, records, i, n, self._formats, self._cpus_seen)

@@ -308,7 +308,7 @@ def _dtype(column: str) -> pl.DataType:
 
 
 def _padded(mapped: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the bytes with room for loads of whole words behind them; the rest of the last page is mapped, too."""
+    """Return the bytes with room behind them for loads of whole words; a mapped file has it if its last page is not full."""
     size = len(mapped)
     if -size % 4096 >= PADDING:
         return np.asarray(mapped), size

@@ -88,7 +88,7 @@ class _LastEvent:
     text: str = ""
 
     def refuse(self, lines: pl.DataFrame, column: str, found: FactsBuilder, error: str) -> None:
-        """Refuse damaged lines; a single one that lacks its end, behind other events, only when others follow."""
+        """Refuse damaged lines. A single line without its end, after other events, is refused only when further lines follow."""
         damaged, line = TraceFormatError(error), int(lines["line"][0])
         several = lines.height > 1 or found.truncated or self.damaged
         cut = (self.some or self.line) and not complete(lines[column][0])
@@ -187,7 +187,7 @@ def _split(lines: pl.DataFrame, dialect: Dialect) -> tuple[pl.DataFrame, pl.Data
 def _skip(
     path: Path, lines: pl.DataFrame, found: FactsBuilder, dialect: Dialect, last: _LastEvent
 ) -> None:
-    """Count lines that are no events; refuse those that were some, but are damaged or printed in another way."""
+    """Count lines that are not events; refuse lines that are damaged events, or events printed in an unknown way."""
     if not lines.height:
         return
     bad = lines.filter(pl.col("text").str.contains(_BROKEN))
