@@ -58,7 +58,7 @@ _AT = {
     "n_over": 136,
     **{name: 144 + 8 * i for i, name in enumerate(FIELDS[20:])},
 }
-#: chronic waste: so many of the last slices are examined, and in so many of these a look must have found a pair
+#: chronic waste: the number of last slices that are examined, and in how many of them a look must have found a pair
 SLICES, NEEDED = 10, 5
 #: the tracepoints that are watched during M
 WATCHED = [

@@ -18,7 +18,7 @@ from pathlib import Path
 
 #: libbpf's way to look into a map; bcc has its own
 _LOOKUP = re.compile(r"bpf_map_lookup_elem\(&(\w+), ")
-#: the kernel passes at most so many descriptors in one message (SCM_MAX_FD)
+#: the kernel passes at most this many descriptors in one message (SCM_MAX_FD)
 _MOST_FDS = 253
 
 

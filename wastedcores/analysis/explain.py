@@ -46,7 +46,7 @@ from wastedcores.units import human_ns
 
 EXPLAIN_SCHEMA = "wastedcores.explain/1"
 
-#: at most so many sentences say what the balancer answered
+#: at most this many sentences say what the balancer answered
 _MOST_ANSWERS = 4
 _FIX = {
     "group_imbalance": "compare the minimum load of groups instead of the average (paper 3.1)",

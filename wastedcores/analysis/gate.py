@@ -25,7 +25,7 @@ QUANTITIES: dict[str, Callable[[CheckResult], float]] = {
     "avoidable_s": lambda r: float(r.avoidable["avoidable_ns"].sum()) / 1e9,
     "violations": lambda r: float(r.verdict == "violations"),
 }
-#: up to so many ways to divide the runs are all tried; if there are more, this many random ones are
+#: all ways to divide the runs are tried, or this many random ones if there are more
 _DIVISIONS = 20_000
 
 

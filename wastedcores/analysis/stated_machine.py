@@ -24,7 +24,8 @@ class Place(NamedTuple):
     #: as the user or the trace names them, or what stands for them
     machine: Machine
     kernel: KernelModel | str
-    #: a sentence without a full stop for each of the two that nobody names. What depends on it has low trust.
+    #: a sentence without a full stop for the machine and for the kernel, if nobody names it. Answers that depend on it have low
+    #: trust.
     assumed: tuple[str, ...]
 
 

@@ -15,7 +15,7 @@ OTHER = "other"
 _QUIET_S = 300.0
 #: the folders of the groups are listed at most this often
 _LIST_EVERY_S = 10.0
-#: with each message of the collector, the kernel's own counts of so many groups are read again
+#: with each message of the collector, the kernel's own counts of this many groups are read again
 _READ = 50
 
 

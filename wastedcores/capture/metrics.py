@@ -35,7 +35,7 @@ from wastedcores.errors import UsageError
 EVERY_S = 5.0
 #: a page that is older is not given away: the collector may have stopped telling anything
 _STALE_S = 10.0
-#: pages that nobody asked for in this time are not prepared, nor are more than so many
+#: pages that nobody requested in this time are not prepared; at most this many pages are
 _FORGET_S, _MOST = 120.0, 8
 #: what chooses the format of the page and its compression
 _CHOICE = ("HTTP_ACCEPT", "HTTP_ACCEPT_ENCODING")

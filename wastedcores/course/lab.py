@@ -257,7 +257,7 @@ def _shape(value: Any) -> str:
     return kinds[type(value)]
 
 
-#: A variation that does not have what the lab needs is drawn again, at most so many times.
+#: A variation that is unsuitable for the lab is drawn again, at most this many times.
 MOST_DRAWS = 200
 
 

@@ -20,7 +20,7 @@ from wastedcores.topology.domains import Domains, domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.program import Costs, Program
 
-#: a variant may take so many times the recorded time before it is given up
+#: a variant is given up when it takes this many times the recorded time
 PATIENCE = 5
 
 

@@ -59,7 +59,7 @@ def happen(s: Still, event: str, cpu: int) -> None:
 
 
 def applies(event: str, cpu: int, queues: tuple[int, ...]) -> bool:
-    """Tell whether an event can happen on a CPU with so many threads."""
+    """Tell whether an event can happen on a CPU with this number of threads."""
     least = {"sleep": 1, "tick": 1, "preempt": 2}.get(event, 0)
     return queues[cpu] >= least and (event != "online" or queues[cpu] == 0)
 

@@ -12,7 +12,7 @@ from wastedcores.proofs.core import is_broken
 from wastedcores.proofs.still import V6_12, Found, Queues, Still, cpus_of, kernel, lengths
 from wastedcores.proofs.tally import Tally
 
-#: after so many rounds in which every CPU balances once, a machine has come to rest or to a state that it had before
+#: after this many rounds, in each of which every CPU balances once, a machine has come to rest or to a state that it had before
 MOST_ROUNDS = 60
 
 

@@ -166,7 +166,7 @@ class Still(still.Still):
         light: frozenset[int] = frozenset(),
         hot: bool = False,
     ) -> Still:
-        """Begin in a state with so many threads on each CPU, whose affinities are open.
+        """Begin in a state with these numbers of threads on the CPUs, whose affinities are not decided yet.
 
         The threads with the numbers ``light`` have just woken, after a long sleep; the others never slept. ``hot``: threads that
         wait ran a moment ago.

@@ -210,7 +210,7 @@ def _computed(actions: I64) -> I64:
 
 
 def _timers(plan: Timeline) -> I64:
-    """Return the operations of sleeps until a time: one period after the last one, however long the task has worked since."""
+    """Return the operations of periodic sleeps: each ends one period after the last one ended."""
     until = plan.actions[plan.actions[:, tl.A_WHAT] == tl.UNTIL]
     _, number = np.unique(until[:, tl.A_TASK], return_inverse=True)
     first = np.append(True, number[1:] != number[:-1])[: len(number)]

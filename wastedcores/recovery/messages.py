@@ -28,7 +28,7 @@ from wastedcores.recovery.wakers_by_exclusion import wakers_by_alibi
 
 I64 = NDArray[np.int64]
 
-#: so many wakeups of a pair must tell; then the majority decides
+#: at least this many wakeups of a pair must show whether they are synchronous; then the majority decides
 ENOUGH = 3
 
 

@@ -173,7 +173,7 @@ def _nobody(seen: Seen, period: I64) -> list[I64]:
 
 
 def _children(seen: Seen) -> I64:
-    """Return the waits for children: each lasts until at most so many are alive.
+    """Return the waits for children: each lasts until no more of them are alive than in the recording.
 
     A wait before another fork throttles the parent, as in ``make -j``: it lasts until fewer are alive than the most that ever
     were. After its last fork a parent waits for as many to end as had ended when it went on.

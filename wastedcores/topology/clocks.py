@@ -14,7 +14,7 @@ from wastedcores.errors import TopologyError
 
 #: speeds are counted in parts of the speed at the nominal frequency
 UNIT = 1024
-#: the engine's table has room for so many turbo steps and idle states
+#: the engine's table has room for this many turbo steps and idle states
 MOST_STEPS, MOST_STATES = 32, 8
 #: no core runs faster than this many times its nominal frequency, so that work in ns times a speed fits into 63 bits
 _FASTEST = 8

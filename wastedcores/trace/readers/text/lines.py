@@ -404,7 +404,7 @@ PERF_SCRIPT = Dialect(
     ),
 )
 
-#: perf script sorts events by time; so many events tell whether their times are differences, a share of which steps back.
+#: perf script sorts events by time. In this many events, times that are differences step back in more than this share.
 _ENOUGH, _MOST_BACK = 20, 0.1
 
 

@@ -27,7 +27,7 @@ from wastedcores.trace.readers.trace_dat.header import Buffer, DatHeader
 _MAX_CHUNK = 1 << 28
 #: Chunks that a thread unpacks at a time.
 _CHUNKS = 64
-#: Up to so many bytes are unpacked into memory, more into a temporary file.
+#: Up to this many bytes are unpacked into memory, more into a temporary file.
 _IN_MEMORY = 1 << 28
 
 
