@@ -1,4 +1,4 @@
-"""Finds bundled files, writes new files so that nobody sees half of one, and computes digests."""
+"""Finds bundled files, writes new files so that no reader sees half of one, and computes digests."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened
 from wastedcores.units import human_ns
 
-#: results of a call -> what the balancer did, as the end of a sentence
+#: result of a call -> the end of a sentence that says what the balancer did
 RESULTS = {
     "not_designated": "another CPU balances for this group",
     "balanced": "balanced",

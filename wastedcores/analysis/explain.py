@@ -256,7 +256,7 @@ def _share(table: pl.DataFrame, column: str, *values: str) -> float:
     return float(table.filter(pl.col(column).is_in(list(values)))["share"].sum())
 
 
-#: what the recorded configuration did to most pairs of CPUs, in a sentence
+#: why the recorded configuration kept most pairs of CPUs apart -> a sentence
 _KEPT_APART = {
     ISOLATED: "one of the two was isolated (isolcpus, or an isolated partition), so the load balancer left it out",
     BALANCING_OFF: "no cpuset with load balancing contained both CPUs (cpuset.sched_load_balance was 0, or they were in "

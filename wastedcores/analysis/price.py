@@ -40,13 +40,13 @@ class Price:
     #: (more than half was in waits that are no longer than a move costs at least, or that a move does not shorten) or
     #: ``cannot_tell``
     judgement: str
-    #: the waits beside an idle CPU that the thread may use, and how long there was one meanwhile
+    #: the number of waits beside an idle CPU that the thread may use, and for how long there was such a CPU
     waits: int
     waited_ns: int
     #: The part in which the thread was next on its own CPU, which was idle and had only to wake up. Moving does not shorten this.
     waking_ns: int
-    #: the rest, by where the nearest idle CPU was: behind the same last-level cache, behind another one on the same node, and on
-    #: another node
+    #: the remaining time, by the place of the nearest idle CPU: behind the same last-level cache, behind another one on the
+    #: same node, or on another node
     cache_ns: int
     node_ns: int
     far_ns: int
@@ -98,7 +98,7 @@ def weigh_waits(
     at_most = share(LEAST, cache if topology_known else anywhere)
     at_least = share(MOST, near)
     lengths = np.sort(np.where(behind, anywhere, 0))[::-1]
-    # the longest waits that make up half of the time; none if the waits that moving shortens are less than that
+    # the longest waits that make up half of the time; none if all waits that moving shortens are less than half
     half = np.searchsorted(np.cumsum(lengths), judged / 2)
     judgement = PAYS if at_least >= 0.5 else RIGHTLY_IDLE if at_most < 0.5 else CANNOT_TELL
     return Price(
@@ -142,7 +142,7 @@ def price(
     found = weigh_waits(waits, topology_known, not wasted) if waits.height else None
     if found is None or result.verdict != "unknown":
         return found
-    # threads that might be pinned may have waited less beside a CPU that they may use, but not more
+    # if threads are pinned, they waited for less time beside a CPU that they may use, never for more
     firm = found.judgement == RIGHTLY_IDLE and result.rests_on_affinity
     return replace(found, judgement=RIGHTLY_IDLE if firm else CANNOT_TELL, verdict_known=False)
 
@@ -187,7 +187,7 @@ def _pieces(
 ) -> pl.DataFrame:
     """Return the pieces of waits that ended in a batch, with the time beside an idle CPU of each distance."""
     changes = pl.DataFrame(dict(zip(("start_ns", "cpu", "nr"), batch.runqueues(), strict=True)))
-    # how many tasks the queue has when the wait begins, with the thread itself; null: that was in a batch before
+    # the length of the queue when the wait begins, the thread included; null if that was in an earlier batch
     waits = waits.sort("start_ns").join_asof(
         changes, on="start_ns", by="cpu", check_sortedness=False
     )

@@ -8,9 +8,9 @@ from wastedcores.errors import MissingEventsError
 from wastedcores.trace.schema import TRANSITIONS
 from wastedcores.trace.trace import Trace
 
-#: what belongs to a CPU and not to the thread that it runs, and never outlasts a context switch
+#: kinds that belong to a CPU and not to the thread that it runs; they never outlast a context switch
 INTERRUPTS = ("irq", "softirq", "vector", "sched")
-#: events so long before and after a window tell the state inside it
+#: events up to this long before and after a window are read to find the state inside it
 BEFORE_NS, AFTER_NS = 1_000_000_000, 100_000_000
 _COLUMNS = ("ts_ns", "kind", "cpu", "pid", "comm", "prev_pid", "prev_comm", "prev_state", "op", "value", "text",
             "src_cpu", "by_pid", "by_comm")  # fmt: skip
@@ -188,7 +188,7 @@ def _thread_states(mine: pl.DataFrame) -> pl.DataFrame:
     )
     inside = _ENTRY | in_kernel.fill_null(False)
     call = pl.col("op") == "syscall"
-    # the system call that such a fault returns to, or nothing where it has been left
+    # the system call to which such a fault returns; empty after the system call has ended
     around = (
         pl.when(call & _ENTRY).then(pl.col("text").fill_null("unnamed")).when(call).then(pl.lit(""))
     )

@@ -11,7 +11,7 @@ from wastedcores.capture.system import cpu_groups
 
 #: the row of all groups that have none of their own
 OTHER = "other"
-#: a row may be given to another group when its own has neither run nor waited for this long
+#: a row may be given to another group when its group has neither run nor waited for this long
 _QUIET_S = 300.0
 #: the folders of the groups are listed at most this often
 _LIST_EVERY_S = 10.0

@@ -221,7 +221,10 @@ class Recordings:
         self._keep_the_worse(found)
 
     def _import(self, raw: Path) -> Trace:
-        from wastedcores.trace.io import import_trace  # a watch that finds nothing needs none of it
+        # a watch that finds nothing does not need these modules
+        from wastedcores.trace.io import (
+            import_trace,
+        )
 
         facts = header_facts(self._first, take())
         facts["provenance"] = {"throttled": throttled_since(self._throttled, throttled())}

@@ -77,9 +77,9 @@ class _Leaver:
     def __init__(self, pids: set[int]) -> None:
         self.pids = sorted(pids)
         self.own = frozenset(pids)
-        # by CPU, while a task of the recorder runs there: who stands in for it; 0: nobody
+        # by CPU, while a task of the recorder runs there: the task that stands in for it; 0: none
         self.stand_in: dict[int, int] = {}
-        # by CPU: the tasks that wait there, those first that have waited longest
+        # by CPU: the tasks that wait there, the longest waiting first
         self.waiting: dict[int, dict[int, None]] = {}
         self.waits_on: dict[int, int] = {}
         self.runs_on: dict[int, int] = {}

@@ -199,9 +199,9 @@ class Snapshot(BaseModel):
     unix_ns: int
     #: all tasks; None: this process could not see them (it was in a container)
     tasks: list[TaskFacts] | None = None
-    #: True: somebody knows that no task got another affinity while the trace was recorded, except by a fork
+    #: True: it is known that no task got another affinity while the trace was recorded, except by a fork
     follows_affinity: bool | None = None
-    #: True: somebody knows that a CPU without any event ran nothing, because the trace began before the work did
+    #: True: it is known that a CPU without any event ran nothing, because the trace began before the work did
     silent_is_idle: bool | None = None
     #: as in :class:`wastedcores.trace.header.Header`
     quotas: dict[str, int] | None = None
@@ -215,7 +215,7 @@ class Snapshot(BaseModel):
     core_scheduling: bool | None = None
     #: None: the kernel does not count
     cpu_counts: dict[int, CpuCounts] | None = None
-    #: what was true when the recorded command had ended; None: nobody looked again
+    #: the snapshot that was taken when the recorded command had ended; None: there was none
     last: Snapshot | None = None
 
 

@@ -294,7 +294,7 @@ def _cpusets(folder: Path) -> Iterator[CpusetFacts]:
 
 
 def sched_domains(root: Path = Path("/")) -> list[SchedDomainFacts] | None:
-    """Return the domains that the kernel shows, one entry per group of CPUs that share one; None if it shows none."""
+    """Return the scheduling domains that the kernel shows, one entry for all CPUs with the same domain; None if it shows none."""
     shown = kernel_domains(root)
     if shown is None:
         return None

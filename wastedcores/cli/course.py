@@ -54,7 +54,7 @@ Class = Annotated[
     Option(
         "--students",
         metavar="FILE",
-        help="The same for the students whose ids are in this file, one in a line.",
+        help="Write such a copy for each student whose id is in this file, one in a line.",
     ),
 ]
 Seed = Annotated[
@@ -63,7 +63,7 @@ Seed = Annotated[
         "--seed",
         metavar="N",
         min=0,
-        help="The same for somebody without an id, who gets the id seed-N.",
+        help="Write a copy for somebody without an id, who gets the id seed-N.",
     ),
 ]
 

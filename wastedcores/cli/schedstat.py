@@ -60,7 +60,8 @@ def schedstat(
 
     first = _counters(file, hz)
     second = _counters(against, hz) if against is not None else None
-    if second is not None and second.follows(first):  # two copies of /proc/schedstat of one machine
+    if second is not None and second.follows(first):
+        # the files are two copies of one machine's /proc/schedstat
         first, second = second.since(first), None
     runs = [c for c in (first, second) if c is not None]
     if as_json:

@@ -31,8 +31,8 @@ LABS = {
     6: "missing_domains",
 }
 
-#: a grader's settings: the student whose submission it is, the file with the secret of hidden checks, the file with variations
-#: that were drawn elsewhere, and the file to which measured answers are appended, one JSON object per line
+#: the settings of a grader: the student, the file with the secret of hidden checks, the file with variations that were drawn
+#: elsewhere, and the file to which measured answers are appended, one JSON object per line
 STUDENT, SECRET, VARIATIONS, MEASURED = (
     "WASTEDCORES_COURSE_STUDENT",
     "WASTEDCORES_COURSE_SECRET",

@@ -34,7 +34,7 @@ class Said:
     Parameters
     ----------
     answers
-        What :func:`noting` wrote down, perhaps in a process that nobody can trust.
+        What :func:`noting` wrote down, perhaps in a process that cannot be trusted.
     of
         What they are answers of, for messages.
     """

@@ -25,7 +25,7 @@ _MANUAL_PROMPT = "*Your answer:*"
 class Cell:
     """A cell of a source notebook."""
 
-    id: str  #: its id in the notebook, which all forms keep
+    id: str  #: its id in the notebook, which is the same in all copies
     kind: str  #: ``code`` or ``markdown``
     role: str  #: one of :data:`ROLES`, or an empty text
     task: str  #: name of the task that it belongs to, or an empty text

@@ -21,7 +21,7 @@ MOST_ARCS = 400
 MOST_CLOCKS = 2000
 COLUMNS = 800
 HEIGHT = {"idle": 0.03, "user": 0.4, "kernel": 0.8}
-#: the kernel's spans by what they are; interrupts have the colours of waiting and of a violation
+#: colours of the kernel's spans by kind; interrupts have the colours of waiting and of a violation
 KERNEL = {
     "syscall": ("system call", "#2f7fc1"),
     "fault": ("page fault", "#a0287d"),

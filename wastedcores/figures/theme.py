@@ -92,7 +92,7 @@ USELESS_BUTTONS = (
     "toggleSpikelines",
     "hoverClosestCartesian",
     "hoverCompareCartesian",
-    "sendChartToCloud",  # one click would upload names of processes
+    "sendChartToCloud",  # one click would upload the names of processes to plotly's cloud
 )
 IN_LEGEND = ("scatter", "bar", "box")
 
@@ -194,7 +194,7 @@ def style(fig: go.Figure, title: str, subtitle: str = "", height: int = 520) -> 
             "font": {"size": 11},
         },
         dragmode="zoom",
-        # where a notebook shows the figure by itself, it has plotly's own bar, with buttons that do nothing here
+        # a figure that a notebook shows by itself has plotly's own bar, with buttons that are of no use here
         modebar={"remove": list(USELESS_BUTTONS)},
     )
     fig.update_xaxes(

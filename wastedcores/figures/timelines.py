@@ -170,7 +170,7 @@ def timeline(
     # without a known task, an empty runqueue means that the CPU was idle
     empty = (z < 0) & (scene.states.bin(*window, cols=cols, cpus=scene.cpus).longest == 0)
     z[empty] = 0
-    # a large trace has many more intervals than pixels, and only those that are seen need a name
+    # a large trace has many more intervals than pixels, and only visible ones need a name
     seen, place = np.unique(owner, return_inverse=True)
     stays = part[seen[seen >= 0]].select(pl.col("comm").fill_null("?"), "pid").iter_rows()
     unknown = ["unknown"] if seen.size and seen[0] < 0 else []

@@ -21,7 +21,7 @@ from wastedcores.workload.scenarios import SCENARIOS, scenario
 
 #: a longer stretch before a fork is work of the program, not the fork
 MOST_FORK_NS = 200_000
-#: operations that only kernel threads have
+#: operations that occur only in kernel threads
 _OF_KERNEL_THREADS = (ops.OP_FLUSH, ops.OP_SHEPHERD)
 _KERNEL_THREADS = ("kworker/", "rcu_sched")
 

@@ -21,8 +21,8 @@ class IdleState(NamedTuple):
     first: I32  # (cpus + 1,) where the masks of each CPU begin in ``mask``
     mask: I32  # the masks that have the CPU, CPU after CPU
     idle: I32  # (masks,) idle CPUs of the mask
-    since: I64  # (masks,) since when there has been one
-    sum_ns: I64  # (masks,) time with an idle CPU until then
+    since: I64  # (masks,) since when the mask has had an idle CPU
+    sum_ns: I64  # (masks,) time for which the mask had an idle CPU, up to ``since``
 
 
 class Steps(NamedTuple):

@@ -211,7 +211,7 @@ def at_most(rq: Runqueues, first: sweep_jit.SweepState, dark: NDArray[np.bool_])
     spans = np.concatenate(pooled.unseen).clip(*window)
     spans = spans[spans[:, 1] > spans[:, 0]]
     unseen = _union(spans)
-    # a wait of which a part is unseen is longer than the part that is seen
+    # a wait can be longer than the part of it that the trace shows
     near = _union((spans + np.array([-FLOOR_NS, FLOOR_NS])).clip(*window))
     assert found.firm is not None
     # the queue that all waiting threads share does not count as a busy CPU

@@ -212,7 +212,7 @@ def check_runqueues(
 def _located(rq: Runqueues, spans: list[tuple[int, int, int]]) -> bool:
     """Whether events were lost at known places only, so that only the time around them is in doubt.
 
-    A change of affinity that was lost would make everything wrong that follows.
+    A lost change of affinity would make everything after it wrong.
     """
     some = len(spans) > 0 and len(rq.lost_spans) <= MANY_LOSSES and all(c >= 0 for _, _, c in spans)
     return some and rq.source == "tasks" and not rq.affinity.follows and not rq.counted

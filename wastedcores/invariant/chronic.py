@@ -35,10 +35,10 @@ class Chronic(NamedTuple):
 
     start_ns: int
     window_ns: int
-    #: what the fifth-worst of its slices wasted, as a share of the CPU time used in that slice; slices that wasted too
-    #: little of the machine's time have none
+    #: the waste in the fifth-worst of its slices, as a share of the CPU time used in it; it is 0 for slices that wasted too
+    #: little of the machine's time
     share: float
-    #: whether there are ten slices; of a shorter trace the slice in the middle counts, and can only make the verdict unknown
+    #: whether there are ten slices; in a shorter trace the slice in the middle counts, and it can only make the verdict unknown
     enough: bool
 
 

@@ -47,7 +47,7 @@ def cpu_times(
         c = cpu[i]
         while begun < starts.size and starts[begun] < ts_ns[i]:
             begun += 1
-        # the kernel counts before it reports the wakeup or the move behind it
+        # the kernel changes nr_running before it reports the wakeup or move that caused the change
         if cause[c] == COUNT + 1 and code[i] != COUNT:
             cause[c] = code[i] + 1
         if nr[i] == now[c]:

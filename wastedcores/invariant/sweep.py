@@ -76,8 +76,7 @@ class Swept(NamedTuple):
     dropped: int
     known: NDArray[np.bool_]
     state: sweep_jit.SweepState
-    #: the episodes, and the finished state, of the same runqueues without overloads that are too brief to count; None: not
-    #: looked at yet, see firm_sweep()
+    #: the episodes and the finished state without overloads that are too brief to count; None: not computed yet, see firm_sweep()
     firm: Collected | None
     firm_state: sweep_jit.SweepState
 
@@ -247,7 +246,7 @@ def merged(spans: pl.DataFrame, cpus: int) -> pl.DataFrame:
         everywhere = np.tile(np.arange(cpus, dtype=np.int32), int((cpu < 0).sum()))
         cpu = cpu[row]
         cpu[cpu < 0] = everywhere
-    # how many spans a moment is in; of the borders at one moment those come first that begin one
+    # how many spans contain each moment; of the borders at one moment, the beginnings come first
     begins = np.repeat([True, False], cpu.size)
     cpu, ts_ns = np.tile(cpu, 2), np.concatenate([start, end])
     order = np.lexsort((~begins, ts_ns, cpu))

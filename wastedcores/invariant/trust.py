@@ -25,11 +25,11 @@ from wastedcores.runqueues.doubts import HEADER_REASONS
 from wastedcores.runqueues.runqueues import Runqueues
 from wastedcores.units import human_ns
 
-#: episodes of which is asked whether threads were seen on the idle CPUs, the longest first
+#: so many of the longest episodes are examined for threads that were seen on the idle CPUs
 _LOOKS = 8
-#: A thread of which only sched_waking was recorded is queued so much later at the most, for what is certain. On a machine with
-#: 2 CPUs under load 99.9 % of 19,979 wakings were queued within 0.04 ms, on a virtual phone 99.4 % of 15,470 within 1 ms
-#: (docs/verdict.md).
+#: For certain waste, a thread of which only sched_waking was recorded is taken to be queued at most this much later. On a
+#: machine with 2 CPUs under load 99.9 % of 19,979 wakings were queued within 0.04 ms, on a virtual phone 99.4 % of 15,470
+#: within 1 ms (docs/verdict.md).
 QUEUED_WITHIN_NS = 1_000_000
 #: reasons that are no contradictions; any other one makes a window shorter than M doubtful
 _NO_CONTRADICTION = ("starved", "bound_by_name")
@@ -95,7 +95,7 @@ def judge(
     if rq.source == "tasks" and seems and (questionable or throttled):
         certain = _certain(rq, episodes, persistent, chronic, state, persist_ns, assumed, throttled)
     elif waste_ns and questionable:
-        certain = certain._replace(least_ns=0)  # nobody looked
+        certain = certain._replace(least_ns=0)  # this was not examined
     sure, share = certain.episodes, certain.chronic.share if certain.chronic else 0.0
     surely_chronic = seems_chronic and share >= limit
     most = None
@@ -262,7 +262,7 @@ def _certain(
     if rq.trace.header.wakings:
         rq = rq.late(QUEUED_WITHIN_NS)
     strict = rq.strict(throttling=throttled)
-    if throttled:  # other waits are in doubt then
+    if throttled:  # then other waits are in doubt, too
         for _ in strict.batches():
             pass
         found.append(strict.doubts)
@@ -295,7 +295,7 @@ def _certain(
             still = worst(left.firm_state, at_least=covered_ns(spans, left.firm_state))
     matters = False
     if assumed and not sure.any():
-        # would it be certain if all threads were free?
+        # would the violation be certain if all threads could run anywhere?
         free = _again(rq, state, doubts)
         matters = bool(_survives(episodes, _persistent(free, persist_ns)).any())
         all_free = worst(free.firm_state)

@@ -10,7 +10,7 @@ from wastedcores.invariant.result import CheckResult
 from wastedcores.runqueues.runqueues import comms, runqueues
 from wastedcores.trace.header import Header
 
-#: what becomes of the time in which a task could run
+#: the parts of the time in which a task could run
 PARTS = ("ran_ns", "waited_ns", "wasted_ns", "throttled_ns", "stolen_ns")
 SCHEMA = pl.Schema(
     {"name": pl.String(), "kind": pl.String(), "tasks": pl.UInt32()}
@@ -25,7 +25,7 @@ def who_took(result: CheckResult) -> pl.DataFrame:
     """Divide the time in which tasks could run by what became of it.
 
     A task is runnable from the moment at which it is woken or forked until it blocks. All of that time is in one of five parts,
-    so that their sum is the runnable time. A part that nobody knows is null: its time is in ``ran_ns`` if it was stolen, and
+    so that their sum is the runnable time. A part that is not known is null: its time is in ``ran_ns`` if it was stolen, and
     in no column if the task was throttled, because such a trace shows throttled tasks neither running nor waiting.
 
     Parameters

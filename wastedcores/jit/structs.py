@@ -190,7 +190,7 @@ class Struct(metaclass=StructClass):
 
     @classmethod
     def of(cls, m: np.ndarray) -> Self:
-        """Return the kernel of a NumPy table, the same object as long as somebody holds it or it was used last."""
+        """Return the kernel of a NumPy table; it is the same object as long as it is referenced or was used last."""
         if cls.__name__ != KERNEL:
             raise TypeError(
                 f"only {KERNEL} has of(): for {cls.__name__} write {cls.__name__}(k, row)."
@@ -296,7 +296,7 @@ class _Kernel(Reference):
     _tables: _Tables
     #: the functions whose addresses are in its tables
     functions: list[Callable[..., Any]]
-    #: what Python knows of the machine and the program, if somebody looks at the kernel from outside
+    #: the machine and the program in Python, for callers that examine the kernel from outside
     about: Any
 
     def __getitem__(self, place: Any) -> int:
@@ -309,7 +309,7 @@ class _Kernel(Reference):
             raise IndexError(f"expected a row and a column of the table, got {place}.")
         try:
             self._memory[place] = value
-        except (TypeError, ValueError):  # it is a truth value of NumPy, or does not fit
+        except (TypeError, ValueError):  # the value is a bool of NumPy, or does not fit
             self._memory[place] = (int(value) + 2**63) % 2**64 - 2**63
 
 

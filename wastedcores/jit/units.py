@@ -38,7 +38,7 @@ from wastedcores.jit.structs import (
 )
 from wastedcores.jit.table import table_type
 
-#: what a unit returns: an integer or truth value, or nothing
+#: the type of what a unit returns: an integer, a truth value, or nothing
 VALUE = types.int64
 NOTHING = types.void
 

@@ -17,7 +17,7 @@ from wastedcores.kernels.generations import (
 )
 from wastedcores.kernels.rules import BASE_SLICES_NS, FEATURES, NEWIDLE, RULES
 
-#: from this release on the third number of a version counts, because stable releases change the balancer
+#: from this release on, the third number of a version matters, because stable releases change the balancer
 POINTS_SINCE = (5, 5)
 
 

@@ -25,7 +25,7 @@ _PATCHED = re.compile(
 )
 #: the real-time patches, in mainline's own numbering and in distributors'
 _REAL_TIME = re.compile(r"[-.+]rt\d*(?![a-z])|[-.]realtime|PREEMPT_RT", re.ASCII)
-#: releases of other architectures than x86-64, where the name says so
+#: names of releases that are not for x86-64
 _ELSEWHERE = re.compile(
     r"[-+._](?:aarch64|arm64|armv\d\w*|armmp\w*|rpi|raspi|v[678]l?(?=\+|$)|v8-16k|ppc64\w*|powerpc\w*|s390x|riscv64|loong\w+|mips\w*)(?![a-z])",
     re.ASCII,
@@ -45,8 +45,8 @@ class Balancer(NamedTuple):
     )
     #: whether the replay may stand for it: it models the generation, and nothing says that the vendor changed the balancer
     replayed: bool
-    reason: str = ""  #: why it is not, as a sentence without a full stop; empty if it is
-    #: the nearest release that the replay models, if it may stand for this one with less trust; else None
+    reason: str = ""  #: why the replay may not stand for it, as a sentence without a full stop; empty if it may
+    #: the nearest release that the replay models, if its replay may be used with less trust; else None
     stand_in: str | None = None
 
 

@@ -29,7 +29,7 @@ class Proposal:
 
     #: ``group_imbalance``, ``group_construction``, ``overload_on_wakeup``, ``missing_domains`` or ``all_fixes``
     fix: str
-    #: the share of the window's time that it saves or, for work that never ends, by what share more CPUs are busy
+    #: the share of the window's time that the fix saves or, for work that never ends, the share by which more CPUs are busy
     gain: Range
 
 
@@ -39,9 +39,9 @@ class Advice:
 
     #: the fixes that pay, see :func:`advise`; those that gain most first
     proposals: tuple[Proposal, ...]
-    found: WhatIf | None  #: the prediction behind them; None if there is none
-    #: What a scheduler gains that never lets a CPU idle while a thread waits: no scheduler can gain much more. None if it is not
-    #: known.
+    found: WhatIf | None  #: the prediction on which the proposals rest; None if there is none
+    #: The gain of a scheduler that never lets a CPU idle while a thread waits; no scheduler can gain much more. None if it is
+    #: not known.
     bound: Range | None
     #: sentences that say how far to trust the answer, or why there is none, without full stops
     reasons: tuple[str, ...]
@@ -106,7 +106,7 @@ def advise(
     }
     try:
         balancer = balancer_on(trace, kernel)
-        # another one stands for a kernel that nobody names
+        # for a kernel that is not named, another one is replayed
         if balancer is None or balancer.replayed or balancer.stand_in:
             found = whatif(trace, kernel=kernel, **ask)
             return _from(found)

@@ -12,7 +12,7 @@ from wastedcores.simulator.engine.balance.rebalance_domains_v6_12_jit import reb
 from wastedcores.simulator.engine.codes import cpu_event, idle_type, log_op, task_state
 from wastedcores.simulator.engine.core import schedule_jit
 
-#: a pass that fails this often from the same queues fails for ever: each failure halves the loads, ten times at most
+#: a pass that fails this often on the same queues fails for ever: a failure halves the loads, at most ten times
 MOST_PASSES = 16
 
 

@@ -22,7 +22,7 @@ def one_wakeup(kind: str, queues: tuple[int, ...], waker: int) -> Callable[[Choi
         sync = bool(queues[waker] and choose(2))
         scanned = choose(2)
         if not scanned:
-            # after a rebuild of the domains, and where the cache is fully used
+            # scan_left is 0 after a rebuild of the domains, and if the cache is fully used
             for sd in (sd for levels in s.domains for sd in levels if sd.shared):
                 sd.shared.nr_idle_scan = 0
         before = s.queues()

@@ -25,7 +25,7 @@ from wastedcores.workload.program import TaskSpec
 V6_12 = KernelModel.named("v6.12.107")
 #: section 5's core with one module
 CORE = replace(KernelModel.named("core"), modules=("any",))
-#: the parts of which a machine of one level has several: ``grid()`` gets their number
+#: machines of one level: the part of which each has several; ``grid()`` gets their number
 ONE_LEVEL = {
     "one cache": "cores_per_llc",
     "one core": "threads",
@@ -40,7 +40,7 @@ TWO_LEVELS = {
 }
 #: what a thread that never sleeps adds to its CPU's averages; one that has just woken adds nothing
 FULL = 1024
-#: how many threads a state may have
+#: the largest number of threads in a state
 MOST_THREADS = 8
 _EVENTS = [(kind, Rq.events + 2 * kind) for kind in (cpu_event.RESCHED, cpu_event.STOP)]
 
@@ -112,7 +112,7 @@ class Still(still.Still):
         self._built: Any = None
         self._decide_instead()
 
-    # --- what it decides instead of the engine ------------------------------------------------------------------------
+    # --- decisions that the search makes instead of the engine ---------------------------------------------------------
 
     def _decide_instead(self) -> None:
         own: dict[Any, Callable[..., Any]] = {cpusets_jit.test: self._test}
@@ -144,7 +144,7 @@ class Still(still.Still):
         src = find_src_rq(k, env, group)
         if self.interrupt is not None:
             interrupt, self.interrupt = self.interrupt, None
-            # what each CPU has of its own: the statistics, struct lb_env and load_balance_mask
+            # the rows that a kernel has per CPU: the statistics, struct lb_env and load_balance_mask
             own = [self.m[k.scratch : k.scratch + 5], self.m[k.design.row + cpuset.LB]]
             saved = [rows.copy() for rows in own]
             interrupt()
@@ -242,7 +242,7 @@ class Still(still.Still):
         p.nr_cpus_allowed = len(allowed)
         return allowed
 
-    # --- what there is ------------------------------------------------------------------------------------------------
+    # --- the state of the machine -------------------------------------------------------------------------------------
 
     def online(self) -> list[int]:
         """Return the CPUs that are online."""
@@ -287,7 +287,7 @@ class Still(still.Still):
         """Return the state that had these queues as a text, such as ``CPU 0: idle; CPU 1: 1, 0+1~``.
 
         A thread is written as the CPUs on which it may run, as far as that matters, the running one first; ``~`` marks one that
-        has just woken. It stands for the states that differ only in CPUs for which nobody asked.
+        has just woken. It stands for all states that differ only in CPUs about which the code did not ask.
         """
         words = [f"{a.text()}{'~' * (i in self.light)}" for i, a in enumerate(self.allowed)]
         cpus = (

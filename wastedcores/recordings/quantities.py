@@ -16,10 +16,10 @@ import numpy as np
 from wastedcores.simulator.measure import cpus_wasted, durations_ns, over_cpus, running_ns
 from wastedcores.topology.machine import Machine
 
-#: the part of the measured window, at its end, in which threads are counted by node. It is long enough that a thread
-#: which happens to move at the very end does not decide, and short enough to be the end
+#: threads are counted by node in this last part of the measured window. It is long enough that a single move at the very end
+#: does not matter
 LAST = 0.25
-#: share of the window that a hog has to run on a CPU for its node to count as a hog's node
+#: a node is a hog's node if a hog runs on one of its CPUs for at least this share of the window
 HOG_SHARE = 0.3
 #: idle CPUs for each of which a thread waits, wherever it may run: what the whole project is about
 WASTED = "CPUs wasted"

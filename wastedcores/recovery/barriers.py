@@ -23,13 +23,13 @@ I64 = NDArray[np.int64]
 GAP_NS = 50_000
 #: a release takes at most this time
 RELEASE_NS = 1_000_000
-#: tasks of a group are woken together in this share of their sleeps
+#: tasks belong to a group if they are woken together in at least this share of their sleeps
 TOGETHER = 0.3
 #: a barrier is recognised by at least this many rounds, of which this share has exactly one task that did not sleep
 ROUNDS, ONE_MISSING = 3, 0.5
-#: of two tasks at a barrier only one sleeps, so they are never woken together
+#: the smallest group: of two tasks at a barrier only one sleeps, so they are never woken together
 SMALLEST = 3
-#: the last one to arrive is the waker, as far as wakers are known; this share may contradict
+#: where the waker of a round is known, it must be the last task to arrive, except in this share of the rounds
 CONTRADICT = 0.3
 #: if the same task is the last one in a larger share of rounds, it is a master and not a member
 MASTER = 0.9

@@ -18,7 +18,7 @@ from wastedcores.recovery.task_tables import Seen
 
 I64 = NDArray[np.int64]
 
-#: a task that goes on for this many times the usual hold before it wakes another one has given the lock back, and taken it again
+#: a task that runs for more than this many usual holds before it wakes another one has released the lock and taken it again
 LONGEST = 2
 #: these quantiles of the holds of a lock differ by a factor of two at most
 QUARTILES = (0.25, 0.75)
@@ -82,9 +82,8 @@ def _turns(seen: Seen, sleeps: I64, circle: I64) -> tuple[NDArray[Any], ...]:
     at = np.concatenate([sleeps[:, sj.S_AT], sleeps[:, sj.S_WAKER_AT]])
     got = np.repeat([True, False], len(sleeps))
     lock = np.tile(circle, 2)
-    order = np.lexsort(
-        (~got, at, task)
-    )  # a task that wakes another one at once when it got the lock
+    # without tasks that wake another one at once when they get the lock
+    order = np.lexsort((~got, at, task))
     task, at, got, lock = task[order], at[order], got[order], lock[order]
     before, after = _between_sleeps(seen, task, at, got)
     following = np.append(at[1:], 0)

@@ -49,13 +49,13 @@ def synchronous(seen: Seen, sleeps: I64, pair: I64, llc_of_cpu: I64 | None) -> N
 
 Bool = NDArray[np.bool_]
 
-#: a waker that waits itself right after falls asleep between these times after the wakeup
+#: a waker that itself waits right after the wakeup falls asleep within these two times
 BEFORE_NS, AFTER_NS = 5_000, 30_000
 #: a waker is concluded from this number of coincidences, this share of the sleeps in question, and this many times chance
 TIMES, SHARE, LIFT = 3, 0.5, 5.0
-#: a task that ends this share of the explained sleeps of another is its only waker
+#: a task that ends at least this share of the explained sleeps of another is taken for its only waker
 ONLY = 0.8
-#: a task with so few wakeups on far CPUs tells too little to doubt them
+#: if a task has at most this many wakeups on far CPUs, they are not doubted
 FEW = 3
 
 

@@ -12,11 +12,11 @@ from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.task_tables import Seen
 from wastedcores.trace.trace import Trace
 
-#: a window that the task which ends it slept through, for this share, ends by the clock
+#: a window ends by the clock if the task that ends it slept for this share of it
 BY_CLOCK = 0.9
 #: a task that was asleep for less than this share of the window computes from end to end
 ALWAYS = 0.05
-#: but it does not spin if it was woken by others this often after this share of its work
+#: but it does not spin if others woke it at least this often after the first part of its work
 SOME, BEGINNING = 2, 0.02
 BY_OTHERS = (cs.CHILD, cs.BARRIER, cs.MESSAGE, cs.LIKELY, cs.JOIN)
 

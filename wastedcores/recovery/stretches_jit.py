@@ -62,14 +62,14 @@ UNSEEN, ASLEEP, WAITING, RUNNING, GONE = range(5)
     S_WAKE_NS,  # when it became runnable; -1: it still sleeps when the trace ends
     S_BY,  # the task that ran where the wakeup happened; -1: idle or not known; INTERRUPT
     S_BY_AT,  # that task's clock
-    S_FAR,  # 1: the wakeup was decided on another CPU than the one the task was put on, so S_BY is its waker
+    S_FAR,  # 1: the wakeup was decided on another CPU than the one on which the task was queued, so S_BY is its waker
     S_TOLD_NS,  # when that was told
     S_FROM_CPU,  # where it was before it was woken
     S_WAKE_CPU,
     S_CLASS,  # filled in later
     S_WAKER,  # filled in later: the task that ended the sleep, or -1
     S_WAKER_AT,  # filled in later: that task's clock
-    S_WAKER_NS,  # filled in later: when it did so, which is before the wakeup if that had far to go
+    S_WAKER_NS,  # filled in later: when that task acted, which is before the wakeup if it was on a far CPU
 ) = range(15)
 S_WIDTH = 15
 #: not a task: an interrupt on another CPU than the one on which the task was put decided the wakeup

@@ -52,7 +52,7 @@ class Seen:
     end_ns: int
     cpus: int  #: CPU numbers are below this
     odd: int  #: number of events that contradict the state before them
-    wakers: bool  #: whether wakeups say in whose context they happened
+    wakers: bool  #: whether wakeups name the task in whose context they happened
 
     @cached_property
     def _keys(self) -> I64:
@@ -122,7 +122,7 @@ def seen(trace: Trace, switch_ns: int) -> Seen:
             )
     table = (
         trace.only(*CODES)
-        # without the interrupt flag, it may name a bystander
+        # without the interrupt flag, a waking may name a bystander
         .filter((pl.col("kind") != "waking") | pl.col("in_irq").is_not_null())
         .select(
             "ts_ns", "cpu", "pid", "prev_pid", "by_pid", "src_cpu", "comm", "prev_comm", "prio", "text", "in_irq",

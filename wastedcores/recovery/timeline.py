@@ -134,7 +134,7 @@ def _joins(seen: Seen, joins: Joins, semaphores: int, wake_ns: int) -> list[I64]
     slept = joins.wait >= 0
     at = np.where(slept, seen.sleeps[joins.wait, sj.S_AT], clock)
     ns = np.where(slept, seen.sleeps[joins.wait, sj.S_OUT_NS], done_ns)
-    of = joins.of_sleep  # the master waits once for each of them
+    of = joins.of_sleep  # the master waits once for each worker
     return [reports, rows(joins.master[of], at[of], ns[of], WAIT, number[of])]
 
 
@@ -194,7 +194,7 @@ def _children(seen: Seen) -> I64:
         parts.append(
             rows(mine[:, sj.S_TASK], mine[:, sj.S_AT], mine[:, sj.S_OUT_NS], CHILDREN, arg)
         )
-        if throttle.any():  # where a fork was not delayed, a child had ended in time
+        if throttle.any():  # if a fork was not delayed, a child had ended before it
             born = seen.tasks[seen.tasks[:, sj.T_PARENT] == parent]
             throttled = rows(
                 born[:, sj.T_PARENT],

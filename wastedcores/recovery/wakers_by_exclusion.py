@@ -23,7 +23,7 @@ LATELY_NS = 6_000
 TIMES, MISSED = 5, 0.02
 #: a single task's waker must be as unlikely as this to have run at all these moments by chance
 CHANCE = 0.01
-#: about this many pairs of a sleep and a task are looked at, for all groups of tasks and again for all single tasks
+#: about this many pairs of a sleep and a task are examined, once for all groups of tasks and once for all single tasks
 MOST_PAIRS = 1_000_000
 
 

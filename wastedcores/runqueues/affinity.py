@@ -37,11 +37,11 @@ class Affinity(NamedTuple):
     of_pid: NDArray[np.int32]  # (pids,) mask id of each task at the start, see task_row
     known: NDArray[
         np.int8
-    ]  # (pids,) 1 where it is told at the start; a name tells nothing for sure
-    roles: dict[int, NDArray[np.int64]]  # pids by what their name says that they do
+    ]  # (pids,) 1 where the affinity is known at the start; a name is no proof
+    roles: dict[int, NDArray[np.int64]]  # pids by the role that their name shows
     recorders: NDArray[np.int64]  # pids of the threads that recorded the trace
     sources: tuple[str, ...]  # where it comes from: "names of kernel threads", "events", or nothing
-    follows: bool  # whether changes are events, so that what a child inherits is known, too
+    follows: bool  # whether changes of affinity are events, so that the affinity of a child is known, too
 
 
 def unrestricted(cpus: int, pids: int) -> Affinity:
@@ -110,7 +110,8 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
     if follows or not first:
         yield from first.values()
         return
-    # a task that began within the trace may have left what it inherited, and its number may have been another's before
+    # a task that began within the trace may have changed the affinity that it inherited, and its pid may have been another
+    # task's before
     born: dict[int, list[int | None]] = {}
     if "fork" in kinds:
         forks = trace.only("fork").group_by("pid").agg("by_pid").collect()

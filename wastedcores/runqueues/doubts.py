@@ -33,8 +33,8 @@ NO_DOUBTS = pl.DataFrame(
 #: where more than this share of a CPU's switches contradicts the state, nothing between them is believed either: events were
 #: lost all along
 _OFTEN = 0.05
-#: and with more than this share of all switches, nothing in the trace is: it mixes two recordings, or is no recording. In 72
-#: recordings of Linux 4.1 to 7.2 (2026-11-22) no switch at all contradicts the state.
+#: if more than this share of all switches contradicts the state, nothing in the trace is believed: it mixes two recordings, or
+#: is no recording. In 72 recordings of Linux 4.1 to 7.2 (2026-11-22) no switch at all contradicts the state.
 _OFTEN_EVERYWHERE = 0.001
 #: with fewer contradictions than this, their share of the switches decides nothing
 _MANY = 10
@@ -77,7 +77,7 @@ def widened(
     return pl.concat([doubts, added.with_columns(reason=pl.lit("contradicted_often"))])
 
 
-#: what the header may tell that makes all of a trace doubtful, as a sentence for the reader of the verdict
+#: facts in the header that make the whole trace doubtful -> a sentence for the reader of the verdict
 HEADER_REASONS = {
     "core_scheduling": "core scheduling was in use: a CPU that it forces idle looks like one that is wasted",
     "some_tasks": "perf recorded the events of some tasks only, so nobody knows what the others did and whether a CPU was idle: "
@@ -140,6 +140,7 @@ def limited(header: Header, pids: int) -> NDArray[np.int32]:
             if 0 < pid < pids:
                 found[pid] = task_row.LIMITED_FOR_SURE if groups else task_row.UNLIMITED
     for task in (header.tasks or []) + (header.later_tasks or []):
-        if 0 < task.pid < pids and task.policy == "deadline":  # its own budget throttles it
+        if 0 < task.pid < pids and task.policy == "deadline":
+            # a deadline task is throttled by its own budget
             found[task.pid] = task_row.LIMITED_FOR_SURE
     return found

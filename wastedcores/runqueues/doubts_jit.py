@@ -7,7 +7,7 @@ from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues import state as se
 from wastedcores.runqueues.state import Output, State
 
-#: a difference between nr_running and the rebuilt tasks that lasts this long is no matter of the order of events
+#: a difference between nr_running and the rebuilt tasks that lasts this long is not due to the order of events
 COUNT_SETTLES_NS = 10_000_000
 #: a task that waits this long may be throttled: the default period of CPU quotas (kernel/sched/core.c, v6.12)
 STARVED_NS = 100_000_000
@@ -15,9 +15,9 @@ STARVED_NS = 100_000_000
 STARVED_PER_TASK_NS = 25_000_000
 #: a shorter time without any event, before an event that contradicts the state, hides nothing that matters
 SILENCE_NS = 1_000_000
-#: an idle CPU that still does not run its only task after this long was not told of it, or the task is elsewhere
+#: if an idle CPU does not run its only task within this time, the task is elsewhere or the CPU was not notified
 LATE_NS = 1_000_000
-#: shorter waits of tasks that are bound by name only, or whose group has a limit, are nothing to doubt about
+#: shorter waits of tasks that are bound by name only, or whose group has a limit, are not doubted
 PRESUMED_NS = 500_000
 
 

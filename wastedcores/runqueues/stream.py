@@ -156,7 +156,8 @@ class Runqueues:
         zero, unknown = np.zeros(0, np.int32), np.zeros(0, np.int8)
         for table in tables(frame, rows, self.trace.header.events):
             n = table.height
-            if n > zero.size:  # these two never differ from batch to batch
+            if n > zero.size:
+                # these two columns are the same in all batches, so they are made once
                 zero, unknown = np.zeros(n, np.int32), np.full(n, -1, np.int8)
             require_times(self.trace.name, table["ts_ns"])
             ts_ns = np.ascontiguousarray(table["ts_ns"].to_numpy())
@@ -210,7 +211,8 @@ class Runqueues:
             seen[batch.src_cpu[batch.code != st.MIGRATE]] = True
         if alone:
             self._doubt_snapshot(state, elsewhere)
-        elif not self.affinity.follows:  # it may have got another affinity and the old one again
+        elif not self.affinity.follows:
+            # it may have got another affinity and then the old one again
             self._take_back(state, state.task[:, task_row.REPINNED] == task_row.BY_ANOTHER)
         start_jit.settle_start(state, self.start_ns)
         # a task that waited there proves that it was busy
@@ -354,7 +356,7 @@ def _keeping(
         total += size(part)
         if parts is not None:
             parts.append(part)
-        if total > most:  # too many for the memory: they are streamed again each time
+        if total > most:  # too many for the memory, so they are streamed anew each time
             parts = None
         yield part
     kept[:] = parts or []

@@ -106,7 +106,7 @@ def _in_unseen(s: State, out: Output, p: int, c: int, t: int) -> None:
         _stop_unseen(s, out, old, t, se.SWITCH)
     elif state == task_row.ASLEEP:
         odd_unseen(s, out, p, c, t, se.ODD_IN_WITHOUT_WAKEUP)
-    elif s.since[p] > 0:  # it had left unseen, and not to sleep
+    elif s.since[p] > 0:  # its last stop was not seen, and it did not stop to sleep
         odd_unseen(s, out, p, old, t, se.ODD_LEFT_UNSEEN)
         if old != c:
             odd_unseen(s, out, p, c, t, se.ODD_LEFT_UNSEEN)
@@ -124,7 +124,7 @@ def _switch_in(s: State, out: Output, p: int, q: int, c: int, t: int) -> None:
             doubt_wait(s, out, p, t)
         elif s.task[p, task_row.LIMITED] == task_row.UNLIMITED:  # it was elsewhere, unseen
             odd(s, out, c, s.since[p], t, se.ODD_PARKED)
-        elif q != 0:  # when it became able to run while others ran here is not told
+        elif q != 0:  # when it became runnable while others ran here is not known
             odd(s, out, c, s.cpu[c, cpu_row.BUSY_SINCE], t, se.ODD_PARKED)
         end_wait(s, out, p, c, t)
         if old != c:

@@ -26,7 +26,7 @@ _MOMENTS = (
 
 
 def module_names(kernel: KernelModel) -> list[str]:
-    """Return the names of modules in the order of their codes: those that are shipped, then somebody's own."""
+    """Return the names of modules in the order of their codes: those that are shipped, then the user's."""
     return list(dict.fromkeys((*MODULES, *(kernel.modules or ()))))
 
 

@@ -106,7 +106,8 @@ def simulate(
     if trees is None:
         trees = domain_events(with_steps(machine, program), kernel.linux)
     if plain is None:
-        prepare()  # all units together, because two processes share the work; and compiling is not replaying
+        # two processes compile all units together, before the time of the replay is measured
+        prepare()
     run = run_jit.run if plain is None else plain.run(run_jit.run)
     m = build_world(
         program,

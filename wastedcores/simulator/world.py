@@ -102,7 +102,7 @@ def build_world(
     weight_lists = len(lists)
     domain_lists = weight_lists + len(WEIGHTS) + len(INVERSES)
     tasks = len(program.tasks) + (_CHILDREN if program.templates else 0)
-    # what only some replays have, in the order of its rows behind the core row
+    # parts that only some replays have, in the order of their rows behind the core row
     extra = (
         design.rows_of(machine, kernel),
         parts.clock_rows(machine),
@@ -110,7 +110,7 @@ def build_world(
         parts.realtime_rows(program, n),
         parts.modern_rows(trees, kernel),
     )
-    # both are powers of two: a CPU has at most two ticks in the ring, one of which its event has left behind
+    # both are powers of two: a CPU has at most two ticks in the ring, its next one and one that was cancelled
     runs = 1 << (n - 1).bit_length()
     ticks = 4 * runs
     groups = len(program.shares)
@@ -144,7 +144,7 @@ def build_world(
     g[Kernel.weight_lists], g[Kernel.domain_lists] = weight_lists, domain_lists
     m = _with_heap_and_log(new_table(int(ends[-1])), g, len(program.hotplug), records)
     g = m[0]
-    # no event is pending, and the place before the first of the ring is in the past
+    # at first no event is pending
     m[g[Kernel.ticks0] : g[Kernel.runs0], :LIST:4] = INFINITE
     m[g[Kernel.ticks0] + (4 * (ticks - 1) >> SHIFT), 4 * (ticks - 1) & LOW] = 0
     nodes = m[g[Kernel.runs0] : g[Kernel.op0], :LIST]

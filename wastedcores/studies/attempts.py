@@ -92,10 +92,10 @@ class Attempt:
     others: Mapping[str, Reading] = field(default_factory=dict)
     #: why the numbers differ, or what the replay assumes, in terms of the scheduler's mechanisms
     reason: str = ""
-    #: the row that is the same prediction in another unit, such as the change of the seconds of this one. A prediction counts
+    #: the id of a row with the same prediction in another unit, such as seconds for a change in percent. A prediction counts
     #: once.
     restates: str = ""
-    #: the reading, or the number that stands for words, was chosen after a result had been seen
+    #: whether the reading, or the number that stands for words, was chosen after a result had been seen
     afterwards: bool = False
 
     def runs(self) -> list[Run]:
@@ -160,7 +160,7 @@ def _spread(values: list[Any]) -> dict[str, Any]:
 class Comparison:
     """A replayed value compared with the published one."""
 
-    #: both numbers or both texts
+    #: the two values, both numbers or both texts
     ours: Any
     published: Any
     unit: str  #: unit of both: ``percent`` is a change in time, ``ratio`` a speedup

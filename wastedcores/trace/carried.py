@@ -21,7 +21,7 @@ from wastedcores.trace.trace import Trace
 
 #: Bytes of the recording in one packet, and the most that a packet before them has.
 _PIECE, _FIRST = 1 << 20, 1 << 16
-#: What the field has instead of a recording in a file with two runs.
+#: The content of the field in a file with two runs, which carries no recording.
 _TWO_RUNS = b"two runs\n"
 
 

@@ -53,7 +53,7 @@ class TaskFacts(BaseModel):
     autogroup: str | None = None
     #: its cookie of core scheduling (0: none); None if it is not known
     core_cookie: int | None = None
-    #: names of the facts above that were different when the trace ended
+    #: names of those of the facts above that had changed when the trace ended
     changed: tuple[str, ...] = ()
 
 
@@ -62,7 +62,7 @@ class CpuCounts(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    #: for how long tasks ran that have stopped since, and how often a task began to run
+    #: the time for which tasks ran that have stopped since, and the number of times a task began to run
     ran_ns: int
     slices: int
     #: for how long the CPU was busy and idle, counted in ticks

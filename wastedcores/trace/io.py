@@ -45,7 +45,7 @@ def told(frames: Iterator[pl.DataFrame], name: str) -> Iterator[pl.DataFrame]:
                 print(f"\r{said}", end="", file=sys.stderr, flush=True)
             yield frame
     finally:
-        if said:  # the answer begins on an empty line
+        if said:  # so that the answer begins on a new line
             print(f"\r{' ' * len(said)}\r", end="", file=sys.stderr, flush=True)
 
 

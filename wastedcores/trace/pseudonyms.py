@@ -21,7 +21,7 @@ from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.files import written_whole
 from wastedcores.trace.header import Header
 
-if TYPE_CHECKING:  # the live checker takes pseudonyms and reads no traces
+if TYPE_CHECKING:  # not imported at run time: the live checker uses pseudonyms but reads no traces
     import polars as pl
 
     from wastedcores.trace.trace import Trace
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # the live checker takes pseudonyms and reads no traces
 COMMS = ("comm", "prev_comm", "by_comm")
 #: kinds of events whose text a person or a program chose
 NAMED = ("mark", "exec")
-#: facts of ``Header.provenance`` that name nobody
+#: facts of ``Header.provenance`` that contain no names
 KEPT_NOTES = ("skipped", "clock jump", "state columns", "wakeups", "frequency")
 
 

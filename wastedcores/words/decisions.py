@@ -216,9 +216,8 @@ def _compared(call: Mapping[str, Any]) -> list[Step]:
     if busiest > local:
         return [*steps, Step(15, f"{busiest} > {local}: go on{aim}.")]
     why = "Linux 4.1 goes on for an imbalanced or overloaded group"
-    if (
-        call["moment"] is None
-    ):  # the loads were sampled shortly before, and this kernel compares other values, too
+    if call["moment"] is None:
+        # the loads were only sampled shortly before the call, and this kernel also compares other values
         why = "the kernel went on"
     return [*steps, Step(15, f"{busiest} ≤ {local}, but {why}{aim}.")]
 

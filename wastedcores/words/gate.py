@@ -53,7 +53,7 @@ def tap(outcomes: Sequence[Outcome]) -> str:
 
 
 def junit(outcomes: Sequence[Outcome]) -> str:
-    """Return the outcomes as JUnit's XML; unknown is an error, so that nobody takes it for a pass."""
+    """Return the outcomes as JUnit's XML; unknown is an error, so that it is not mistaken for a pass."""
     states = [o.state for o in outcomes]
     suite = ElementTree.Element(
         "testsuite",

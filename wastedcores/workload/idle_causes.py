@@ -19,7 +19,7 @@ from wastedcores.workload.script import Script
 #: time from one fork to the next, as recorded
 _FORK_NS = (40_000, 52_000)
 _SECOND = 1_000_000_000
-#: a thread sets its nice value after so long
+#: a thread sets its nice value after this time
 _NICE_NS = 10_000
 
 
@@ -216,7 +216,7 @@ def confined(machine: Machine, seed: int, other: int = 2, threads: int = 3) -> W
 
 
 def left_out(machine: Machine, seed: int, pinned: int = 2) -> Workload:
-    """Pin a thread to each CPU of the last node, ``pinned`` to the first one, and start one on the last CPU that may go away."""
+    """Pin a thread to each CPU of the last node (``pinned`` to its first CPU), and start a movable one on its last CPU."""
     w = _begin("idle-left-out", machine, 4)
     last = [c for c in range(machine.cpus) if machine.node_of_cpu[c] == machine.nodes - 1]
     _pin(w, [*last[:1] * (pinned - 1), *last])

@@ -35,7 +35,7 @@ def explain(alarm: dict[str, Any], witness: Witness) -> dict[str, Any] | None:
         return None
     reading = witness.between(start, end)
     if reading is None or reading.seconds * 1e9 < (end - start) / 2:
-        # on a busy CPU the witness has to wait, too: look at the samples around the alarm
+        # if the CPUs are busy, the witness has to wait, too, so look at the samples around the alarm
         reading = witness.between(start - AROUND_NS, end + AROUND_NS)
     answer, why = _answer(alarm, reading, waited)
     longest = [[w.comm, w.tid, round(w.delay_ns / 1e6), sorted(w.allowed)] for w in waited[:5]]

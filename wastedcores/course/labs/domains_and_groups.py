@@ -25,7 +25,7 @@ from wastedcores.course.task import Manual, Task
 
 TITLE = "build scheduling domains and groups"
 KERNEL = "v6.12"
-#: what firmware reports between all nodes if it does not know better
+#: the distance between all nodes that firmware reports if it does not know the machine
 FLAT = 20
 
 

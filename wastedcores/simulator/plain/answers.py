@@ -171,7 +171,7 @@ def _limited() -> Iterator[None]:
     """Interrupt what takes longer than the limit, where the platform can: in the main thread, with SIGALRM."""
     able = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     outer, interval = signal.getitimer(signal.ITIMER_REAL) if able else (0.0, 0.0)
-    if not able or 0 < outer <= LIMIT_S:  # somebody else's timer ends the wait before ours
+    if not able or 0 < outer <= LIMIT_S:  # another timer of this process ends before ours would
         yield
         return
 

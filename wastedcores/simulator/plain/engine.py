@@ -45,9 +45,8 @@ class PlainEngine(Plain):
         self.m = np.empty((0, 0), np.int64)
         self.k: Any = None
         self._shown: dict[int, ReadOnly] = {}
-        self.replace(
-            rows_jit.cpu_rq, maker(Rq)
-        )  # it does nothing else, and it is called most often
+        # a short cut, because this function is called most often
+        self.replace(rows_jit.cpu_rq, maker(Rq))
 
     def kernel(self, m: np.ndarray) -> Any:
         """Return the kernel of a table; this engine keeps it until it gets another one."""
@@ -76,7 +75,7 @@ class PlainEngine(Plain):
             return tuple(value)
         if not isinstance(value, (Reference, Null, RunQueues)):
             return value
-        if id(value) not in self._shown:  # it lives as long as what shows it
+        if id(value) not in self._shown:  # it is kept, because the view keeps only its id
             self._shown[id(value)] = ReadOnly(value, self.shown)
         return self._shown[id(value)]
 

@@ -235,7 +235,7 @@ def _groups(s: Still, sd: SchedDomain, cpu: int, idle: int) -> tuple[Group, ...]
         group = s.of(rows_jit.group_at)(sd, i)
         cpus = _cpus(s, group)
         s.call(group_stats_jit.update_sg_lb_stats, sd, group, cpu in cpus, index, stats, cpu)
-        # a group whose CPUs are all excluded has no least loaded CPU
+        # if all CPUs of a group are excluded, it has no least loaded CPU
         least = stats.min_load if seen.intersection(cpus) else 0
         groups.append(Group(cpus, cpu in cpus, stats.group_load, stats.avg_load, least))
     return tuple(groups)

@@ -44,7 +44,7 @@ MARK_A, MARK_D = 0x20A, 0x20D
 WAIT_CPU = 0x300 + ord("c") - ord("a")
 IRQ, AFTER_IRQ, SYSCALL, SCHED = 0x500, 0x600, 0x800, 0x9FF
 TRAP = 0x400  # code that a CPU executes has this event number or a higher one
-IDLE = 0x10000  # plus the pid: user code
+IDLE = 0x10000  # this number plus the pid is the event number of user code
 #: eventtospan3.cc ends the file with a dummy span at this second.
 END_S = 999
 #: eventtospan3.cc starts a wait 10 ns late, and a wakeup itself takes 10 ns.
@@ -131,7 +131,7 @@ def _spans(path: Path, block: Block) -> tuple[pl.DataFrame, bool]:
     ).unnest("f")
     last = (pl.col("sec").cast(pl.Int64, strict=False) >= END_S) & (pl.col("name") == "")
     over = fields.select(at=last.arg_max(), any=last.any()).row(0)
-    if over[1]:  # other data follow, such as savedview
+    if over[1]:  # other data such as savedview follow
         fields = fields.head(over[0])
     bad = fields.filter(pl.col("name").is_null())
     if bad.height:
@@ -279,9 +279,8 @@ def _idle_in(runs: pl.DataFrame) -> NDArray[np.int64]:
         ) -> NDArray[np.int64]:
             k = np.searchsorted(start[idle], t, side="right")
             last = np.maximum(k - 1, 0)
-            spare = np.maximum(
-                end[idle][last] - t, 0
-            )  # the rest of the idle stay that t falls into
+            # the rest of the idle stay that contains t
+            spare = np.maximum(end[idle][last] - t, 0)
             return np.where(k > 0, total[k] - np.where(k > 0, spare, 0), 0)
 
         out[mine] = until(start[mine]) - until(since[mine])

@@ -112,7 +112,7 @@ class SchedLogReading(Reading):
             if size % RECORD.itemsize:
                 rest = f"{size % RECORD.itemsize} bytes at the end of {file.name}"
                 self.found.truncated = f"line {whole + 1} has no end and was left out: {rest!r}"
-                if file.name.isdecimal():  # what this CPU did after it is lost
+                if file.name.isdecimal():  # events of this CPU after the end of its ring are lost
                     self.found.add_lost(int(file.name), -1)
             if not whole:
                 return np.zeros(0, RECORD)

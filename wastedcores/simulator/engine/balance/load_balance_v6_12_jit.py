@@ -428,7 +428,7 @@ def active_load_balance(k: Kernel, src: int) -> None:
     env.idle = idle_type.IDLE
     env.src_cpu = src
     env.flags = lbf.ACTIVE_LB
-    env.migration = migration_type.BY_LOAD  # 0, as all that is not named
+    env.migration = migration_type.BY_LOAD  # 0, as all fields that are not set here
     p = cpu_rq(k, src).cfs_tasks_tail
     while p:
         if can_migrate_task(k, p, env):

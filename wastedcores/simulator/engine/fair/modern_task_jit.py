@@ -222,7 +222,7 @@ def put_prev_task(k: Kernel, p: TaskStruct) -> None:
 
 @apart(NOTHING)
 def set_next_task(k: Kernel, p: TaskStruct, first: int) -> None:
-    """set_next_task_fair(): set_next_entity() on all levels; ``first`` is 0 of a task that ran already."""
+    """set_next_task_fair(): set_next_entity() on all levels; ``first`` is 0 if the task already ran."""
     se = p.se
     while se:
         fair_class(k).set_next_entity(k, se, first)

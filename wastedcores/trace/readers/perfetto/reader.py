@@ -160,7 +160,7 @@ class PerfettoReading(Reading):
             try:
                 packet = TracePacket.FromString(data[at : at + size].tobytes())
             except DecodeError:
-                continue  # what it would state is not known
+                continue  # this fact cannot be read
             self._learn_from(packet)
 
     def _learn_from(self, packet: Any) -> None:

@@ -60,7 +60,8 @@ class LineReading(TextReading):
         last_fast = 0
         for scanned in self.resources.enter_context(closing(scanning)):
             fast, rest = scanned.events, scanned.rest
-            if self._last_event.damaged:  # other lines follow, so the file was not cut there
+            if self._last_event.damaged:
+                # other lines follow the damaged one, so the file was not cut there
                 raise self._last_event.damaged
             count(scanned, self.found)
             self._last_event.some |= fast.height > 0
@@ -81,9 +82,9 @@ class _LastEvent:
 
     line: int = 0
     name: str = ""
-    #: whether other events stand before it
+    #: whether there are other events before it
     some: bool = False
-    #: about the last line so far, which is damaged: if it is the last one of the file, the file was cut there
+    #: the error of the last line so far, if it is damaged: if no line follows, the file was cut there
     damaged: TraceFormatError | None = None
     text: str = ""
 

@@ -63,7 +63,7 @@ class DatHeader:
     hotplug: Future[tuple[int, int] | None] | None = None
     #: by name; that of the top one is empty
     buffers: dict[str, Buffer] = field(default_factory=dict)
-    offset_ns: int = 0  #: is added to all times
+    offset_ns: int = 0  #: an offset that is added to all times
     truncated: str | None = None  #: what is missing at the end of the file; None: nothing
     #: facts about the recording
     release: str | None = None
