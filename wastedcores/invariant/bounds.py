@@ -130,7 +130,7 @@ class Pooled:
         self.unseen.append(pool.task_ns[late, pool_jit.FROM :])
 
     def _losses(self) -> NDArray[np.int64]:
-        """When events were lost; empty if wakeups may be missing for another reason, because a CPU was not recorded."""
+        """The times when events were lost. The array is empty if a CPU was not recorded, for then any wakeup may be missing."""
         known = self._rq.start.cpu[:, cpu_row.CURR] != cpu_row.CURR_UNKNOWN
         losses = [start_ns for start_ns, _, _ in self._rq.lost_spans] if known.all() else []
         return np.array(losses, np.int64)
