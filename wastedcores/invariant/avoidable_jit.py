@@ -14,7 +14,7 @@ I32 = NDArray[np.int32]
 
 
 class IdleState(NamedTuple):
-    """Carried from batch to batch; ``masks`` counts the sets of CPUs, of which number 0 has all that count."""
+    """What :func:`steps` carries from batch to batch. A mask is a set of CPUs; mask 0 has all CPUs that take part."""
 
     nr: I32  # (cpus,) tasks on each runqueue, -1 unknown
     counted: NDArray[np.uint8]  # (cpus,) 1: the CPU takes part
