@@ -236,7 +236,8 @@ class Programs:
     def attach(self, prepared):
         """Attach a loaded program and return the descriptor that keeps it attached, or None. This needs no privilege."""
         event, prog, name = prepared
-        buf = ctypes.create_string_buffer(name)  # a typed program has the name in attach_btf_id
+        # a typed program names its tracepoint in attach_btf_id, so none is passed here
+        buf = ctypes.create_string_buffer(name)
         try:
             fd = bpf(
                 RAW_TRACEPOINT_OPEN, struct.pack("<QI", ctypes.addressof(buf) if name else 0, prog)

@@ -51,14 +51,14 @@ FIELDS = (
     "slice",
     "wasted",
 )
-#: those that the loader may write, and where they are
+#: the fields of the shared state that this process may write -> their offsets in bytes
 _AT = {
     **{name: 8 * i for i, name in enumerate(FIELDS[:14])},
     "n_idle": 128,
     "n_over": 136,
     **{name: 144 + 8 * i for i, name in enumerate(FIELDS[20:])},
 }
-#: slices that are looked at for chronic waste, and how many of them must have a look that found a pair
+#: chronic waste: the number of last slices that are examined, and in how many of them a look must have found a pair
 SLICES, NEEDED = 10, 5
 #: the tracepoints that are watched during M
 WATCHED = [
@@ -85,7 +85,7 @@ class Checker:
             a.buffer if recording else min(a.buffer, 1.0),
             overwrite=True,
             sources=("look.c", "tally.c", "unclaimed.c", "decisions.c"),
-            # of 128 CPUs and more, each look of bcc's programs reaches fewer tasks: the verifier walks all of them
+            # with 128 CPUs or more, a look examines fewer tasks, because the verifier follows every step of bcc's unrolled loops
             defines=[
                 f"-DSTEPS={256 if _bpf.possible() < 128 else 128}",
                 *_decisions.defines(_btf.kernel()),
@@ -123,7 +123,7 @@ class Checker:
 
     @staticmethod
     def _functions(a, extra):
-        """Return the names of the programs that are needed besides those that record."""
+        """Return the names of the BPF programs that the checker needs besides those of the recorder."""
         names = {"own_leaders", "on_timer", *(function for _, function in extra)}
         if a.profile:
             names |= _decisions.NAMES
@@ -137,7 +137,7 @@ class Checker:
             self.r.programs.timer("on_sample", _tally.PERIOD_NS, cpu)
 
     def _start_counts(self):
-        """Count each CPU that had no change yet as the first snapshot of all tasks found it."""
+        """Give each CPU whose runqueue has not changed yet the state that the first snapshot of all tasks shows."""
         size = 48 + 8 * self.r.mask_words
         for at in range(0, len(self.r.tasks) - size + 1, size):
             _, _, _, cpu, nr, *_ = struct.unpack_from("<QIIIIHHI16s", self.r.tasks, at)
@@ -181,7 +181,7 @@ class Checker:
         return bin(s["wasted"]).count("1") >= NEEDED and not s["suspected_at"]
 
     def recording_of_slices(self):
-        """Return a recording of more than ten slices, as one file in memory; nothing is looked at meanwhile."""
+        """Return a recording of more than ten slices, as one file in memory; the checker pauses meanwhile."""
         self.put("hold", 1)
         self.put("suspected_at", 0)
         slices_s = (SLICES + 1) * self.a.persist

@@ -18,7 +18,7 @@ from pathlib import Path
 
 #: libbpf's way to look into a map; bcc has its own
 _LOOKUP = re.compile(r"bpf_map_lookup_elem\(&(\w+), ")
-#: the kernel passes at most so many descriptors in one message (SCM_MAX_FD)
+#: the kernel passes at most this many descriptors in one message (SCM_MAX_FD)
 _MOST_FDS = 253
 
 
@@ -48,12 +48,13 @@ def compiled(sources, flags, quiet):
     problem, maps, code = pickle.loads(answer)
     if problem:
         raise CannotLoad(problem)
-    here = dict(zip(maps.values(), fds, strict=True))  # the numbers there -> those here
+    # descriptors in the compiling process -> descriptors in this one
+    here = dict(zip(maps.values(), fds, strict=True))
     return {n: here[fd] for n, fd in maps.items()}, {n: _moved(c, here) for n, c in code.items()}
 
 
 def _moved(code, here):
-    """Return a function's code with the numbers that the descriptors of its maps have here."""
+    """Return a function's code with the descriptors of its maps replaced by those of this process."""
     code = bytearray(code)
     for at in range(0, len(code), 8):
         if (

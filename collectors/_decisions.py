@@ -3,7 +3,7 @@
 
 load_balance() and find_busiest_group() are probed by fentry, else by kprobe, where this kernel allows either. Without a probe
 the domains are read every millisecond: sched_domain.last_balance, nr_balance_failed and the tasks that were pulled tell which
-CPU asked at which level and whether that failed, but not why. What newly idle CPUs ask leaves no mark.
+CPU asked at which level and whether that failed, but not why. Newidle balancing leaves no mark.
 """
 
 import itertools
@@ -79,7 +79,7 @@ class Decisions:
         except (_bpf.CannotLoad, OSError, KeyError) as e:
             self.sampled, self.refused["domains"] = False, str(e).splitlines()[0]
         for name, names in FUNCTIONS.items():
-            # what has a type has its plain name; only kprobes can be put on others, and reading all symbols takes 0.1 s
+            # a function with type information has its plain name; others need a kprobe, and reading all symbols takes 0.1 s
             symbol = next((n for n in names if programs.btf.id_of(_btf.FUNC, n)), None)
             if not symbol or _probes.KPROBE_TYPE.exists():
                 symbol = _probes.symbols({name: names})[name]
@@ -87,7 +87,7 @@ class Decisions:
                 self._prepare(name, symbol)
             except (_bpf.CannotLoad, OSError) as e:
                 self.refused[name] = str(e).splitlines()[0]
-        if "load_balance" not in self.how:  # alone the other one tells nothing
+        if "load_balance" not in self.how:  # find_busiest_group() alone tells nothing
             self.how, self.ready = {}, []
 
     def _prepare(self, name, symbol):
@@ -206,7 +206,7 @@ class View:
 
 
 def without_domain(samples):
-    """Return two rows, at the beginning and at the end, for each CPU that has no domain: the balancer is not even started."""
+    """Return two rows, for the beginning and the end, for each CPU without a domain, on which the balancer is never started."""
     return [
         [ts, cpu, None, "no_domain", 0, {"idle": "busy" if own[0].nr else "idle"}]
         for ts, views in (samples[:1] + samples[-1:] if len(samples) > 1 else samples)
@@ -236,7 +236,7 @@ def sampled(samples):
 
 
 def described(v, views):
-    """Return what a domain's groups came to, under the keys of a decision's text."""
+    """Return the statistics of a domain's groups, under the keys of a decision's text."""
     state = {cpu: own[0] for cpu, own in views.items()}
     groups = {
         key: []

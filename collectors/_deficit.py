@@ -10,7 +10,7 @@ HARDLY = 0.1
 def shares(before, now, cpus, seconds):
     """Return for each CPU how many seconds its threads waited per second.
 
-    before, now: pid -> (run delay so far in ns, CPU), as in sched_info. A task that is new counts from now on.
+    before, now: pid -> (run delay so far in ns, CPU), as in sched_info. The waiting of a new task counts from the next call on.
     """
     waited = dict.fromkeys(cpus, 0)
     for pid, (delay, cpu) in now.items():

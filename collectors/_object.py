@@ -2,7 +2,7 @@
 """Load the programs of the online checker from checker.bpf.o, which was compiled when the package was built, with libbpf.
 
 No compiler and no headers are needed, and the checker starts in a fraction of the time. bpf_object__load() puts the running
-kernel's offsets into the programs (CO-RE). They are attached as those that bcc has compiled, so _bpf.py does that.
+kernel's offsets into the programs (CO-RE). _bpf.py attaches them, as it does with programs that bcc has compiled.
 """
 
 import ctypes
@@ -84,12 +84,12 @@ def _library():
         ("libbpf_set_print", pointer, pointer),
     ):
         getattr(lib, name).restype, getattr(lib, name).argtypes = result, arguments
-    lib.libbpf_set_print(None)  # the kernel's log is asked for instead
+    lib.libbpf_set_print(None)  # libbpf stays silent; the kernel's own log says what went wrong
     return lib
 
 
 def digest():
-    """Return the SHA-256 of all sources, which the object has, too."""
+    """Return the SHA-256 of all sources, which the object also contains."""
     sources = sorted((*FILE.parent.glob("*.c"), *FILE.parent.glob("*.h")))
     return hashlib.sha256(b"".join(s.read_bytes() for s in sources)).hexdigest()
 
@@ -170,7 +170,7 @@ class Object(_bpf.Programs):
             lib.bpf_object__close(held)
 
     def _chosen(self, lib, held, functions):
-        """Let only those programs be loaded that are wanted and that this kernel has a place for; return them by name."""
+        """Load only the programs that are wanted and that this kernel can attach; return them by name."""
         chosen, at = {}, None
         while at := lib.bpf_object__next_program(held, at):
             name = lib.bpf_program__name(at).decode()

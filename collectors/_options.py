@@ -36,7 +36,7 @@ def add_buffer(p):
 
 
 def add_checker(p):
-    """Add the times of a checker, and the process that does not count."""
+    """Add the times S and M of a checker, and the process whose threads it ignores."""
     p.add_argument(
         "-S", "--period", type=seconds, default=1.0, help="look this often (default: 1s)"
     )
@@ -64,5 +64,5 @@ def stop_signals():
 
 
 def input_ended(wait_s=0):
-    """Wait so long for standard input, and return whether it was closed."""
+    """Wait for at most this long, and return whether standard input was closed."""
     return bool(select.select([0], [], [], wait_s)[0]) and not os.read(0, 4096)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The recorder behind schedtrace and unclaimed: rings, the state at the start, the file (see wastedcores.h)."""
+"""The recorder behind schedtrace and unclaimed: its rings, the state at the start, and the file (see wastedcores.h)."""
 
 import json
 import os
@@ -222,7 +222,7 @@ class Recorder:
         self.programs.detach()
 
     def record(self, on):
-        """Let the programs write records, or make them return at once."""
+        """Let the BPF programs write records, or make them return at once."""
         for cpu in range(self.cpus):
             if on:  # the task that ran when recording stopped may be gone
                 struct.pack_into("<I", self.cpu_state, cpu * 128 + CUR_AT, 0)

@@ -9,7 +9,7 @@ import time
 #: how often a sample is taken; no divisor of the times after which tasks usually wake up
 PERIOD_NS = 47_300_000
 GROUPS = 1024
-#: a row is taken from a group that neither ran nor waited for this long
+#: a group that neither ran nor waited for this long loses its row
 QUIET_S = 600
 TALLY = struct.Struct("<8Q")
 GROUP = struct.Struct("<5Q")

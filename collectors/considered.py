@@ -151,7 +151,7 @@ def main(argv=None):
         and "select_idle_sibling" in wanted
         and "select_task_rq_fair" not in wanted
     ):
-        # it encloses the other and shows the previous and the chosen CPU
+        # it calls select_idle_sibling, and shows the previous and the chosen CPU
         wanted.append("select_task_rq_fair")
     stop = _options.stop_signals()
     fd = _output.open_output(a.output) if a.output else 1

@@ -70,9 +70,8 @@ def parse(text):
         elif found := _NUMBER.match(line):
             if found[1] == b"curr->pid":
                 cpu.current = int(found[2])
-            elif (
-                cpu.nr_running is None
-            ):  # the first of a CPU is the runqueue's, the next are those of cfs_rq
+            elif cpu.nr_running is None:
+                # the first nr_running of a CPU is that of its runqueue; those that follow belong to its cfs_rq
                 cpu.nr_running = int(found[2])
     return cpus
 
@@ -122,7 +121,7 @@ class Look:
                 self.busy[number] = others
 
     def pair(self, idle, busy, may_run=may_run):
-        """Return (idle CPU, busy CPU, waiting thread) among the given CPUs, or None; one that runs nothing at all if possible."""
+        """Return (idle CPU, busy CPU, waiting thread) of these CPUs, or None; an idle CPU that runs nothing at all goes first."""
         found = None
         for number in sorted(busy & self.busy.keys()):
             cpu = self.cpus[number]
@@ -162,9 +161,8 @@ class Suspicion:
         pair = look.pair(self.idle, self.busy, may_run)
         if pair is None:
             self.misses += 1
-        elif (
-            pair[0] in look.asleep
-        ):  # with nobody but this program on the idle CPU, the kernel has none to fill
+        elif pair[0] in look.asleep:
+            # only this program ran on the idle CPU, so at this look the pair still held
             self.hits += 1
             self.pair_found = pair
         return self.misses <= MISSES

@@ -5,7 +5,7 @@
  * It is compiled as one text after ring.c, runqueue.c, schedtrace.c and snapshot.c.
  */
 #define OWN 4			/* processes that are this program's own */
-#define OWN_THREADS 128		/* at most so many of their threads are looked at */
+#define OWN_THREADS 128		/* at most this many of their threads are looked at */
 
 struct wc_check {
 	u64 period, persist;	/* S, M; set by the loader */

@@ -7,10 +7,9 @@
  * file. The files are joined (see _recorder.py), because bcc looks for maps and programs in the main text only, not in
  * included files.
  *
- * A ring is a slice of one mmapable array. Programs on one CPU can only nest, because an interrupt ends before the
- * interrupted program continues, so no atomic operation is needed: a program that has interrupted another one writes into
- * a second, small ring of its CPU.
- */
+ * A ring is a slice of one mmapable array. No atomic operation is needed: programs on one CPU can only nest, because an
+   interrupt ends before the interrupted program continues, and a program that has interrupted another one writes into a second,
+   small ring of its CPU. */
 #ifdef __BPF_OBJECT__
 #include "object.h"
 #else

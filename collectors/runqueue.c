@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * runqueue.c - changes of a runqueue that no tracepoint tells: throttled tasks, and sleeping ones of delayed dequeue.
- *
+ * runqueue.c - changes of a runqueue that have no tracepoint: throttled tasks, and tasks that sleep but stay queued (delayed
+   dequeue). *
  * It is compiled as one text after ring.c.
  */
 /*
@@ -76,7 +76,7 @@ static __always_inline void unthrottle(struct where *w, u32 cpu)
  * the end of such a delay changes nr_running, so the length is recorded at the switch and at the wakeup, too.
  */
 #define COUNTS_DELAYED (HAS(OFF_CFS_QUEUED) && HAS(OFF_CFS_RUNNABLE) && HAS(OFF_DELAYED))
-SIZED(asleep_of, u32, NCPU, 0); /* by CPU, how many of them there were at the last record */
+SIZED(asleep_of, u32, NCPU, 0); /* by CPU, the number of sleeping tasks on its queue at the last record */
 
 static __always_inline void note_asleep(struct where *w, u32 cpu)
 {

@@ -27,7 +27,7 @@ struct wc_tally {
 	u64 wasted;		/* ns of CPUs: each idle one counts for one waiting task at most */
 	u64 spent;		/* ns in the checker's timer programs */
 	u64 walked;		/* when all waiting tasks were looked at last */
-	u32 skip, was_cut;	/* so many samples need not look at them, and whether the last look left some out */
+	u32 skip, was_cut;	/* skip: samples that need not look at the waiting tasks; was_cut: the last look left some out */
 };
 
 #define ROOT (~0ULL)		/* the root, and autogroups, which have no cgroup */

@@ -84,13 +84,13 @@ def remove(path):
             return True
         except FileNotFoundError:
             return True
-        except OSError:  # a file of it is still open
+        except OSError:  # somebody still has a file of the instance open
             time.sleep(0.02)
     return False
 
 
 def remove_orphans(instances):
-    """Remove the instances of collectors that are no more: both they and their guards were killed."""
+    """Remove the instances of collectors that were killed together with their guards."""
     for path in instances.glob("wastedcores-*"):
         pid = path.name.partition("-")[2]
         try:
@@ -202,7 +202,7 @@ def write_all(fd, data):
 
 
 def sized(bits, content):
-    """Return some bytes behind their number."""
+    """Return some bytes with their length in front."""
     return struct.pack(bits, len(content)) + content
 
 
@@ -310,7 +310,7 @@ def record(a, instance, out, stop):
             time.sleep(wait)
     told, lost = instance.counts()
     buffers.write(END, told.encode())
-    buffers.close()  # an open file would keep the instance
+    buffers.close()  # the instance cannot be removed while a file of it is open
     print("%d events lost, kernel %s" % (lost, platform.release()), file=sys.stderr)
 
 

@@ -27,7 +27,7 @@
  * those that record, so that the checker works while nothing is recorded.
  */
 #define UNKNOWN 0xffffffff
-#define MISSES 2		/* so many looks of a suspicion may find no pair */
+#define MISSES 2		/* at most this many looks of a suspicion may find no pair */
 
 static __always_inline void suspect(struct wc_check *chk, u64 now)
 {

@@ -40,7 +40,7 @@ from _checker import Checker
 from _unclaimed_options import parse
 
 POLL_S = 0.05
-#: the counts that messages tell
+#: the counts that each message contains
 COUNTED = (
     "checks",
     "suspected",
@@ -150,7 +150,7 @@ def keep(a, event, blob, **fields):
 
 
 def is_due(a, checker, number):
-    """Return whether a violation is recorded: not too many are, nor too often."""
+    """Return whether a violation is to be recorded; the options limit how many are, and how often."""
     now = time.monotonic()
     if number > a.evidence or now < checker.next_recording:
         return False
@@ -227,7 +227,8 @@ def watch(a, checker, stop):
         if s["confirmed"] > raised:
             raised = s["confirmed"]
             raise_violation(a, checker, s)
-            quiet_until = now + 11 * a.persist  # these slices have a violation already
+            # a violation in these slices has been recorded already
+            quiet_until = now + 11 * a.persist
         elif now >= quiet_until and checker.may_be_chronic(s):
             slices += 1
             keep(a, "chronic", checker.recording_of_slices(), number=slices)
@@ -241,7 +242,7 @@ def watch(a, checker, stop):
         if a.framed and now - last_ping >= 1:
             last_ping = now
             say(a, "progress", **counted(s), **sampled(a, checker))
-        # what is not suspected yet is not confirmed before M
+        # without a suspicion nothing can be confirmed for at least M, so this may wait longer
         time.sleep(POLL_S if s["suspected_at"] or a.event_driven else rest_s)
     s = checker.state()
     seen, _ = checker.r.totals()

@@ -1,4 +1,4 @@
-"""Lets the online checker look at this machine while it idles with wake-up pairs and under four loads, and counts its alarms.
+"""Counts the online checker's alarms while pairs of threads wake each other on this idle machine, and under four loads.
 
     sudo .venv/bin/python tools/false_alarms.py -o alarms                     # 30 minutes each, two and a half hours
     sudo .venv/bin/python tools/false_alarms.py -o alarms --seconds 20        # a try

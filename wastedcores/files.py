@@ -1,4 +1,4 @@
-"""Finds bundled files, writes new files so that nobody sees half of one, and computes digests."""
+"""Finds bundled files, writes new files so that no reader sees half of one, and computes digests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PACKAGE = Path(__file__).resolve().parent
 def find(*parts: str) -> Path:
     """Path of a bundled file or folder, e.g. ``find("notebooks", "01_is_my_machine_wasting.ipynb")``.
 
-    The checkout's own copy wins: an editable install may leave a stale bundle behind.
+    A checkout's own file goes before a bundled copy, because an editable install may leave a stale one behind.
     """
     for base in (_PACKAGE.parent, _PACKAGE / "_bundled"):
         if base.name != "_bundled" and not (base / "pyproject.toml").exists():

@@ -48,7 +48,7 @@ class CpuThreads:
     weight: int = 10
     percent: int = 100
     session_threads: int = 1
-    pinned: bool = False  #: they may run on this CPU only
+    pinned: bool = False  #: whether the threads may run on this CPU only
 
 
 @dataclass(frozen=True)

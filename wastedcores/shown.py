@@ -1,4 +1,4 @@
-"""How results show themselves: a small table in a notebook, and one line everywhere else."""
+"""How results are shown: as a small table in a notebook, and as one line everywhere else."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Pair:
     """Two examined traces and the moments that coincide."""
 
     runs: tuple[Examined, Examined]  #: the traces
-    zeros: tuple[int, int]  #: the moment in ns of each trace that is 0 on the common axis
+    zeros: tuple[int, int]  #: for each trace, its time in ns at which the common axis has its 0
     how: str  #: how the moments were found, for the axis
 
     @property

@@ -40,8 +40,8 @@ def index_by_cpu(ts, cpu, nr, n_cpus):
 def _share_out(held, edges, owed, out):
     """Choose a state for each pixel of a row, so that each state is painted for the share of the time in which it held.
 
-    A pixel gets the state among those that occur in it which lags furthest behind; what is missing or too much is carried to the
-    pixels after it. ``held`` is (cols, states); the time of a pixel that no state has is the last one's.
+    Of the states that occur in a pixel, it gets the one that is furthest behind its share so far; the difference is carried
+    over to the pixels after it. ``held`` is (cols, states); a pixel's time without a state counts for the last state.
     """
     states = held.shape[1]
     owed[:] = 0

@@ -133,7 +133,7 @@ def compare(
         replayed, trace = (
             (None, opened(run)) if isinstance(run, Trace | str | Path) else (run, run.trace)
         )
-        # a replay's own window is the time of its workload
+        # the window of a replay is the time of its workload
         window = (
             (replayed.summary.start_ns, replayed.summary.end_ns) if replayed and not whole else None
         )

@@ -171,7 +171,7 @@ def _end(trace: Trace, s: Seen, end: str | int | None) -> tuple[int, int, str]:
         last = pieces[np.argmax(pieces[:, sj.P_END])]
         task = int(last[sj.P_TASK])
         return task, min(int(last[sj.P_END]), latest), f"the end of {s.comms[task]} ({end})"
-    # work that may spin has no time that can be predicted, but an end
+    # tasks that may spin are included: their time cannot be predicted, but they do end
     span = find_span(trace, s, np.ones(len(s.tasks), np.bool_))
     if not span.ending:
         return _busiest(trace, s, latest)

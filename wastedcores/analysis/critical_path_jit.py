@@ -24,7 +24,7 @@ T_PARENT, T_BORN = range(2)
 
 #: no class: the segment is no sleep
 NO_CLASS = -2
-#: so many steps from task to task without any time between them are a circle
+#: after this many steps between tasks at one moment, the tasks are taken to wait for each other in a circle
 _CIRCLE = 64
 
 

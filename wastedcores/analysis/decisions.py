@@ -1,4 +1,4 @@
-"""The balancer's decisions of a trace: a table of all calls, what refused them, and what one CPU was told.
+"""The balancer's decisions in a trace: a table of all calls, why they moved nothing, and the answers that one CPU got.
 
 A call is an event of kind ``decision`` (docs/events.md). Replays have them on request, and the online checker adds those of the
 20 ms after a violation, as the paper's checker does (section 4.1).
@@ -13,7 +13,7 @@ from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened
 from wastedcores.units import human_ns
 
-#: results of a call -> what the balancer did, as the end of a sentence
+#: result of a call -> the end of a sentence that says what the balancer did
 RESULTS = {
     "not_designated": "another CPU balances for this group",
     "balanced": "balanced",
@@ -31,7 +31,7 @@ REFUSALS = (
     "no_domain", "not_designated", "balanced", "no_queue", "pinned", "hot", "failed", "nothing_moved",
 )  # fmt: skip
 
-#: what decided although the busiest group has the higher load
+#: why nothing was pulled although the busiest group has the higher load
 _WHY = {
     "above average": "but the local group is above the average of the level, ",
     "idle rule": "but the busiest group is not overloaded and has as many idle CPUs, ",
@@ -105,7 +105,7 @@ def decisions(trace: TraceLike, window: tuple[int, int] | None = None) -> pl.Dat
 
 
 def _whole_lists(groups: pl.Series, name: str) -> pl.Series:
-    """Give every list of the groups an entry per group: a recording does not have all values."""
+    """Give each list an entry per group, null where a recording lacks the value."""
     lists = groups.struct.unnest()
     wanted = lists["cpus"].list.len()
     for key, dtype in _GROUPS.items():
@@ -144,7 +144,7 @@ def _with_loads(table: pl.DataFrame) -> pl.DataFrame:
         _idle_rule=(pl.col("idle") == "idle") & (of("type", busiest) != "overloaded"),
     )
     why = (
-        # a recording does not tell what the kernel compared; since v5.5 that is more than loads, and a replay says what
+        # a recording does not tell what the kernel compared (more than loads since v5.5); a replay does
         pl.when((pl.col("result") != "balanced") | pl.col("moment").is_null()).then(None)
         .when((pl.col("compares") == "group_type").fill_null(False)).then(pl.col("reason"))
         .when(busiest.is_null() | (pl.col("_nr") == 0)).then(pl.lit("no thread"))

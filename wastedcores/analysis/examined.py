@@ -179,7 +179,7 @@ class Examined:
 
     @property
     def worst(self) -> dict[str, Any] | None:
-        """The episode that wasted most core time, as a row: a persistent one if there is any; None without episodes."""
+        """The episode that wasted most core time, as a row; if some are persistent, one of those. None without episodes."""
         table = self.result.episodes.with_row_index("episode")
         persistent = table.filter(pl.col("persistent"))
         table = persistent if persistent.height else table

@@ -1,10 +1,10 @@
 """Reasons why a CPU stayed idle: what its domains allowed it to do, and how the overloaded CPUs had become overloaded.
 
-The longest episodes have pairs of an idle and an overloaded CPU, which are weighted by the time in which they could have
-met. For each pair, the domains of the idle CPU tell whether a balancing pass there could have pulled a task at all
-(kernel/sched/fair.c: update_sd_lb_stats() never pulls from a group that contains the pulling CPU itself). Together with the
-event by which the overload began, this points to one of the four bugs of the paper, or to none of them. It is a reading of
-evidence and not a proof, so the evidence is part of the result.
+In the longest episodes, each pair of an idle and an overloaded CPU is weighted by the time for which both were so at once. For
+each pair, the domains of the idle CPU tell whether a balancing pass there could have pulled a task at all (kernel/sched/fair.c:
+update_sd_lb_stats() never pulls from a group that contains the pulling CPU itself). Together with the event by which the
+overload began, this points to one of the four bugs of the paper, or to none of them. It is a reading of evidence and not a
+proof, so the evidence is part of the result.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from wastedcores.units import human_ns
 
 EXPLAIN_SCHEMA = "wastedcores.explain/1"
 
-#: sentences about what the balancer answered
+#: at most this many sentences say what the balancer answered
 _MOST_ANSWERS = 4
 _FIX = {
     "group_imbalance": "compare the minimum load of groups instead of the average (paper 3.1)",
@@ -166,7 +166,7 @@ def explain(
         if balancer.stand_in:
             evidence.insert(0, _STAND_IN.format(balancer.reason, balancer.stand_in))
     if not (balancer.replayed or balancer.stand_in) and looks_like in (*FIXES, "undecided"):
-        # the bugs are readings of a balancer that is modelled, and say nothing about another one
+        # whether a trace looks like one of the bugs can be judged only for a balancer that is modelled
         looks_like = "unknown"
         evidence.insert(0, _NO_MODEL.format(balancer.reason))
     elif looks_like in FIXES and model.has(looks_like):
@@ -193,7 +193,7 @@ def explain(
 
 
 def _in_doubt(result: CheckResult, looks_like: str, evidence: list[str]) -> tuple[str, list[str]]:
-    """Take over the doubt of the check: without a violation nothing is called repaired or free of bugs."""
+    """Take over the doubt of the check: if the verdict is unknown, nothing is called repaired or free of bugs."""
     reason = f" ({result.notes[-1]})" if result.notes else ""
     doubt = f"The verdict of the check is unknown{reason}, so what follows may be wrong."
     if looks_like in ("nothing", "transient"):
@@ -227,7 +227,7 @@ def _answers(result: CheckResult, pairs: pl.DataFrame) -> list[str]:
 def _facts(
     result: CheckResult, machine: Machine | None, kernel: KernelModel | str | None
 ) -> tuple[Machine, KernelModel, list[str], Balancer]:
-    """Return the machine, the kernel, what nobody names or may differ in its domains, and how well its balancer is known."""
+    """Return the machine, the kernel, notes about what was assumed of them, and how well the kernel's balancer is known."""
     where = place(result.trace, machine, kernel)
     if isinstance(where.kernel, KernelModel):
         model, note, balancer = where.kernel, None, balancer_of(where.kernel)
@@ -256,7 +256,7 @@ def _share(table: pl.DataFrame, column: str, *values: str) -> float:
     return float(table.filter(pl.col(column).is_in(list(values)))["share"].sum())
 
 
-#: what the recorded configuration did to most pairs of CPUs, in a sentence
+#: why the recorded configuration kept most pairs of CPUs apart -> a sentence
 _KEPT_APART = {
     ISOLATED: "one of the two was isolated (isolcpus, or an isolated partition), so the load balancer left it out",
     BALANCING_OFF: "no cpuset with load balancing contained both CPUs (cpuset.sched_load_balance was 0, or they were in "
@@ -297,7 +297,7 @@ def _judge(
     worst = result.chronic
     enough = worst is not None and worst.enough
     seems_chronic = worst is not None and worst.enough and worst.share >= CHRONIC_SHARE
-    # what is not certain may still be explained; the doubt is told beside it
+    # violations that are not certain are explained, too, and the doubt is stated beside the explanation
     lasting = persistent > 0 or result.kind == "chronic" or seems_chronic
     evidence = [
         f"For {100 * shares[NO_DOMAIN]:.0f} % of the time in which one CPU was idle while another was overloaded, no scheduling "
@@ -327,7 +327,7 @@ def _judge(
         evidence.append(
             f"During {100 * share:.1f} % of the recording a CPU was idle while another was overloaded."
         )
-        # a trace that is too short to be judged chronic or not may still show it
+        # a trace too short to prove chronic waste may still look chronic
         much = not enough and share > 0.05
         return "overload_on_wakeup" if lasting or much else "transient", evidence
     if not lasting:

@@ -1,4 +1,4 @@
-"""Rules that the recordings of a change must keep, compared with those of what was there before."""
+"""Rules that the recordings made after a change must keep, compared with those made before it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUANTITIES: dict[str, Callable[[CheckResult], float]] = {
     "avoidable_s": lambda r: float(r.avoidable["avoidable_ns"].sum()) / 1e9,
     "violations": lambda r: float(r.verdict == "violations"),
 }
-#: so many divisions of the runs are all tried; of more, this many random ones
+#: all ways to divide the runs are tried, or this many random ones if there are more
 _DIVISIONS = 20_000
 
 
@@ -35,10 +35,10 @@ class Rule(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     quantity: str  #: A name of :data:`QUANTITIES`.
-    at_most: float | None = None  #: The median of the second recordings may be this at most.
-    #: It may be larger than the first median by this share of it at most, if the difference is no chance.
+    at_most: float | None = None  #: An upper limit for the median of the second recordings.
+    #: The second median may exceed the first by at most this share of the first, unless the difference may be chance.
     worse_by: float | None = Field(None, ge=0)
-    #: A difference is taken for no chance if one at least as large has at most this probability when both are alike.
+    #: A difference is not put down to chance if, with both sides alike, one as large has at most this probability.
     p: float = Field(0.05, gt=0, lt=1)
 
     @model_validator(mode="after")
@@ -58,7 +58,7 @@ class _Rules(BaseModel):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a rule."""
+    """The outcome of a rule."""
 
     rule: Rule
     state: str  #: ``pass``, ``fail`` or ``unknown``.

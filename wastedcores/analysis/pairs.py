@@ -51,7 +51,7 @@ def _relations(domains: Domains, idle_cpu: int) -> tuple[NDArray[np.int8], NDArr
     cpus, me = len(domains.by_cpu), 1 << idle_cpu
     found = np.full(cpus, RELATIONS.index(NO_DOMAIN), np.int8)
     levels = np.full(cpus, "", object)
-    # the lowest level counts, so it is written last; a pull at any level counts more than a span at a lower one
+    # later writes win: a possible pull over a shared domain without one, and a lower level over a higher one
     for what in (EVERY_GROUP_LOCAL, COULD_PULL):
         for d in reversed(domains.of(idle_cpu)):
             reached = d.span

@@ -67,7 +67,7 @@ def _cpus(cpuset: CpusetFacts, cpus: int) -> list[int]:
     return [c for c in (parse_cpulist(cpuset.cpus) if cpuset.cpus else []) if c < cpus]
 
 
-#: how near two CPUs are, the nearest first, and the words for it
+#: for each distance between two CPUs, the nearest first, the words for it
 _NEAR = (
     ("core_of_cpu", "on the same core"),
     ("llc_of_cpu", "behind the same last-level cache"),

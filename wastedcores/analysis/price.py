@@ -40,21 +40,21 @@ class Price:
     #: (more than half was in waits that are no longer than a move costs at least, or that a move does not shorten) or
     #: ``cannot_tell``
     judgement: str
-    #: the waits beside an idle CPU that the thread may use, and how long there was one meanwhile
+    #: the number of waits beside an idle CPU that the thread may use, and for how long there was such a CPU
     waits: int
     waited_ns: int
-    #: The part in which a thread waited for its own idle CPU, with no other thread before it. Moving does not shorten this.
+    #: The part in which the thread was next on its own CPU, which was idle and had only to wake up. Moving does not shorten this.
     waking_ns: int
-    #: the rest, by where the nearest idle CPU was: behind the same last-level cache, behind another one on the same node, and on
-    #: another node
+    #: the remaining time, by the place of the nearest idle CPU: behind the same last-level cache, behind another one on the
+    #: same node, or on another node
     cache_ns: int
     node_ns: int
     far_ns: int
     #: the time of which shares are taken: ``waited_ns``, without ``waking_ns`` where the verdict of the check is ``violations``,
     #: so that many wakings do not hide the waits that lost time
     judged_ns: int
-    #: the share of ``judged_ns`` in waits that lasted longer than the price of a move: at the kernel's estimate behind another
-    #: last-level cache and nothing behind the same one, at the highest price, and at the lowest one
+    #: the share of ``judged_ns`` in waits longer than the price of a move, at three prices: the usual one (the kernel's
+    #: estimate across last-level caches, nothing within one), the highest and the lowest
     share: float
     share_least: float
     share_most: float
@@ -78,8 +78,8 @@ def weigh_waits(
 
     A row of ``waits`` says for how long there was an idle CPU that the thread may use: anywhere (any_ns), on the node where it
     waited (node_ns) and behind the same last-level cache (cache_ns), and whether no other thread was before it (alone). Without
-    ``topology_known`` every idle CPU is far where that is dearer, and near where that is cheaper. ``waking_counts`` says whether
-    shares are also of the time in which only the thread's own CPU had to wake up.
+    ``topology_known``, every idle CPU counts as far for the upper limit of the price, and as near for the lower one.
+    ``waking_counts`` says whether the time in which only the thread's own CPU had to wake up is part of the whole, too.
     """
     anywhere, node, cache = (waits[c].to_numpy() for c in ("any_ns", "node_ns", "cache_ns"))
     behind = ~waits["alone"].to_numpy()
@@ -98,7 +98,7 @@ def weigh_waits(
     at_most = share(LEAST, cache if topology_known else anywhere)
     at_least = share(MOST, near)
     lengths = np.sort(np.where(behind, anywhere, 0))[::-1]
-    # the longest waits that make up half of the time; none if the waits that moving shortens are less than that
+    # the longest waits that make up half of the time; none if all waits that moving shortens are less than half
     half = np.searchsorted(np.cumsum(lengths), judged / 2)
     judgement = PAYS if at_least >= 0.5 else RIGHTLY_IDLE if at_most < 0.5 else CANNOT_TELL
     return Price(
@@ -127,8 +127,8 @@ def price(
 ) -> Price | None:
     """Weigh the waits of a checked trace against the price of a move; None if none is known beside an idle CPU.
 
-    ``tasks`` is what a snapshot tells, if the trace's header does not have it. ``topology_known`` says that ``machine`` does not
-    only stand for one that nobody names. ``rq``, the runqueues of the trace, saves reading it once more.
+    ``tasks`` is what a snapshot tells, if the trace's header does not have it. ``topology_known`` says that ``machine`` is the
+    recorded one, and not an assumption. ``rq``, the runqueues of the trace, saves reading it once more.
     """
     if not result.avoidable.height:
         return None
@@ -142,7 +142,7 @@ def price(
     found = weigh_waits(waits, topology_known, not wasted) if waits.height else None
     if found is None or result.verdict != "unknown":
         return found
-    # threads that might be pinned may have waited less beside a CPU that they may use, but not more
+    # if threads are pinned, they waited for less time beside a CPU that they may use, never for more
     firm = found.judgement == RIGHTLY_IDLE and result.rests_on_affinity
     return replace(found, judgement=RIGHTLY_IDLE if firm else CANNOT_TELL, verdict_known=False)
 
@@ -166,7 +166,7 @@ def _waits_beside_idle(result: CheckResult, rq: Runqueues, machine: Machine) -> 
             times.forget(batch.oldest_wait_ns)
     if not parts:
         return pl.DataFrame()
-    # a thread that is moved while it waits, waits on
+    # a thread that is moved while it waits goes on waiting, so its pieces are one wait
     table = pl.concat(parts).sort("pid", "start_ns")
     begins = (pl.col("pid") != pl.col("pid").shift(1)) | (
         pl.col("start_ns") != pl.col("end_ns").shift(1)
@@ -187,7 +187,7 @@ def _pieces(
 ) -> pl.DataFrame:
     """Return the pieces of waits that ended in a batch, with the time beside an idle CPU of each distance."""
     changes = pl.DataFrame(dict(zip(("start_ns", "cpu", "nr"), batch.runqueues(), strict=True)))
-    # how many tasks the queue has when the wait begins, with the thread itself; null: that was in a batch before
+    # the length of the queue when the wait begins, the thread included; null if that was in an earlier batch
     waits = waits.sort("start_ns").join_asof(
         changes, on="start_ns", by="cpu", check_sortedness=False
     )

@@ -1,6 +1,4 @@
-"""The counters of /proc/schedstat, counted in a trace: what a kernel would have counted meanwhile, so that a replay can be
-compared with a machine that nobody traced.
-"""
+"""The counters of /proc/schedstat, computed from a trace, so that a replay can be compared with a machine that was not traced."""
 
 from __future__ import annotations
 

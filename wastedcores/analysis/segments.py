@@ -10,7 +10,7 @@ import numpy as np
 from wastedcores.analysis.states import MAX_COLS
 from wastedcores.errors import UsageError
 
-#: an arrow crosses rows that it does not concern, so it weighs this much of what is on them
+#: an arrow crosses rows that it does not concern, so it has only this weight there
 ARROW = 0.15
 #: pixels of the height of an image, where every row has at least one
 HEIGHT = 384
@@ -30,7 +30,7 @@ class Segments:
     event: np.ndarray  #: the number of the event in its table, int64
     rgb: np.ndarray  #: the colours, float64 (colours, 3), 0 to 255
     spans: bool  #: whether the segments have lengths
-    arrows: bool = False  #: whether they go from row to row
+    arrows: bool = False  #: whether the segments lead from one row to another
 
     def inside(self, start_ns: int, end_ns: int) -> np.ndarray:
         """Return the indices of the segments that a window touches."""

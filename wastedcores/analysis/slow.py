@@ -17,7 +17,7 @@ from wastedcores.units import human_ns
 NEAR_LOWEST = 1.25
 #: slow for at least this long; a tick at 250 Hz
 PERSIST_NS = 4_000_000
-#: a tick tells the frequency since the CPU's tick before it, if that is no further away than this many periods
+#: a tick gives the frequency since the CPU's previous tick, if that is at most this many periods ago
 _PERIODS = 1.5
 
 
@@ -25,7 +25,7 @@ _PERIODS = 1.5
 class SlowWhileBusy(Shown):
     """The outcome of :func:`slow_while_busy`."""
 
-    #: columns cpu, start_ns and end_ns: the times of at least ``persist_ns`` in which a CPU was busy and slow
+    #: columns cpu, start_ns and end_ns: intervals of at least ``persist_ns`` in which a CPU was busy and slow
     spans: pl.DataFrame
     #: the lowest frequency, and the highest one that counts as slow
     lowest_khz: int
@@ -174,7 +174,8 @@ def _known(run: Examined) -> pl.DataFrame:
         start_ns=pl.when(tick).then(pl.coalesce(near, pl.col("ts_ns") - int(period or 0))).otherwise("ts_ns"),
         end_ns=pl.when(tick).then("ts_ns").otherwise(after.fill_null(end)),
     )  # fmt: skip
-    if pieces["kind"].n_unique() > 1:  # ticks are measured, and changes are what was asked for
+    if pieces["kind"].n_unique() > 1:
+        # frequencies of ticks were measured; changes only say which frequency was requested
         pieces = pieces.filter(tick)
     overlap = pl.col("end_ns").shift(1, fill_value=np.iinfo(np.int64).min).over("cpu")
     return (

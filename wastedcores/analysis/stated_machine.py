@@ -1,4 +1,4 @@
-"""A trace whose machine and kernel somebody states, because the trace itself does not."""
+"""The machine and the kernel of a trace that does not name them, as the user states them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened
 from wastedcores.trace.trace import Trace
 
-#: What stands for a kernel that nobody names: the newest release that the replay has.
+#: The kernel that is assumed if none is named: the newest release that the replay has.
 KERNEL = replayed()[-1]
 
 
@@ -24,7 +24,8 @@ class Place(NamedTuple):
     #: as the user or the trace names them, or what stands for them
     machine: Machine
     kernel: KernelModel | str
-    #: a sentence without a full stop for each of the two that nobody names. What depends on it has low trust.
+    #: a sentence without a full stop for the machine and for the kernel, if it was not named. Answers that depend on it have low
+    #: trust.
     assumed: tuple[str, ...]
 
 

@@ -19,9 +19,9 @@ class Bins:
 
     edges: np.ndarray  #: borders of the pixels in ns, int64 (cols + 1,)
     cpus: np.ndarray  #: the CPUs of the rows, int64 (rows,)
-    #: (rows, cols): a length that occurs in the pixel, chosen so that each length has its share of the time in every stretch of
-    #: a row; the one that held longest (in both, 5 is "5 or more"), the one at the pixel's end, the greatest one, and the
-    #: time-weighted mean; -1 (mean: NaN) where unknown
+    #: The following are (rows, cols), and -1 (mean: NaN) where unknown. ``share``: a length that occurs in the pixel, chosen so
+    #: that over a stretch of a row each length gets its share of the time. ``longest``: the length that held longest (in both,
+    #: 5 is "5 or more"). ``last``: the length at the pixel's end. ``peak``: the greatest. ``mean``: the time-weighted mean.
     share: np.ndarray
     longest: np.ndarray
     last: np.ndarray

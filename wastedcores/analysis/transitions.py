@@ -8,9 +8,9 @@ from wastedcores.errors import MissingEventsError
 from wastedcores.trace.schema import TRANSITIONS
 from wastedcores.trace.trace import Trace
 
-#: what belongs to a CPU and not to the thread that it runs, and never outlasts a context switch
+#: kinds that belong to a CPU and not to the thread that it runs; they never outlast a context switch
 INTERRUPTS = ("irq", "softirq", "vector", "sched")
-#: events so long before and after a window tell the state inside it
+#: events up to this long before and after a window are read to find the state inside it
 BEFORE_NS, AFTER_NS = 1_000_000_000, 100_000_000
 _COLUMNS = ("ts_ns", "kind", "cpu", "pid", "comm", "prev_pid", "prev_comm", "prev_state", "op", "value", "text",
             "src_cpu", "by_pid", "by_comm")  # fmt: skip
@@ -144,7 +144,7 @@ def _events(trace: Trace, start_ns: int, end_ns: int, *kinds: str) -> pl.DataFra
 def _running(events: pl.DataFrame) -> pl.DataFrame:
     """Return the switches and transitions with the thread that runs from then on."""
     own = events.filter(pl.col("kind") != "wakeup")
-    # a transition tells its thread; before a CPU's first switch, the switch tells whom it stops
+    # a transition names its thread; before a CPU's first switch, the thread is the one that this switch stops
     runs = pl.when(_SWITCH).then("pid").forward_fill().over("cpu")
     name = pl.when(_SWITCH).then("comm").forward_fill().over("cpu")
     stopped = pl.when(_SWITCH).then("prev_pid").backward_fill().over("cpu")
@@ -156,7 +156,7 @@ def _running(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _overlaid(events: pl.DataFrame, end_ns: int) -> pl.DataFrame:
-    """Return the spans between the events of each CPU, with the depth of its interrupts and what the innermost one is."""
+    """Return the spans between the events of each CPU, with the depth of nested interrupts and the name of the innermost one."""
     of_cpu = pl.col("op").is_in(INTERRUPTS).fill_null(False)
     step = pl.when(of_cpu & _ENTRY).then(1).when(of_cpu & ~_SWITCH).then(-1).otherwise(0)
     stay = _SWITCH.cast(pl.Int32).cum_sum().over("cpu")
@@ -179,7 +179,7 @@ def _overlaid(events: pl.DataFrame, end_ns: int) -> pl.DataFrame:
 
 
 def _thread_states(mine: pl.DataFrame) -> pl.DataFrame:
-    """Return the state before and after each transition of a thread: user or kernel, and in the kernel where."""
+    """Return the state of a thread before and after each transition: user or kernel mode, and in the kernel what it executes."""
     last_op, last_text = (pl.col(c).shift(1).over("pid") for c in ("op", "text"))
     entered = pl.col("kind").shift(1).over("pid") == "kernel_entry"
     # a fault of kernel code (X86_PF_USER is not set) returns into the kernel
@@ -188,7 +188,7 @@ def _thread_states(mine: pl.DataFrame) -> pl.DataFrame:
     )
     inside = _ENTRY | in_kernel.fill_null(False)
     call = pl.col("op") == "syscall"
-    # the system call that such a fault returns to, or nothing where it has been left
+    # the system call to which such a fault returns; empty after the system call has ended
     around = (
         pl.when(call & _ENTRY).then(pl.col("text").fill_null("unnamed")).when(call).then(pl.lit(""))
     )

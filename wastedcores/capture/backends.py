@@ -150,7 +150,7 @@ def bcc_python() -> str | None:
     """
     named = os.environ.get("WASTEDCORES_BCC_PYTHON")
     for python in [named] if named else [SYSTEM_PYTHON, shutil.which("python3")]:
-        # root runs it, and it is executed here before it is known what it is
+        # the interpreter is executed just below, perhaps by root, so only root may be able to change it
         if (
             python
             and Path(python).exists()
@@ -253,7 +253,7 @@ def _unless_root_is_out_of_reach(backend: Backend) -> Backend:
     return Backend(backend.name, False, "it needs root, and sudo is absent", "run as root")
 
 
-#: kind -> the tracepoint from which the bpf backend takes it; affinity is noticed at switches
+#: kind -> the tracepoint from which the bpf backend takes it; changes of affinity are noticed at switches
 TRACEPOINTS = {
     "nr_running": "sched_update_nr_running_tp",
     "switch": "sched_switch",
@@ -283,9 +283,8 @@ def event_kinds() -> dict[str, bool]:
     except OSError:
         types = b""
     kinds = {k: f"\0btf_trace_{t}\0".encode() in types for k, t in TRACEPOINTS.items()}
-    kinds["throttle"] = (
-        b"\0throttled_limbo_list\0" in types
-    )  # since 6.18, a flag of each task tells
+    # since 6.18, each task has a flag for this
+    kinds["throttle"] = b"\0throttled_limbo_list\0" in types
     kinds["considered"] = Path("/sys/bus/event_source/devices/kprobe/type").exists()
     return kinds
 

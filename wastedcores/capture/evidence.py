@@ -29,7 +29,7 @@ _HOUR_S = 3600
 class Limits:
     """How much evidence is kept."""
 
-    #: Size of all files, and age of each, from which on the oldest are deleted.
+    #: When the files together exceed this size, or a file this age, the oldest are deleted.
     most_bytes: int = 1_000_000_000
     most_s: float = 7 * 86_400.0
     free_share: float = (
@@ -41,8 +41,8 @@ class Evidence:
     """The recordings of a checker that runs for long.
 
     Each recording is judged at once in a process of its own, at the lowest priority, so that its memory is given back. A clean
-    one is deleted. Beside the trace lies what ``check`` says about it, as text and as JSON. Files appear whole under their
-    names, and survive a killed process and a power failure from then on. They belong to the user alone.
+    one is deleted. Beside the trace lies what ``check`` says about it, as text and as JSON. A file gets its name only when it
+    is complete and on the disk, so no crash leaves half a file. Only the user can read the files.
     """
 
     def __init__(

@@ -11,11 +11,11 @@ from wastedcores.capture.system import cpu_groups
 
 #: the row of all groups that have none of their own
 OTHER = "other"
-#: a row may be given to another group when its own has neither run nor waited for this long
+#: a row may be given to another group when its group has neither run nor waited for this long
 _QUIET_S = 300.0
 #: the folders of the groups are listed at most this often
 _LIST_EVERY_S = 10.0
-#: with each message of the collector, the kernel's own counts of so many groups are read again
+#: with each message of the collector, the kernel's own counts of this many groups are read again
 _READ = 50
 
 
@@ -32,7 +32,7 @@ class Row(NamedTuple):
 class _Sums:
     def __init__(self) -> None:
         self.ns = [0, 0, 0]
-        self.waits: list[tuple[float, int]] = []  # (when it was told, ns)
+        self.waits: list[tuple[float, int]] = []  # (when the collector reported it, ns waited)
         self.changed = 0.0
         self.stat: str | None = None  # the file with the kernel's own count
         self.throttled_s: float | None = None

@@ -31,7 +31,7 @@ Report = Callable[[str], None]
 
 
 class _Counts:
-    """The checker of the kernel's own counts, which looks beside a recording that cannot count.
+    """A checker that samples the kernel's own counts while a recording without runqueue lengths is made.
 
     ftrace has no event for the length of a runqueue, and some kernels hide tasks from it. The collector ``debugfs.py``
     samples the lengths instead. What it finds is certain, while its silence proves nothing.
@@ -206,7 +206,7 @@ class Recordings:
         _explain_clean_recording(self.result)
 
     def _judge(self, raw: Path) -> None:
-        """Keep ten recorded slices if the waste in them is chronic, or unknown. The looks that asked for them are samples."""
+        """Keep ten recorded slices if the waste in them is chronic or unknown; the looks that led to them were samples."""
         trace = self._import(raw)
         found = self._check(trace)
         many = len(self.result.chronic) >= self.result.options.most_recordings
@@ -221,7 +221,10 @@ class Recordings:
         self._keep_the_worse(found)
 
     def _import(self, raw: Path) -> Trace:
-        from wastedcores.trace.io import import_trace  # a watch that finds nothing needs none of it
+        # a watch that finds nothing does not need these modules
+        from wastedcores.trace.io import (
+            import_trace,
+        )
 
         facts = header_facts(self._first, take())
         facts["provenance"] = {"throttled": throttled_since(self._throttled, throttled())}

@@ -128,7 +128,7 @@ def _median(values: np.ndarray, seed: int) -> dict[str, float]:
 
 
 def manifest(command: Sequence[str]) -> dict[str, Any]:
-    """Return what Walcher's reproduction missed in the paper, and what else decides how fast a command runs."""
+    """Return the facts that decide how fast a command runs, among them those that Walcher's reproduction missed in the paper."""
     program = shutil.which(command[0])
     return {
         "program": program,

@@ -33,9 +33,9 @@ from wastedcores.errors import UsageError
 
 #: the page and the file are made again at most this often
 EVERY_S = 5.0
-#: a page that is older is not given away: the collector may have stopped telling anything
+#: an older page is not served, because the collector may have stopped reporting
 _STALE_S = 10.0
-#: pages that nobody asked for in this time are not prepared, nor are more than so many
+#: pages that nobody requested in this time are not prepared; at most this many pages are
 _FORGET_S, _MOST = 120.0, 8
 #: what chooses the format of the page and its compression
 _CHOICE = ("HTTP_ACCEPT", "HTTP_ACCEPT_ENCODING")
@@ -77,7 +77,7 @@ class Page:
         return [page.body]
 
     def update(self, at_once: bool = False) -> None:
-        """Prepare the pages that somebody asks for, if they are old enough or ``at_once``."""
+        """Prepare the pages that are being requested, if they are old enough or ``at_once``."""
         now = self._now()
         asked = sorted(self._asked.items(), key=lambda item: -item[1])
         for n, (choice, when) in enumerate(asked):
@@ -147,9 +147,9 @@ class TextFile:
             ) from e
 
 
-#: the verdict is about this time before now
+#: the verdict covers this time before now
 VERDICT_S = 300.0
-#: the mean number of wasted CPUs is about this time before now
+#: the mean number of wasted CPUs covers this time before now
 MEAN_S = 60.0
 #: without a message for this long, nothing is known about the machine
 _SILENT_S = 10.0
@@ -211,7 +211,7 @@ class Metrics(Collector):
             self._note("chronic", self._now())
 
     def recording(self, result: str, found: dict[str, Any] | None = None) -> None:
-        """Note what became of a recording, its avoidable waiting by what is known of the threads, and the balancer's refusals."""
+        """Count a recording by its verdict, its avoidable waiting by evidence of affinity, and the balancer's refusals."""
         with self._lock:
             self._recordings[result] += 1
             for name, ns in (found or {}).get("evidence", {}).items():
@@ -237,7 +237,7 @@ class Metrics(Collector):
         return "clean"
 
     def _mean_wasted(self) -> float | None:
-        """Return how many CPUs were wasted on average in the last minute; None if nobody has looked."""
+        """Return how many CPUs were wasted on average in the last minute; None without a sample."""
         now = self._now()
         recent = [h for h in self._history if h[0] >= now - MEAN_S]
         if len(recent) < 2 or now - self._told >= _SILENT_S:

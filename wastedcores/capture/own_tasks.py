@@ -16,8 +16,8 @@ from wastedcores.trace.parquet import read_parquet, stream_parquet
 from wastedcores.trace.schema import SCHEMA
 from wastedcores.trace.trace import BATCH_ROWS, Trace
 
-#: a switch to be written: its place, the CPU, from whom, to whom, and the state of the former. The place is three times a
-#: row, plus 0 before that row's event, 1 instead of it, and 2 behind it
+#: a switch to be written: its place, the CPU, the task that stops, the task that starts, and the state of the first. The place
+#: is three times a row, plus 0 before that row's event, 1 instead of it, and 2 behind it
 Written = tuple[int, int, int, int, str | None]
 
 
@@ -77,9 +77,9 @@ class _Leaver:
     def __init__(self, pids: set[int]) -> None:
         self.pids = sorted(pids)
         self.own = frozenset(pids)
-        # by CPU, while a task of the recorder runs there: who stands in for it; 0: nobody
+        # by CPU, while a task of the recorder runs there: the task that stands in for it; 0: none
         self.stand_in: dict[int, int] = {}
-        # by CPU: the tasks that wait there, those first that have waited longest
+        # by CPU: the tasks that wait there, the longest waiting first
         self.waiting: dict[int, dict[int, None]] = {}
         self.waits_on: dict[int, int] = {}
         self.runs_on: dict[int, int] = {}
@@ -88,7 +88,7 @@ class _Leaver:
         self.began = False
 
     def frames(self, tables: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-        """Yield the tables without the tasks."""
+        """Yield the tables without the recorder's tasks."""
         for table in tables:
             yield self._one(table)
 
@@ -113,7 +113,7 @@ class _Leaver:
         )
 
     def _instead(self, table: pl.DataFrame) -> list[Written]:
-        """Return the switches that the table lacks without the tasks."""
+        """Return the switches that replace those of the recorder's tasks."""
         told = table.select(
             *(pl.col(c).cast(pl.String) for c in ("kind", "prev_state")), "cpu", "pid", "prev_pid"
         )
@@ -153,7 +153,7 @@ class _Leaver:
         comes, leaves = pid in self.own, prev in self.own
         if comes and leaves:
             return
-        if leaves:  # who stood in for it could go on
+        if leaves:  # without the recorder, its stand-in would go on running
             prev, state = self.stand_in.pop(cpu, 0), "R"
         goes_on = bool(prev) and (state or "R").startswith("R")
         if comes:
@@ -174,7 +174,7 @@ class _Leaver:
         """Follow a task that becomes runnable on a CPU, or is moved to it."""
         ran_on = self.runs_on.get(pid)
         if kind == "migrate" and ran_on is not None and self.stand_in.get(ran_on) == pid:
-            # who stands in for the recorder and is moved stops running before that
+            # a stand-in that is moved must first stop running here
             self._stand(ran_on, self._longest(ran_on))
             out.append((place, ran_on, pid, self.stand_in[ran_on], "R"))
         elif ran_on is not None or (kind == "migrate" and pid not in self.waits_on):
@@ -243,5 +243,5 @@ def _about(table: pl.DataFrame) -> dict[int, tuple[str | None, int | None]]:
 
 
 def _not(pids: list[int]) -> pl.Expr:
-    """Return ``by_pid`` without the tasks: they are not there to wake anybody."""
+    """Return ``by_pid`` without the recorder's tasks, which do not appear in the copy."""
     return pl.when(~pl.col("by_pid").is_in(pids)).then(pl.col("by_pid"))

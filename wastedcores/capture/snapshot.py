@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _SINCE_BOOT = (
     "monotonic", "monotonic_raw", "boottime", "mono", "mono_raw", "boot", "local", "perf",
 )  # fmt: skip
-#: how far clocks of one boot may be apart
+#: the largest difference between two clocks of the same boot
 _SLACK_NS = 60_000_000_000
 
 
@@ -131,13 +131,13 @@ def _names(trace: Trace) -> dict[int, set[str]]:
 
 
 def _named_alike(task: TaskFacts, names: set[str]) -> bool:
-    """Return whether a task has one of these names; /proc shows more of a kernel thread's than its 15 characters."""
+    """Return whether a task has one of these names; /proc shows more than the first 15 characters of a kernel thread's name."""
     comm = task.comm or ""
     return comm in names or (bool(task.kthread) and any(n and comm.startswith(n) for n in names))
 
 
 def _other_tasks(tasks: list[TaskFacts], names: dict[int, set[str]]) -> str | None:
-    """Return that the tasks of the snapshot are others than those of the trace; None if they may be the same."""
+    """Return a sentence if the tasks of the snapshot are not those of the trace; None if they may be the same."""
     common = _common(tasks, names)
     others = sum(not _named_alike(t, names[t.pid]) for t in common)
     if 2 * others <= len(common):
@@ -148,7 +148,7 @@ def _other_tasks(tasks: list[TaskFacts], names: dict[int, set[str]]) -> str | No
 def _nothing_common(
     header: Header, tasks: list[TaskFacts], names: dict[int, set[str]], live: bool
 ) -> str | None:
-    """Return that nothing proves the trace and the snapshot to be of one machine; None if something does."""
+    """Return a sentence if nothing proves that the trace and the snapshot are of one machine; None if something does."""
     if header.boot_id or (header.host and header.kernel_release):
         return None
     if live:
@@ -168,7 +168,7 @@ def _common(tasks: list[TaskFacts], names: dict[int, set[str]]) -> list[TaskFact
 def _kept(
     header: Header, snapshot: Snapshot, facts: dict[str, Any], source: str | Path
 ) -> dict[str, Any]:
-    """Return the fields of the new header: what the trace itself states stays."""
+    """Return the fields of the new header; a fact that the trace itself states wins."""
     kept = {name: value for name, value in facts.items() if getattr(header, name) is None}
     if header.machine is None:
         kept["machine"] = snapshot.machine
@@ -199,9 +199,9 @@ class Snapshot(BaseModel):
     unix_ns: int
     #: all tasks; None: this process could not see them (it was in a container)
     tasks: list[TaskFacts] | None = None
-    #: True: somebody knows that no task got another affinity while the trace was recorded, except by a fork
+    #: True: it is known that no task got another affinity while the trace was recorded, except by a fork
     follows_affinity: bool | None = None
-    #: True: somebody knows that a CPU without any event ran nothing, because the trace began before the work did
+    #: True: it is known that a CPU without any event ran nothing, because the trace began before the work did
     silent_is_idle: bool | None = None
     #: as in :class:`wastedcores.trace.header.Header`
     quotas: dict[str, int] | None = None
@@ -215,7 +215,7 @@ class Snapshot(BaseModel):
     core_scheduling: bool | None = None
     #: None: the kernel does not count
     cpu_counts: dict[int, CpuCounts] | None = None
-    #: what was true when the recorded command had ended; None: nobody looked again
+    #: the snapshot that was taken when the recorded command had ended; None: there was none
     last: Snapshot | None = None
 
 

@@ -219,7 +219,7 @@ def cpu_groups(root: Path = Path("/")) -> dict[int, tuple[str, Path]]:
 def stolen(root: Path = Path("/")) -> dict[int, int] | None:
     """Return for how many ns hypervisors have run something else on each CPU of this machine since it booted.
 
-    None: nobody knows. A hypervisor need not tell, and the counts of a virtual machine whose hypervisor does not stay 0.
+    None: not known. Where a hypervisor does not report it, the counts stay 0.
     """
     tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     lines = _cpu_lines(root / "proc/stat")
@@ -231,7 +231,7 @@ def stolen(root: Path = Path("/")) -> dict[int, int] | None:
 def cpu_counts(root: Path = Path("/")) -> dict[int, CpuCounts] | None:
     """Return what the kernel counts of each CPU that is online; None if it does not count the tasks that begin to run.
 
-    ``/proc/schedstat`` has rq_cpu_time and pcount, which change when a task stops and begins to run on the CPU and else never
+    ``/proc/schedstat`` has rq_cpu_time and pcount, which change only when a task begins or stops running on the CPU
     (kernel/sched/stats.h: rq_sched_info_depart(), rq_sched_info_arrive(), v6.12).
     """
     tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -294,7 +294,7 @@ def _cpusets(folder: Path) -> Iterator[CpusetFacts]:
 
 
 def sched_domains(root: Path = Path("/")) -> list[SchedDomainFacts] | None:
-    """Return the domains that the kernel shows, one entry per group of CPUs that share one; None if it shows none."""
+    """Return the scheduling domains that the kernel shows, one entry for all CPUs with the same domain; None if it shows none."""
     shown = kernel_domains(root)
     if shown is None:
         return None

@@ -103,9 +103,8 @@ def _run() -> int:
         if show is not None:
             show()
             return int(getattr(e, "exit_code", 2))
-        if isinstance(
-            e, SystemExit
-        ):  # typer exits with 1 when any pipe is closed; a verdict does not come this way
+        if isinstance(e, SystemExit):
+            # typer exits with 1 when any pipe is closed; verdicts do not pass here
             e = e.__context__ or e
         match e:
             case WastedCoresError():
@@ -166,7 +165,8 @@ def _keep_streams_writable() -> None:
     """Let no closed pipe and no encoding end a verb. A character that the encoding lacks is written as an escape sequence."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:  # closed by the caller; the next file to be opened would get its number
+        if stream is None:
+            # the caller has closed this stream, so the next file that is opened would get its descriptor
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # it stays open
         elif stream is getattr(sys, f"__{name}__"):
             raw = _Pipe(stream.fileno(), "w", closefd=False)

@@ -24,7 +24,7 @@ def gate(
     junit: Path | None,
     markdown: Path | None,
 ) -> None:
-    """Judge the rules, print and write what came of them, and exit with the worst of it."""
+    """Judge the rules, print and write the outcomes, and exit with the code of the worst one."""
     from wastedcores.analysis.gate import judge, read_rules
     from wastedcores.cli._input import open_input
     from wastedcores.invariant import check

@@ -50,7 +50,7 @@ Timeout = Annotated[
         "--timeout",
         metavar="SECONDS",
         callback=above_zero,
-        help="Stop the guest after this much time of the host.",
+        help="Stop the guest after this time, measured on the host.",
     ),
 ]
 Console = Annotated[

@@ -83,7 +83,7 @@ RefillUs = Annotated[
     Option(
         metavar="US",
         min=0,
-        help="What a thread pays when it moves behind another last-level cache, in us. Default: nothing.",
+        help="The time in us that a thread loses when it moves to another last-level cache. Default: none.",
     ),
 ]
 Offline = Annotated[
@@ -122,7 +122,8 @@ Between = Annotated[
     Option(
         "--between",
         metavar="START END",
-        help="Count only this window: the beginnings of two marks' texts, or two times in seconds.",
+        help="Count only this window: from one mark to another, each named by the beginning of its text, or between two times "
+        "in seconds.",
     ),
 ]
 Whole = Annotated[
@@ -145,7 +146,7 @@ Silent = Annotated[
     Option(
         "--silent",
         metavar="idle|unknown",
-        help="Take online CPUs without any event as this. Default: unknown, unless the trace lists what ran at its start.",
+        help="What online CPUs did that have no event. Default: unknown, unless the trace lists what ran at its start.",
     ),
 ]
 
@@ -163,7 +164,7 @@ Sessions = Annotated[
     Option(
         "--session",
         metavar="NAME",
-        help="A task that is ever called NAME... leads a session, which its children inherit. May be repeated.",
+        help="A task whose name ever begins with NAME leads a session, which its children inherit. May be repeated.",
     ),
 ]
 SnapshotSource = Annotated[
@@ -181,8 +182,8 @@ Pseudonyms = Annotated[
     Option(
         "--pseudonyms",
         metavar="KEYFILE",
-        help="Replace the names of tasks, hosts, groups and programs by pseudonyms, the same ones whenever this file is given. "
-        "It is made if there is none; keep it secret.",
+        help="Replace the names of tasks, hosts, groups and programs by pseudonyms, which depend on the key in this file. "
+        "The file is made if it does not exist; keep it secret.",
     ),
 ]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object instead of text.")]
@@ -214,7 +215,7 @@ Backend = Annotated[
     Option(
         "--backend",
         metavar="auto|bpf|tracefs",
-        help="How to record; `auto` takes the best that works.",
+        help="The way to record; `auto` takes the best one that works here.",
     ),
 ]
 

@@ -43,7 +43,7 @@ def wrapped(text: str, first: str = "", rest: str = "") -> str:
 
 
 def fitted(text: str, indent: str = " " * 17) -> str:
-    """Wrap the long lines of an answer at the terminal's width, the rest under the line's text; a pipe gets them as they are."""
+    """Wrap long lines at the terminal's width and indent what follows; a pipe gets them as they are."""
     if not sys.stdout.isatty():
         return text
     width = shutil.get_terminal_size().columns - 1

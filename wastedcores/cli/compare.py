@@ -116,16 +116,20 @@ def compare(
         str,
         Option(
             metavar="HOW",
-            help="Two traces: the moment that is 0 in both. The beginning of a mark's text, `first activity` or `start of the "
-            "traces`. Default: the first mark that both have, else the first activity.",
+            help="With two traces: the moment that becomes time 0 in both: the beginning of a mark's text, `first activity` or "
+            "`start of the traces`. Default: the first mark that both have, else the first activity.",
         ),
     ] = "",
     shift: Annotated[
-        float, Option(metavar="MS", help="Two traces: move the second one later by this.")
+        float,
+        Option(metavar="MS", help="With two traces: shift the second one by this, to later times."),
     ] = 0.0,
     gate: Annotated[
         Path | None,
-        Option(metavar="RULES.toml", help="Two traces, or folders of traces: judge these rules."),
+        Option(
+            metavar="RULES.toml",
+            help="With two traces or two folders of traces: judge these rules.",
+        ),
     ] = None,
     tap: Annotated[
         bool, Option("--tap", help="With --gate: print TAP, as kselftest does.")

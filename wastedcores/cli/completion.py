@@ -25,7 +25,7 @@ class Shell(StrEnum):
 def completion(
     shell: Annotated[Shell, Argument(metavar="bash|zsh|fish", help="The shell.")],
 ) -> None:
-    """Print the completion of a shell."""
+    """Print the script that completes commands in a shell."""
     from typer.completion import get_completion_script
 
     print(get_completion_script(prog_name="wastedcores", complete_var=COMPLETE, shell=shell.value))

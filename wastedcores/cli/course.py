@@ -50,11 +50,21 @@ Students = Annotated[
     ),
 ]
 Class = Annotated[
-    Path | None, Option("--students", metavar="FILE", help="As --student, for each line of a file.")
+    Path | None,
+    Option(
+        "--students",
+        metavar="FILE",
+        help="Write such a copy for each student whose id is in this file, one in a line.",
+    ),
 ]
 Seed = Annotated[
     int | None,
-    Option("--seed", metavar="N", min=0, help="As --student, for somebody without an id: seed-N."),
+    Option(
+        "--seed",
+        metavar="N",
+        min=0,
+        help="Write a copy for somebody without an id, who gets the id seed-N.",
+    ),
 ]
 
 
@@ -152,7 +162,7 @@ def grade(
     lab: Annotated[int, Option(metavar="N", help="Number of the lab.")],
     output: Annotated[Path, Option("-o", "--output", metavar="FILE", help="The table of grades.")],
     grader: Annotated[
-        Tool, Option(help="The grader; it must be the one whose release students got.")
+        Tool, Option(help="The grader; it must be the one for which the notebooks were handed out.")
     ] = Tool.NBGRADER,
     secret: Annotated[
         Path | None,
@@ -163,7 +173,7 @@ def grade(
         ),
     ] = None,
     seconds: Annotated[
-        float, Option(metavar="S", min=10, help="The longest time of one submission.")
+        float, Option(metavar="S", min=10, help="Time limit of each submission, in seconds.")
     ] = 120,
     memory: Annotated[
         int, Option(metavar="MB", min=500, help="Memory limit of each submission.")

@@ -59,7 +59,8 @@ def domains(
         str | None, Option(metavar="LIST", help="Show only the domains of these CPUs.")
     ] = None,
     pin: Annotated[
-        str | None, Option(metavar="LIST", help="Lint for tasks that may run on these CPUs only.")
+        str | None,
+        Option(metavar="LIST", help="With --lint: consider tasks that may run on these CPUs only."),
     ] = None,
     run_lint: Annotated[
         bool, Option("--lint", help="Find CPUs that can never take load from each other.")

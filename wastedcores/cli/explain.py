@@ -128,7 +128,7 @@ def explain(
     verb = "the cause is" if found.looks_like == "unknown" else "looks like"
     said = f"{verb} {found.looks_like.upper()}" if found.looks_like != "nothing" else "NO WASTE"
     print(f"{opened.name}: {said}")
-    if found.looks_like not in FIXES:  # these names are not the paper's
+    if found.looks_like not in FIXES:  # these causes are not bugs of the paper
         print(wrapped(f"that is, {NAMES[found.looks_like]}", "  ", "  "))
     print(f"  machine {found.machine.name}, kernel {found.kernel.name}\n")
     for line in [*found.evidence, *price_sentences(found.price)]:

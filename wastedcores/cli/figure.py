@@ -40,16 +40,17 @@ class EventLayers:
     query: Annotated[
         list[str] | None,
         Option(
-            metavar="QUERY", help="events: draw the events that it chooses; repeat it for layers."
+            metavar="QUERY",
+            help="For events: draw the events that this query chooses. Repeat it for further layers.",
         ),
     ] = None
     style: Annotated[
         list[str] | None,
-        Option(metavar="STYLE", help="events: how they are drawn, one per --query."),
+        Option(metavar="STYLE", help="For events: how they are drawn; one for each --query."),
     ] = None
     layers: Annotated[
         Path | None,
-        Option(metavar="FILE.toml", help="events: a file with queries, styles and spans."),
+        Option(metavar="FILE.toml", help="For events: a file with queries, styles and spans."),
     ] = None
 
 
@@ -86,7 +87,9 @@ def figure(
             help="The file to write: .html, .json or .png. Default: the name of the trace and the kind, as .html.",
         ),
     ] = None,
-    kind: Annotated[str, Option(metavar="NAME", help="What to draw, see below.")] = "heatmap",
+    kind: Annotated[
+        str, Option(metavar="NAME", help="What to draw; the kinds are listed below.")
+    ] = "heatmap",
     against: Annotated[
         Path | None,
         Option(
@@ -99,11 +102,12 @@ def figure(
         Option(
             "--from",
             metavar="TIME",
-            help="Draw from this time on, as the axis shows it: since the beginning of the trace, such as 4.2s or 651ms.",
+            help="Draw from this time on, counted from the beginning of the trace as on the axis, such as 4.2s or 651ms.",
         ),
     ] = None,
     end: Annotated[
-        str | None, Option("--to", metavar="TIME", help="Draw up to this time, also on the axis.")
+        str | None,
+        Option("--to", metavar="TIME", help="Draw up to this time, counted in the same way."),
     ] = None,
     counted: Counted = Counted(),
     persist: Persist = "100ms",
@@ -113,20 +117,20 @@ def figure(
     reduce: Annotated[
         Reduce,
         Option(
-            help="heatmap: which of the runqueue lengths in a pixel it shows; `share` paints each for its share of the time."
+            help="For heatmap: which of the runqueue lengths in a pixel is shown; `share` shows each for its share of the time."
         ),
     ] = Reduce.share,
     cpu: Annotated[
         int | None,
-        Option(metavar="N", help="considered: only what was done on behalf of this CPU."),
+        Option(metavar="N", help="For considered: only searches on behalf of this CPU."),
     ] = None,
     op: Annotated[
         str | None,
-        Option(metavar="NAME", help="considered: only what this kernel function looked at."),
+        Option(metavar="NAME", help="For considered: only searches by this kernel function."),
     ] = None,
     events: EventLayers = EventLayers(),
     width: Annotated[
-        int, Option(metavar="N", min=200, max=10_000, help="png: the width in pixels.")
+        int, Option(metavar="N", min=200, max=10_000, help="For .png: the width in pixels.")
     ] = 1280,
 ) -> None:
     """Draw a trace."""

@@ -64,7 +64,10 @@ def fleet(
         Option(metavar="FILE", help="Also write a page that ranks machines and hours."),
     ] = None,
     hours: Annotated[
-        int, Option(metavar="N", min=1, max=1000, help="Ask a Prometheus for so many hours.")
+        int,
+        Option(
+            metavar="N", min=1, max=1000, help="With a Prometheus: ask for this many past hours."
+        ),
     ] = 24,
     persist: Persist = "100ms",
     chronic: Chronic = "0.75%",

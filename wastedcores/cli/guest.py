@@ -103,7 +103,7 @@ def build(
         Path | None,
         Option(
             metavar="DIR",
-            help="An unpacked source of QEMU 7.2. Default: Debian 12's package, which is fetched.",
+            help="An unpacked source of QEMU 7.2. Default: fetch that of Debian 12.",
         ),
     ] = None,
     jobs: Annotated[

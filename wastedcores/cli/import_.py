@@ -119,7 +119,7 @@ def _changed(
         trace = run(part)
         if snapshot is None or taken is None:
             return trace
-        # whose tasks they are is known only when all of the trace has been read
+        # whether the snapshot is of the same machine is known only when all of the trace has been read
         return with_snapshot(trace, snapshot, taken, recorded=source)
 
     return written_again(complete, output, names)

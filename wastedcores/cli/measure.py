@@ -40,7 +40,7 @@ def measure(
     command: Annotated[list[str], Argument(metavar="-- COMMAND", help="The command to measure.")],
     runs: Annotated[int, Option("-n", "--runs", metavar="N", help="Runs per setting.")] = 10,
     settings: Annotated[
-        Path | None, Option(metavar="FILE.toml", help="The settings that take turns.")
+        Path | None, Option(metavar="FILE.toml", help="The settings to compare, which take turns.")
     ] = None,
     output: Annotated[
         Path | None,

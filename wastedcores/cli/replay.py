@@ -93,7 +93,7 @@ def replay(
     for note in result.notes:
         print(f"wastedcores: note: {note}", file=sys.stderr)
     if not as_json:
-        _print(result)  # before the check, whose code may have to be compiled
+        _print(result)  # printed before the check, which may have to be compiled first
     found = check(result.trace)
     if output is not None:
         write_parquet(result.trace, output)

@@ -36,7 +36,10 @@ The first part is the mean of all CPUs. Early versions of perf divided by one CP
 def schedstat(
     file: Annotated[
         Path,
-        Argument(metavar="FILE", help="Counters, or a trace in which they are counted."),
+        Argument(
+            metavar="FILE",
+            help="A file with the counters, or a trace from which they are computed.",
+        ),
     ],
     against: Annotated[
         Path | None, Argument(metavar="[FILE]", help="A second run, to print the difference.")
@@ -44,7 +47,7 @@ def schedstat(
     cpus: Annotated[bool, Option("--cpus", help="Also print every CPU.")] = False,
     hz: Annotated[
         int,
-        Option(metavar="N", min=1, max=10_000, help="Jiffies per second (CONFIG_HZ), for traces."),
+        Option(metavar="N", min=1, max=10_000, help="For a trace: jiffies per second (CONFIG_HZ)."),
     ] = 250,
     explain: Annotated[
         bool, Option("--explain", help="Say first what each counter counts.")
@@ -57,7 +60,8 @@ def schedstat(
 
     first = _counters(file, hz)
     second = _counters(against, hz) if against is not None else None
-    if second is not None and second.follows(first):  # two copies of /proc/schedstat of one machine
+    if second is not None and second.follows(first):
+        # the files are two copies of one machine's /proc/schedstat
         first, second = second.since(first), None
     runs = [c for c in (first, second) if c is not None]
     if as_json:

@@ -22,14 +22,15 @@ def unit(
     ] = False,
     uninstall: Annotated[
         bool,
-        Option("--uninstall", help="Stop it and delete all that belongs to it, evidence too."),
+        Option(
+            "--uninstall",
+            help="Stop the service and delete everything that belongs to it, also the recorded evidence.",
+        ),
     ] = False,
     serve: Annotated[
         str, Option(metavar=":PORT", help="Serve metrics here, if there is no file of options yet.")
     ] = ":9969",
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Only say what --uninstall would do.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be done.")] = False,
     root: Annotated[
         Path, Option(metavar="DIR", help="Write below this folder, and start nothing.")
     ] = Path("/"),

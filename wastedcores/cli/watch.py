@@ -84,10 +84,10 @@ def watch(
         ),
     ] = None,
     keep_mb: Annotated[
-        float, Option(metavar="MB", min=1, help="A service keeps this much in -o.")
+        float, Option(metavar="MB", min=1, help="The most that is kept in -o by a service, in MB.")
     ] = 1000.0,
     keep_days: Annotated[
-        float, Option(metavar="DAYS", min=0, help="A service keeps it for this long.")
+        float, Option(metavar="DAYS", min=0, help="How long a service keeps it, in days.")
     ] = 7.0,
     cgroups: Annotated[
         int,
@@ -95,7 +95,7 @@ def watch(
             metavar="N",
             min=0,
             max=100_000,
-            help="So many control groups have metrics of their own.",
+            help="At most this many control groups have metrics of their own.",
         ),
     ] = 100,
     pseudonyms: Pseudonyms = None,
@@ -113,7 +113,10 @@ def watch(
         bool, Option("--deficit", help="Also find CPUs whose threads wait more than 200 ms/s.")
     ] = False,
     useless: Annotated[
-        bool, Option("--useless", help="Also count moves to a queue that is at least as loaded.")
+        bool,
+        Option(
+            "--useless", help="Also count moves of threads to a queue that is at least as loaded."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -53,14 +53,19 @@ class Confirmed:
         bool,
         Option(
             "--confirm",
-            help="Also boot the recorded and the predicted kernels with the recovered work, see `wastedcores guest`.",
+            help="Also run the recovered work on the recorded and the predicted kernels, booted by `wastedcores guest`.",
         ),
     ] = False
     confirm_seeds: Annotated[
-        int, Option(metavar="N", min=2, help="The number of recordings of each kernel.")
+        int,
+        Option(metavar="N", min=2, help="With --confirm: the number of recordings of each kernel."),
     ] = 3
     confirm_image: Annotated[
-        Path | None, Option(metavar="FILE", help="The bzImage of the one kernel of --to.")
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="With --confirm and a single --to: boot this kernel image (bzImage) for it.",
+        ),
     ] = None
 
 

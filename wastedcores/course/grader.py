@@ -78,7 +78,7 @@ class Grader:
             return [variation(self.source.lab, student), *hidden]
 
     def _run(self, submission: Path, student: str, drawn: Path, warm: bool) -> Outcome:
-        # a path must hold in every folder into which a notebook changes
+        # an absolute path, because a notebook may change its working directory
         here = "/submission/" if self.sandboxed else ""
         files = {inside.SUBMISSION: submission, "variations.json": drawn, **self.material}
         environment = {STUDENT: student, MEASURED: f"{here}measured.jsonl"}
@@ -205,7 +205,7 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
-#: a judgement switches functions of the package off for a moment, which drawing a student's numbers may need
+#: judging disables some functions of the package for a moment; drawing a student's numbers may need them
 _JUDGING = threading.Lock()
 
 

@@ -91,7 +91,8 @@ def grade(
                     for final in (
                         False,
                         True,
-                    ):  # what ran out of time gets a second chance, when the others have ended
+                    ):
+                        # submissions that ran out of time get a second chance when the others have ended
                         pending = [
                             pool.submit(grader.graded, found[who], who, digests[who])
                             for who in todo

@@ -1,7 +1,7 @@
 """Runs one submission with nbgrader or otter-grader; the command that ``grader.py`` starts in the sandbox.
 
-Checks only measure here, because the answers are not in the sandbox. Their measurements are in the file that the environment
-names. What this command writes into ``report.json`` is only used for messages: students' code could have changed it.
+Checks only measure here, because the answers are not in the sandbox. Their measurements go to the file that an environment
+variable names. What this command writes into ``report.json`` is only used for messages: students' code could have changed it.
 """
 
 from __future__ import annotations

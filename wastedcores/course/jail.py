@@ -234,7 +234,7 @@ def _shared_once() -> int:
 
 
 def _of_others(file: str) -> Iterator[bytes]:
-    """Return the lines of a file in /proc of all other processes; they are bytes, because a process's name may be no text."""
+    """Return the lines of a file in /proc of all other processes, as bytes: a process's name need not be valid text."""
     for name in os.listdir("/proc"):
         if name.isdigit() and name != "1":
             with contextlib.suppress(OSError):

@@ -31,8 +31,8 @@ LABS = {
     6: "missing_domains",
 }
 
-#: a grader's settings: the student whose submission it is, the file with the secret of hidden checks, the file with variations
-#: that were drawn elsewhere, and the file to which measured answers are appended, one JSON object per line
+#: the settings of a grader: the student, the file with the secret of hidden checks, the file with variations that were drawn
+#: elsewhere, and the file to which measured answers are appended, one JSON object per line
 STUDENT, SECRET, VARIATIONS, MEASURED = (
     "WASTEDCORES_COURSE_STUDENT",
     "WASTEDCORES_COURSE_SECRET",
@@ -190,9 +190,9 @@ class Lab(Shown):
 
 
 def _drawn_elsewhere(lab: int) -> list[Any]:
-    """Return the student's and the hidden variations as the grader has drawn them, or an empty list.
+    """Return the student's and the hidden variations that the grader has drawn, or an empty list.
 
-    Where it grades, neither the secret nor the functions that draw are needed.
+    So the sandbox needs neither the secret nor the functions that draw.
     """
     from wastedcores.course.lab import read_variations
 
@@ -248,7 +248,7 @@ def judge(
 
 
 def _shape(value: Any) -> str:
-    """Describe the shape of a value, and not its content, which would be the answer."""
+    """Describe the shape of a value without its content, which would give the answer away."""
     if isinstance(value, list):
         return f"a list of {len(value)}"
     if isinstance(value, dict):
@@ -257,7 +257,7 @@ def _shape(value: Any) -> str:
     return kinds[type(value)]
 
 
-#: A variation that does not have what the lab needs is drawn again, at most so many times.
+#: A variation that is unsuitable for the lab is drawn again, at most this many times.
 MOST_DRAWS = 200
 
 
@@ -296,5 +296,5 @@ def read_variations(lab: int, text: str) -> list[Any]:
 
 
 def _tuples(value: Any) -> Any:
-    """JSON has no tuples; a variation has nothing else."""
+    """Turn lists into tuples, which JSON lacks and which a variation has everywhere."""
     return tuple(_tuples(x) for x in value) if isinstance(value, list) else value

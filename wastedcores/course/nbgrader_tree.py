@@ -33,7 +33,7 @@ def write_nbgrader(labs: list[int], folder: Path) -> list[Path]:
     sources = [read_source(lab) for lab in labs]
     folder.mkdir(parents=True, exist_ok=True)
     configuration = folder / "nbgrader_config.py"
-    if not configuration.exists():  # a lecturer may have changed it
+    if not configuration.exists():  # kept if it exists, because a lecturer may have changed it
         configuration.write_text(_CONFIGURATION)
     for source in sources:
         save(nbgrader_notebook(source), _path(folder, "source", source))

@@ -1,4 +1,4 @@
-"""Answers of a function that were written down where a student's code ran, and are given again where none runs."""
+"""Records what a student's function answers in the sandbox, and repeats these answers where no student's code runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Said:
     Parameters
     ----------
     answers
-        What :func:`noting` wrote down, perhaps in a process that nobody can trust.
+        What :func:`noting` wrote down, perhaps in a process that cannot be trusted.
     of
         What they are answers of, for messages.
     """

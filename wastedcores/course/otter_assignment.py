@@ -78,7 +78,7 @@ def _tests(source: Source, task: str) -> list[dict[str, Any]]:
     found = []
     for cell in source.cells:
         if cell.task == task and cell.role in ("check", "hidden"):
-            # a lab of its own, so that a student's variable `lab` decides nothing
+            # the lab is made anew, so that a student's own variable `lab` does not matter
             arguments = ", ".join(["student", *sorted(names_read(cell.text) - {"lab", "student"})])
             lines = [f"    {line}" for line in cell.text.splitlines()]
             text = "\n".join(

@@ -30,7 +30,7 @@ from wastedcores.errors import WastedCoresError
 #: root's sandboxes run as this user, who owns nothing on the machine
 _NOBODY = 64_321
 _TOOLS = ("unshare", "setpriv", "prlimit")
-#: what programs need of the system; those that do not exist are left out
+#: folders of the system that programs need; those that do not exist are left out
 _SYSTEM = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/localtime",
     "/etc/alternatives", "/etc/fonts", "/sys/devices/system/cpu",
@@ -63,7 +63,7 @@ class Outcome:
     #: the time that it took, and the CPU time of all its processes (0 without a sandbox)
     seconds: float
     cpu_s: float
-    #: the largest numbers of bytes and of threads that were seen
+    #: the largest number of bytes, and of threads, that was seen
     memory: int
     tasks: int
     files: dict[str, bytes]  #: the contents of the files that were asked for, as far as they exist

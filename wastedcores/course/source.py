@@ -25,7 +25,7 @@ _MANUAL_PROMPT = "*Your answer:*"
 class Cell:
     """A cell of a source notebook."""
 
-    id: str  #: its id in the notebook, which all forms keep
+    id: str  #: its id in the notebook, which is the same in all copies
     kind: str  #: ``code`` or ``markdown``
     role: str  #: one of :data:`ROLES`, or an empty text
     task: str  #: name of the task that it belongs to, or an empty text
@@ -110,8 +110,8 @@ def _validate(source: Source, path: Path) -> None:
 def stub(source: Source, cell: Cell) -> str:
     """Return what a student gets instead of a solution.
 
-    A function or a class keeps its head and gets a body that names the task. A value becomes ``...``, which a check takes for
-    no answer.
+    A function or a class keeps its head and gets a body that names the task. A value becomes ``...``, which a check treats as a
+    missing answer.
     """
     if cell.kind == "markdown":
         return _MANUAL_PROMPT

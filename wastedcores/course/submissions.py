@@ -33,7 +33,7 @@ def submissions(folder: Path, source: Source) -> dict[str, Path]:
     A student has a notebook with the student's name, or a folder with one notebook, or with several of which one has the lab's
     name.
     """
-    # a link could lead to what another student handed in
+    # a link could lead to another student's submission
     found = {p.stem: p for p in sorted(folder.glob("[!.]*.ipynb")) if not p.is_symlink()}
     for student in sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")):
         candidates = [

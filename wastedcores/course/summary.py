@@ -20,16 +20,16 @@ class Row:
     """The grades of one submission."""
 
     student: str  #: the name of the submission's folder or file
-    #: of the submission, the lab and the settings; a row with the same digest need not be made again
+    #: a digest of the submission, the lab and the settings; a row with the same digest need not be made again
     digest: str
     #: task -> points; tasks that a person grades are not in it
     points: dict[str, float] = field(default_factory=dict)
     feedback: dict[str, str] = field(default_factory=dict)  #: task -> what the student gets to read
     hints: dict[str, str] = field(default_factory=dict)  #: task -> the hint for a common mistake
     note: str = ""  #: a sentence for the lecturer, or an empty text
-    #: it ran into a limit of time, which may be the fault of other programs on the machine
+    #: the submission ran out of time, perhaps because of other programs on the machine
     timed_out: bool = False
-    #: what the submission took: time, CPU time of all its processes, and bytes
+    #: what the submission needed: time, CPU time of all its processes, and memory in bytes
     seconds: float = 0.0
     cpu_s: float = 0.0
     memory: int = 0

@@ -68,7 +68,7 @@ class Mistake:
     """A common wrong answer, made deliberately."""
 
     answer: Callable[[Any], Any]  #: function of the variation that returns the wrong answer
-    hint: str  #: one or two sentences for a student whose answer is measured as this one
+    hint: str  #: one or two sentences for a student whose answer gives the same measurement
 
 
 @dataclass(frozen=True)

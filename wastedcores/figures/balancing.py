@@ -101,7 +101,7 @@ def _groups(d: Decision, above: float) -> tuple[go.Scatter, go.Scatter]:
 
 
 def marked_line(line: int) -> go.Scatter:
-    """Mark a line of Algorithm 1; 0 is none."""
+    """Mark a line of Algorithm 1; 0 marks none."""
     return go.Scatter(
         x=[0, 1], y=[line or None] * 2, mode="lines", line={"color": "#f7d9a6", "width": 19}, hoverinfo="skip"
     )  # fmt: skip
@@ -120,7 +120,7 @@ def algorithm() -> go.Scatter:
 
 
 def with_slider(each: Sequence[go.Figure], prefix: str, *, above: int) -> go.Figure:
-    """Put figures with equal numbers of traces behind a slider that shows one of them."""
+    """Combine figures with equal numbers of plotly traces into one, with a slider that shows one of them."""
     fig = each[0]
     traces = len(fig.data)
     for other in each[1:]:

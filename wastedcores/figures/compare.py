@@ -73,7 +73,7 @@ def _panels(found: Comparison) -> list[tuple[str, str, int]]:
     """Return the columns to draw: what the workload measures of itself, or its makespan, and what was wasted."""
     name = found.table["result_name"][0]
     makespans = found.table["makespan_s"].drop_nulls()
-    # where every run lasts equally long, only the work that was done can differ
+    # if all runs last equally long, only the work that they did can differ
     fixed = makespans.len() > 1 and makespans.max() - makespans.min() < 1e-3 * makespans.max()  # type: ignore[operator]
     first = ("result", result_words(str(name)), 0) if fixed and name else _SHOWN[0]
     return [first, *_SHOWN[1:]]

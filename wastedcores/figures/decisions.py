@@ -92,7 +92,7 @@ def decision_marks(
 
 
 def _thinned(calls: pl.DataFrame) -> pl.DataFrame:
-    """Leave out the calls of CPUs that may not balance, and then the last ones, where there are too many."""
+    """If there are too many calls, leave out those of CPUs that may not balance, and then the last ones."""
     if calls.height > MOST_MARKS:
         calls = calls.filter(pl.col("result") != "not_designated")
     return calls.head(MOST_MARKS)
@@ -170,7 +170,7 @@ def decision_step(call: Mapping[str, Any], number: int = 0) -> go.Figure:
 
 
 def _loads(call: Mapping[str, Any], step: Step) -> go.Bar:
-    """Draw a bar per group, pale until the algorithm knows its load or its part."""
+    """Draw a bar per group; it is pale until the algorithm has computed its load or chosen its role."""
     groups = call["groups"]
     if groups is None:
         return go.Bar(x=[0], y=[0], hoverinfo="skip")

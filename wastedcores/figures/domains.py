@@ -101,7 +101,7 @@ def domain_areas(domains: Domains, cpu: int) -> go.Figure:
 def _layout(
     domains: Domains, cpu: int, mine: Sequence[Domain]
 ) -> tuple[dict[int, tuple[float, float]], list[float], int]:
-    """Place the CPUs in columns, those of inner domains first, so that each domain is everything up to some column."""
+    """Place the CPUs in columns, those of inner domains first, so that each domain covers all columns up to some column."""
     node = domains.machine.node_of_cpu
     height = max(1, min(8, max(np.bincount(node[list(domains.cpus)]))))
     if len(domains.cpus) > 256:

@@ -73,7 +73,7 @@ def _broken(lines: tuple[np.ndarray, ...], mine: np.ndarray) -> tuple[np.ndarray
 def _add_markers(
     fig: go.Figure, drawn: Drawn, x: np.ndarray, y: np.ndarray, said: list[str], up: np.ndarray, part: Any
 ) -> None:  # fmt: skip
-    """Add the points over which the mouse finds a segment; the ends of arrows can be seen."""
+    """Add the points at which a segment shows its hover text; only the ends of arrows are visible."""
     arrows = drawn.layer.shape == "arrows"
     symbols = np.where(up > 0, "triangle-down", "triangle-up") if arrows else "square"
     colours = ["rgb({},{},{})".format(*(round(c) for c in part.rgb[code])) for code in part.colour]
@@ -268,7 +268,7 @@ def _by_category(
     order = sorted(classes, key=lambda c: (-classes[c], c))
     colours = [*categories[: len(order)], *(_hashed(name) for name in order[len(categories) :])]
     place = {name: i for i, name in enumerate(order)}
-    # the number of each text that polars keeps -> the number of its colour; the last one is that of no text
+    # polars' number of each text -> the number of its colour; the last entry is for rows without a text
     kept = counted["value"].to_physical().to_numpy()
     code_of = np.full(2 + int(texts.to_physical().max() or 0), len(order), np.int32)  # type: ignore[arg-type]
     code_of[kept] = [place[class_of[v]] for v in counted["value"]]

@@ -27,7 +27,7 @@ from wastedcores.words.rich_text import count
 
 #: up to this many segments are drawn one by one, each with a hover text
 MOST_SHAPES = 1000
-#: more arrows than this look like load, so they are drawn only when somebody has zoomed in
+#: more arrows than this look like load, so they are drawn only after a zoom
 MOST_ARROWS = 100_000
 #: columns of the invisible heat map that tells how many segments there are
 _HOVER_COLS = 200

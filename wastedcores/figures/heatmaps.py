@@ -11,7 +11,7 @@ from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures import panels
 from wastedcores.figures.theme import fit_legend, hatch, palette, style
 
-#: what a pixel shows that spans several lengths of a runqueue
+#: the ways to show several lengths of a runqueue in one pixel
 REDUCTIONS = ("share", "longest", "last", "peak")
 
 

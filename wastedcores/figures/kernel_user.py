@@ -21,7 +21,7 @@ MOST_ARCS = 400
 MOST_CLOCKS = 2000
 COLUMNS = 800
 HEIGHT = {"idle": 0.03, "user": 0.4, "kernel": 0.8}
-#: the kernel's spans by what they are; interrupts have the colours of waiting and of a violation
+#: colours of the kernel's spans by kind; interrupts have the colours of waiting and of a violation
 KERNEL = {
     "syscall": ("system call", "#2f7fc1"),
     "fault": ("page fault", "#a0287d"),
@@ -44,9 +44,9 @@ def transitions(
 ) -> go.Figure:
     """Draw for every CPU when it was idle (thin), ran user code (half height) and ran the kernel (full height).
 
-    A dotted arc leads from a waker to the thread that then runs; it says why the thread had waited. Where the trace tells
-    frequencies, grey behind a CPU says that its clock was slow. A window with more than 20,000 spans is drawn as shares of
-    each pixel's time, without arcs. ``palette_name`` does not matter: the colours are those of kinds of kernel code.
+    A dotted arc leads from a waker to the thread that then runs; its hover text says why the thread had waited. Where the trace
+    tells frequencies, grey behind a CPU says that its clock was slow. A window with more than 20,000 spans is drawn as shares
+    of each pixel's time, without arcs. ``palette_name`` has no effect: the colours stand for kinds of kernel code.
     """
     start, end = window or run.scene.window
     axis = TimeAxis.of(run.scene.window[0], end - start)
@@ -218,7 +218,7 @@ def _add_arcs(
 def _add_clocks(
     fig: go.Figure, run: Examined, window: tuple[int, int], axis: TimeAxis, rows: dict[int, int]
 ) -> bool:  # fmt: skip
-    """Shade each CPU by its clock, where the trace tells it: the slower, the darker; False: it changes too often for that."""
+    """Shade each CPU by its clock where the trace tells it, darker where it is slower; return False if it changes too often."""
     told = run.trace.only("frequency", "tick").filter(
         pl.col("value") > 0, pl.col("ts_ns") <= window[1]
     )

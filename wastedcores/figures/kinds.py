@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Look:
-    """How a figure of a trace is wanted."""
+    """The settings of a figure of a trace."""
 
     window: tuple[int, int] | None = None  #: first and last ns; None: what the figure chooses
     show: str = "runqueues"  #: the button of the explorer that is pressed

@@ -127,7 +127,7 @@ def add_band(
     row: int,
     col: int,
 ) -> None:
-    """Draw the episodes in one row: a pixel has as much colour as the share of its time that they last.
+    """Draw the episodes in one row; the opacity of a pixel is the share of its time that they cover.
 
     Persistent episodes that are narrower than a pixel would hardly be seen, so a triangle stands at each.
     """

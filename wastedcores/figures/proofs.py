@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from wastedcores.figures.theme import GRID, style
 
-#: how outcomes begin -> what they are called, and their colour
+#: beginning of an outcome -> its name and colour
 _FATES = {
     "pulls": ("at once", "#ebe8e1"),
     "after 1": ("at once", "#ebe8e1"),

@@ -14,7 +14,7 @@ from wastedcores.figures.theme import GRID, INK, MUTED, palette, style
 
 #: unit of a row -> its panel; all other units are results of the run itself
 _PANELS = {"busy CPUs": 1, "CPUs wasted": 1, "idle beside waiting": 1, "threads": 2}
-#: unit -> the difference that does not count
+#: unit -> differences up to this do not count
 _FLOORS = dict.fromkeys(_PANELS, 0.05) | {"idle beside waiting": 0.02}
 _HEADS = ("the run's own result", "busy and wasted CPUs", "threads at the end")
 #: the panels end at this many tolerances; marks beyond are drawn on the edge

@@ -189,7 +189,7 @@ KINDS = {
 def score_dots(result: dict[str, Any]) -> go.Figure:
     """Draw published numbers (hollow) and the obtained ones (filled, with their 5-95 % range), one line per number."""
     rows = [r for r in result["rows"] if _plottable(r)]
-    # the changes that were measured on tools are no speedups
+    # the measured overheads of tools are not speedups
     gains = [r for r in rows if r["unit"] in ("ratio", "percent") and r["kind"] != "measured"]
     seconds = [r for r in rows if r["unit"] == "s"]
     others = [

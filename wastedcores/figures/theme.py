@@ -92,7 +92,7 @@ USELESS_BUTTONS = (
     "toggleSpikelines",
     "hoverClosestCartesian",
     "hoverCompareCartesian",
-    "sendChartToCloud",  # one click would upload names of processes
+    "sendChartToCloud",  # one click would upload the names of processes to plotly's cloud
 )
 IN_LEGEND = ("scatter", "bar", "box")
 
@@ -194,7 +194,7 @@ def style(fig: go.Figure, title: str, subtitle: str = "", height: int = 520) -> 
             "font": {"size": 11},
         },
         dragmode="zoom",
-        # where a notebook shows the figure by itself, it has plotly's own bar, with buttons that do nothing here
+        # a figure that a notebook shows by itself has plotly's own bar, with buttons that are of no use here
         modebar={"remove": list(USELESS_BUTTONS)},
     )
     fig.update_xaxes(
@@ -223,9 +223,8 @@ def fit_legend(fig: go.Figure) -> go.Figure:
     room = NARROW - fig.layout.margin.l - fig.layout.margin.r
     widths = [44 + 6 * len(t.name) for t in shown]
     if sum(widths) > room and not any(t.legendgroup for t in shown):
-        widths = [max(widths)] * len(
-            widths
-        )  # without groups, several lines have columns of one width
+        # plotly aligns the entries of several lines in columns, unless they are in groups
+        widths = [max(widths)] * len(widths)
     lines, used = 1, 0
     for width in widths:
         lines, used = (lines + 1, width) if used and used + width > room else (lines, used + width)

@@ -32,8 +32,8 @@ from wastedcores.words.rich_text import count
 def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
     """Find out from the context switches which task ran on which CPU in a window.
 
-    A task is called what it is called when it leaves the CPU: a shell that executes a program in between does not
-    keep the shell's name.
+    A stay has the name that the task has when it leaves the CPU, so a shell that executes a program appears under the program's
+    name.
 
     Some kernels record no switch out of the idle task (seen on 6.18: every ``sched_switch`` has a ``prev_pid`` other
     than 0). Where a switch stops another task than the previous switch had started, that task is assumed to have run
@@ -170,7 +170,7 @@ def timeline(
     # without a known task, an empty runqueue means that the CPU was idle
     empty = (z < 0) & (scene.states.bin(*window, cols=cols, cpus=scene.cpus).longest == 0)
     z[empty] = 0
-    # a large trace has many more intervals than pixels, and only those that are seen need a name
+    # a large trace has many more intervals than pixels, and only visible ones need a name
     seen, place = np.unique(owner, return_inverse=True)
     stays = part[seen[seen >= 0]].select(pl.col("comm").fill_null("?"), "pid").iter_rows()
     unknown = ["unknown"] if seen.size and seen[0] < 0 else []

@@ -106,7 +106,7 @@ def lost_time(
     most: int = 16,
     palette_name: str = "safe",
 ) -> go.Figure:
-    """Draw how long the threads waited that waited longest beside an idle CPU."""
+    """Draw, for the threads that waited longest beside an idle CPU, how long they waited."""
     colours = palette(palette_name)
     part = threads.head(most).reverse()
     names = [f"{comm} {pid}" for comm, pid in part.select("comm", "pid").iter_rows()]

@@ -63,9 +63,8 @@ def predicted(found: WhatIf, title: str = "", *, palette_name: str = "safe") -> 
     fig.update_xaxes(title=f"{what} ({unit})" if in_time else what, showgrid=True, gridcolor=GRID)
     ends = [x / scale for _, v in rows for x in (_range(v).low, _range(v).high)] + [recorded]
     low, high = min(ends), max(ends)
-    if (
-        high - low < LEAST_WIDTH * high
-    ):  # otherwise differences that do not matter would fill the figure
+    if high - low < LEAST_WIDTH * high:
+        # otherwise tiny differences would fill the figure
         middle, half = (low + high) / 2, LEAST_WIDTH * high / 2
         fig.update_xaxes(range=[middle - half, middle + half])
     fig.update_yaxes(type="category", autorange="reversed", automargin=True)

@@ -64,7 +64,7 @@ def initramfs(emulator: Emulator, jobs: Mapping[str, bytes]) -> bytes:
 
 #: virtual ns in which each virtual CPU has its turn; their clocks are never further apart
 ROUND_NS = 4000
-#: what every guest is booted with; its clock is the emulated TSC, which counts virtual ns
+#: the boot parameters of every guest; its clock is the emulated TSC, which counts virtual ns
 PARAMETERS = (
     "console=ttyS0 earlyprintk=ttyS0 loglevel=4 panic=-1 tsc=reliable nokaslr mitigations=off"
 )
@@ -207,7 +207,7 @@ def _watch(
     """Run the emulator to its end; whatever goes wrong in the guest becomes an error with the console's last lines."""
     last: deque[str] = deque(maxlen=_SHOWN)
     began, wrong, done = time.monotonic(), "", False
-    # whatever ends this process ends the emulator, too
+    # the emulator ends whenever this process does
     guard = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
     try:
         process = subprocess.Popen(
@@ -242,7 +242,8 @@ def _watch(
                 if line[at:].startswith("@@ERROR"):
                     wrong = f"could not be set up: {line[at + 8 :]}"
                     break
-            elif "Kernel panic" in line:  # what follows may push this line out of the last ones
+            elif "Kernel panic" in line:
+                # kept, because later lines may push it out of the last ones
                 wrong = wrong or f"panicked ({line[line.index('Kernel panic') :]})"
             elif line.endswith(_HALTED.decode()):
                 wrong = "could not be started, because its image is damaged"

@@ -158,7 +158,7 @@ def compare(
     traces = record_all(works, kernel, on, options)
     for seed, trace in zip(numbers, traces, strict=True):
         kept(seed, trace)
-    # the name gives the replay the costs that were measured in guests
+    # the replay of a machine with "(guest)" in its name takes the costs that were measured in guests
     place = replace(
         on.machine if scenario in SCENARIOS else machine, name=f"{on.machine.name} (guest)"
     )

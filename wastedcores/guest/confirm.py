@@ -28,7 +28,7 @@ from wastedcores.trace.trace import Trace
 from wastedcores.workload import ops
 from wastedcores.workload.program import Program, TaskSpec
 
-#: marks of a task of our own, for work whose window no task marks
+#: an additional task writes these marks if the work has none
 _BEGIN, _END = "window begins", "window ends"
 
 

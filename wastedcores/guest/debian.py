@@ -1,4 +1,4 @@
-"""Packages of Debian, fetched without installing them: apt's own checks of signatures, with lists of their own.
+"""Packages of Debian, fetched without installing them; apt checks their signatures, with package lists in the cache.
 
 The addresses are those from which this machine's apt takes its packages, so a local mirror is used where there is one.
 """

@@ -2,7 +2,7 @@
 
 The programs are those of the replay. Two parts of a program stand for what a kernel does, and the guest has a kernel of its own:
 tasks that are kernel threads are left out, and so are the stretches that stand for a fork or for the page faults of a new thread.
-Their random draws are made all the same, so that all other stretches have the same lengths as in the replay.
+Their random numbers are drawn nevertheless, so that all other stretches have the same lengths as in the replay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wastedcores.workload.scenarios import SCENARIOS, scenario
 
 #: a longer stretch before a fork is work of the program, not the fork
 MOST_FORK_NS = 200_000
-#: operations that only kernel threads have
+#: operations that occur only in kernel threads
 _OF_KERNEL_THREADS = (ops.OP_FLUSH, ops.OP_SHEPHERD)
 _KERNEL_THREADS = ("kworker/", "rcu_sched")
 
@@ -175,10 +175,10 @@ def _is_kernel_thread(task: TaskSpec) -> bool:
 
 
 def without_kernel(rows: tuple[Row, ...], shared_locks: set[int]) -> list[Row]:
-    """Mark the rows that stand for the kernel's own work with d = 1: the runner draws their lengths and does nothing else.
+    """Mark the rows that stand for the kernel's own work with d = 1; the runner draws their lengths and does nothing else.
 
-    They are the stretch right before a fork, and everything about a lock that tasks share, which is the semaphore of a process's
-    memory map (``workload/builder.py``): taking it, the stretches under it, the one after it.
+    They are the stretch right before a fork, and all that belongs to a lock that tasks share (the semaphore of a process's
+    memory map, ``workload/builder.py``): taking it, the stretches while it is held, and the one after it.
     """
     out = [list(row) for row in rows]
     under = after = False

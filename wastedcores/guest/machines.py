@@ -61,7 +61,7 @@ class GuestMachine:
         m = self.machine
         each = _MEMORY_MB.get(m.nodes, _MANY_NODES_MB)
         dies = f"dies={self.dies}," if self.dies > 1 else ""
-        processor = "Nehalem,-monitor"  # its MWAIT would never halt
+        processor = "Nehalem,-monitor"  # without MWAIT, which would never halt
         out = [
             "-cpu", processor + (",min-level=0x20" if self.dies > 1 else ""),
             "-smp", f"{m.cpus},sockets={self.packages},{dies}cores={self.cores},threads={self.threads}",

@@ -117,7 +117,7 @@ def _file(stream: BinaryIO, root: Path, name: str) -> None:
                 left -= len(piece)
 
 
-#: a mark with which the runner says that the task that writes it may run elsewhere from now on
+#: the runner's mark for a change of affinity of the task that writes it
 _AFFINITY = "wastedcores affinity "
 #: host seconds per virtual second of a busy guest, by CPUs; measured (benchmarks/RESULTS.md), for the estimate only
 _COST = ((4, 2), (16, 5), (64, 20), (255, 80))
@@ -309,7 +309,7 @@ def _digest_of(packed: Path) -> str:
 
 
 def _seen_machine(got: Received, asked: GuestMachine) -> Machine:
-    """Return the machine as the kernel showed it; it hides what is offline, which is as it was asked for."""
+    """Return the machine as the kernel showed it, with offline CPUs, which it hides, as they were asked for."""
     m = asked.machine
     seen = live(got.root, m.name)
     online = list(seen.online_cpus)

@@ -37,7 +37,7 @@ class IdleTime:
         bits = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little")[:, : rq.cpus]
         bits[0] = 1  # the mask of threads that may run anywhere
         bits &= counted
-        #: (cpus,) the part of each CPU, and the number of parts
+        #: (cpus,) the number of the part to which each CPU belongs; and the number of parts
         self.part = np.zeros(rq.cpus, np.int32) if part is None else part
         self.parts = int(self.part.max()) + 1
         per_cpu = [
@@ -56,7 +56,7 @@ class IdleTime:
             np.zeros(n, np.int64),
         )
         nothing = np.zeros(n, np.int64)
-        #: steps ordered by mask and time: mask, time, sum until then, whether it grows from there on
+        #: steps ordered by mask and time: mask, time, idle time up to then, whether it grows from then on
         self._steps = (np.arange(n, dtype=np.int32), nothing, nothing, np.zeros(n, np.uint8))
 
     def add(self, batch: Batch) -> None:
@@ -78,14 +78,13 @@ class IdleTime:
         """Drop the steps that no moment from ``before_ns`` on needs."""
         mask, ts_ns, _, _ = self._steps
         keep = ts_ns >= before_ns
-        keep[:-1] |= ~(
-            (mask[1:] == mask[:-1]) & (ts_ns[1:] <= before_ns)
-        )  # the last one until then
+        # keep, for each mask, the last step up to that time
+        keep[:-1] |= ~((mask[1:] == mask[:-1]) & (ts_ns[1:] <= before_ns))
         keep[-1] = True
         self._steps = tuple(column[keep] for column in self._steps)  # type: ignore[assignment]
 
     def until(self, mask: NDArray[np.int32], moment_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how long there has been an idle CPU of some masks until some moments."""
+        """Return for pairs of a mask and a moment how long the mask has had an idle CPU up to that moment."""
         masks, ts_ns, sum_ns, grows = self._steps
         out = np.zeros(moment_ns.size, np.int64)
         for m in np.unique(mask[mask >= 0]).tolist():
@@ -106,7 +105,7 @@ class AvoidableWaits:
         self._window = start_ns, end_ns
         self._idle = IdleTime(rq, counted)
         self._threads = np.zeros((rq.pids, aj.WIDTH), np.int64)
-        #: avoidable waiting by what says that the thread could have moved, see wastedcores.runqueues.task_row
+        #: avoidable waiting by the evidence that the thread could have moved, see wastedcores.runqueues.task_row
         self.by_evidence_ns = np.zeros(3, np.int64)
 
     def add(self, batch: Batch) -> None:

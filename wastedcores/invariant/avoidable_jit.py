@@ -14,15 +14,15 @@ I32 = NDArray[np.int32]
 
 
 class IdleState(NamedTuple):
-    """Carried from batch to batch; ``masks`` counts the sets of CPUs, of which number 0 has all that count."""
+    """What :func:`steps` carries from batch to batch. A mask is a set of CPUs; mask 0 has all CPUs that take part."""
 
     nr: I32  # (cpus,) tasks on each runqueue, -1 unknown
     counted: NDArray[np.uint8]  # (cpus,) 1: the CPU takes part
     first: I32  # (cpus + 1,) where the masks of each CPU begin in ``mask``
     mask: I32  # the masks that have the CPU, CPU after CPU
     idle: I32  # (masks,) idle CPUs of the mask
-    since: I64  # (masks,) since when there has been one
-    sum_ns: I64  # (masks,) time with an idle CPU until then
+    since: I64  # (masks,) since when the mask has had an idle CPU
+    sum_ns: I64  # (masks,) time for which the mask had an idle CPU, up to ``since``
 
 
 class Steps(NamedTuple):
@@ -30,8 +30,8 @@ class Steps(NamedTuple):
 
     mask: I32
     ts_ns: I64
-    sum_ns: I64  # the time with an idle CPU until ts_ns
-    grows: NDArray[np.uint8]  # 1: and from there on it grows
+    sum_ns: I64  # the time with an idle CPU up to ts_ns
+    grows: NDArray[np.uint8]  # 1: from ts_ns on it grows
     n: I64  # (1,)
 
 
@@ -63,8 +63,8 @@ def steps(s: IdleState, out: Steps, ts_ns: I64, cpu: I32, nr: I32) -> None:
     out.n[0] = n
 
 
-#: columns of the table of threads: end of its last wait, what of the present wait was avoidable, waits of which some was
-#: avoidable, time waited, avoidable time, and the most of one wait
+#: columns of the table of threads: the end of its last wait, the avoidable part of the present wait, the number of waits that
+#: were partly avoidable, the time waited, the avoidable part of it, and the longest avoidable part of one wait
 LAST_END, PRESENT, WAITS, WAITED, AVOIDABLE, LONGEST = range(6)
 WIDTH = 6
 

@@ -38,7 +38,7 @@ class AtMost(NamedTuple):
 
 
 class Pooled:
-    """Runqueues of which the last one holds all threads that could run and do not, and one more."""
+    """Runqueues with one more behind those of the CPUs: it holds all threads that could run and do not, and one more thread."""
 
     source, counted, kept, is_strict = "nr_running", False, False, False
 
@@ -130,13 +130,13 @@ class Pooled:
         self.unseen.append(pool.task_ns[late, pool_jit.FROM :])
 
     def _losses(self) -> NDArray[np.int64]:
-        """When events were lost; empty if wakeups may be missing for another reason, because a CPU was not recorded."""
+        """The times when events were lost. The array is empty if a CPU was not recorded, for then any wakeup may be missing."""
         known = self._rq.start.cpu[:, cpu_row.CURR] != cpu_row.CURR_UNKNOWN
         losses = [start_ns for start_ns, _, _ in self._rq.lost_spans] if known.all() else []
         return np.array(losses, np.int64)
 
     def _ghosts(self) -> NDArray[np.int32]:
-        """As many threads as there are CPUs may wait on dark ones, and only on one if there is one."""
+        """As many threads as there are CPUs may wait unseen on dark CPUs; if only one CPU is dark, all of them wait there."""
         dark = np.flatnonzero(self._dark)
         only = int(dark[0]) + 1 if dark.size == 1 else 0
         return np.array([min(self._rq.cpus, 127) if dark.size else 0, only], np.int32)
@@ -180,10 +180,10 @@ class Pooled:
 
 
 class _WithoutBriefWaits(WithoutBrief):
-    """Leaves out the times in which threads wait for too short a time to count towards a verdict.
+    """Leaves out the times in which threads wait too briefly to count towards a verdict.
 
-    While nobody waits, no runqueue is overloaded. So what is brief here is brief on each runqueue. How long threads wait that
-    nobody sees is not known, so they always count.
+    While nobody waits, no runqueue is overloaded, so an overload that is brief here is brief on every runqueue. Threads that
+    may wait unseen always count, because nobody knows for how long.
     """
 
     def push(self, batch: Batch) -> Batch:
@@ -211,10 +211,10 @@ def at_most(rq: Runqueues, first: sweep_jit.SweepState, dark: NDArray[np.bool_])
     spans = np.concatenate(pooled.unseen).clip(*window)
     spans = spans[spans[:, 1] > spans[:, 0]]
     unseen = _union(spans)
-    # a wait of which a part is unseen is longer than the part that is seen
+    # a wait can be longer than the part of it that the trace shows
     near = _union((spans + np.array([-FLOOR_NS, FLOOR_NS])).clip(*window))
     assert found.firm is not None
-    # the queue of all waiting threads is no busy CPU
+    # the queue that all waiting threads share does not count as a busy CPU
     slices = found.firm_state.slices
     slices[:, 0] -= length * np.arange(1, slices.shape[0] + 1)
     hidden_ns = int((spans[:, 1] - spans[:, 0]).sum())
@@ -229,7 +229,7 @@ def at_most(rq: Runqueues, first: sweep_jit.SweepState, dark: NDArray[np.bool_])
 
 
 def _pieces(episodes: Collected, unseen: pl.DataFrame) -> pl.DataFrame:
-    """Return the episodes if every unseen span is part of one."""
+    """Return the longest possible episodes: every span in which a thread may have waited unseen counts as waiting."""
     return _union(np.concatenate([*(times[:, :2] for times in episodes.times), unseen.to_numpy()]))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from wastedcores.invariant import brief_jit
 from wastedcores.runqueues.stream import Batch, no_changes
 
-#: overloads that are shorter do not count towards a verdict
+#: shorter overloads do not count towards a verdict
 FLOOR_NS = 1_500_000
 
 

@@ -27,7 +27,7 @@ def new_overloads(cpus: int) -> Overloads:
 
 @jit
 def _end(o: Overloads, nr: I32, before: I64, c: int, t: int, floor_ns: int, rows: int) -> None:
-    """The overload of CPU ``c`` ends at ``t``: where it was brief, its rows below ``rows`` show one task."""
+    """End the overload of CPU ``c`` at ``t``; if it was brief, let its rows below ``rows`` show one task."""
     if t - o.begin_ns[c] < floor_ns:
         k = o.row[c]
         while k >= 0:
@@ -45,7 +45,7 @@ def drop_brief(
 ) -> None:
     """Set ``nr`` to 1 in the first ``rows`` changes wherever a CPU is overloaded for less than ``floor_ns``.
 
-    The changes after them are only looked at: they reach until ``floor_ns`` after those.
+    The changes after these rows are only read; they extend ``floor_ns`` beyond them.
     """
     o.row[:] = -1
     before = np.full(ts_ns.size, -1, np.int64)  # the row before about the same CPU

@@ -124,7 +124,7 @@ def check_runqueues(
         slice_ns = end_ns - start_ns
     state = sweep_jit.new_state(rq.cpus, counted, start_ns, end_ns, slice_ns)
     longest = watch(rq, counted)
-    # where only lengths are known, a second pass may end early, so it waits until it is needed
+    # where only lengths are known, a second pass may end early, so it is not made before it is needed
     firm = rq.keep or rq.source == "tasks"
     found = sweep(rq, state, end_ns, longest=longest, firm=firm)
     episodes = episode_table(found.episodes, rq.cpus, persist_ns)
@@ -212,7 +212,7 @@ def check_runqueues(
 def _located(rq: Runqueues, spans: list[tuple[int, int, int]]) -> bool:
     """Whether events were lost at known places only, so that only the time around them is in doubt.
 
-    A change of affinity that was lost would make everything wrong that follows.
+    A lost change of affinity would make everything after it wrong.
     """
     some = len(spans) > 0 and len(rq.lost_spans) <= MANY_LOSSES and all(c >= 0 for _, _, c in spans)
     return some and rq.source == "tasks" and not rq.affinity.follows and not rq.counted

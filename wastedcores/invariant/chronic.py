@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from wastedcores.invariant.sweep_jit import SLICE_NS, SLICES_DONE, SweepState
 from wastedcores.units import human_ns
 
-#: and the share of the time that all CPUs had, beside limits.CHRONIC_SHARE of the used time
+#: a slice must also waste this share of the time of all CPUs, besides limits.CHRONIC_SHARE of the used time
 MACHINE_SHARE = 0.005
 #: slices in a window, and how many of them must waste so much
 WINDOW, NEEDED = 10, 5
@@ -35,10 +35,10 @@ class Chronic(NamedTuple):
 
     start_ns: int
     window_ns: int
-    #: what the fifth-worst of its slices wasted, as a share of the CPU time used in that slice; slices that wasted too
-    #: little of the machine's time have none
+    #: the waste in the fifth-worst of its slices, as a share of the CPU time used in it; it is 0 for slices that wasted too
+    #: little of the machine's time
     share: float
-    #: whether there are ten slices; of a shorter trace the slice in the middle counts, and can only make the verdict unknown
+    #: whether there are ten slices; in a shorter trace the slice in the middle counts, and it can only make the verdict unknown
     enough: bool
 
 
@@ -110,9 +110,8 @@ def covered_ns(spans: pl.DataFrame, state: SweepState) -> NDArray[np.int64]:
     start, end = spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
     before = np.concatenate([[0], np.cumsum(end - start)])
     k = np.searchsorted(start, ends, side="right")  # spans that began by then
-    inside = np.where(
-        k > 0, np.minimum(ends - end[k - 1], 0), 0
-    )  # what of the last is still to come
+    # minus the part of the last span after that moment
+    inside = np.where(k > 0, np.minimum(ends - end[k - 1], 0), 0)
     return np.diff(before[k] + inside)
 
 

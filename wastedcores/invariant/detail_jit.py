@@ -47,12 +47,13 @@ def cpu_times(
         c = cpu[i]
         while begun < starts.size and starts[begun] < ts_ns[i]:
             begun += 1
-        # the kernel counts before it reports the wakeup or the move behind it
+        # the kernel changes nr_running before it reports the wakeup or move that caused the change
         if cause[c] == COUNT + 1 and code[i] != COUNT:
             cause[c] = code[i] + 1
         if nr[i] == now[c]:
             continue
-        if begun > 0 and ends[begun - 1] > since[c]:  # else nothing overlaps, as for most changes
+        if begun > 0 and ends[begun - 1] > since[c]:
+            # otherwise no episode overlaps, which is true of most changes
             if now[c] == 0:
                 add_overlap(since[c], ts_ns[i], starts, ends, idle_ns, c)
             elif now[c] >= 2:

@@ -63,7 +63,7 @@ def details(
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame, NDArray[np.int64]]:
     """Say more about the longest episodes, and find the waits that were avoidable, in a second pass over the changes.
 
-    Without tasks there is nothing that the sweep did not show to ``longest``, and no second pass.
+    A trace without task events needs no second pass, because ``longest`` has seen everything during the sweep.
     """
     avoidable = AvoidableWaits(rq, counted, *window)
     if not episodes.height:

@@ -14,7 +14,7 @@ I32 = NDArray[np.int32]
 
 
 class Borders(NamedTuple):
-    """Where hidden spans begin (``into`` 1) and end (0), ordered by time; ``next[0]`` is the first one to come."""
+    """The moments at which hidden spans begin (``into`` 1) and end (0), in order; ``next[0]`` is the index of the next one."""
 
     ts_ns: I64
     cpu: I32
@@ -23,7 +23,7 @@ class Borders(NamedTuple):
 
 
 class Shadow(NamedTuple):
-    """What every CPU would show, (cpus,)."""
+    """The state that each CPU would show if it were not hidden, (cpus,)."""
 
     hidden: NDArray[np.int8]
     nr: I32

@@ -36,12 +36,12 @@ from wastedcores.runqueues.state import (
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
-#: a wakeup that comes so late after the thread began to run is not missing: the clocks of two CPUs differ
+#: a wakeup up to this long after the thread began to run is late, not missing: the clocks of two CPUs differ
 SKEW_NS = 1_000_000
 
 # columns of Pool.task; STATE has the values of task_row
 STATE, WOKEN, LATE = 0, 1, 2
-# columns of Pool.task_ns: since when it sleeps; from when on it may have waited, and when it began to run without a wakeup
+# columns of Pool.task_ns: since when it sleeps; from when on it may have waited; when it began to run without a wakeup
 SINCE, FROM, BEGAN = 0, 1, 2
 
 
@@ -52,23 +52,25 @@ class Pool(NamedTuple):
     task_ns: I64  # (pids, 3)
     nr: I32  # (cpus,) 0 may be idle, 1 busy, -1 offline
     kind: I32  # (pids,) kinds of threads: the CPUs that they may use and the groups that limit them
-    cpu: I32  # (pids,) whose queue the thread is on; the number of CPUs: not known
-    queued: I64  # (cpus + 1, kinds) threads that could run and do not, by queue
+    cpu: (
+        I32  # (pids,) the CPU on whose queue the thread is; the number of CPUs if that is not known
+    )
+    queued: I64  # (cpus + 1, kinds) number of threads that could run and do not, by queue
     idle: NDArray[np.int8]  # (cpus + 1,) 1: certainly idle
-    waiting: I64  # (kinds,) of those, the ones whose CPU is not certainly idle
-    may_idle: I64  # (kinds,) CPUs that these may use and that may be idle
+    waiting: I64  # (kinds,) number of those whose CPU is not certainly idle
+    may_idle: I64  # (kinds,) number of CPUs that these threads may use and that may be idle
     has: NDArray[np.uint8]  # (kinds, cpus) 1: these threads may use the CPU
     group: I32  # (kinds,) 0: no known group limits them
     placed: int  # 1: the trace tells on which queue each thread is
     all_seen: int  # 1: no CPU is unknown at first and no loss is known, so that a wakeup is late rather than missing
     curr: I32  # (cpus,) what each CPU runs; 0 idle, -1 unknown
-    lost_ns: I64  # losses to which a missing wakeup is put down, in order
+    lost_ns: I64  # times of losses that can explain a missing wakeup, in order
     was_idle: NDArray[
         np.uint8
     ]  # (cpus,) 1: idle at some time since the last loss, so that nobody waits there unseen
     since_ns: I64  # (1,) since when threads may wait unseen, because events were lost; -1: none do
     dark: NDArray[np.uint8]  # (cpus,) 1: nothing tells what the CPU did, or whether it was recorded
-    ghosts: I32  # (2,) threads that may wait unseen on dark CPUs, and one more than their only one, or 0
+    ghosts: I32  # (2,) number of threads that may wait unseen on dark CPUs; and 1 + the only dark CPU, or 0 if there are several
 
 
 class Changes(NamedTuple):
@@ -131,7 +133,7 @@ def throttled(p: Pool, c: int, group: int) -> bool:
 
 @jit
 def _offer(p: Pool, c: int, group: int, by: int) -> None:
-    """CPU ``c`` is one more (1) or less (-1) that the threads of a group may use; ``group`` -1: all threads."""
+    """Note that the threads of a group may use CPU ``c`` from now on (1) or no longer (-1); ``group`` -1: all threads."""
     for k in range(p.may_idle.size):
         if p.has[k, c] != 0 and (group < 0 or p.group[k] == group):
             p.may_idle[k] += by
@@ -153,7 +155,7 @@ def _count(p: Pool, out: Changes, t: int, q: int, by: int) -> None:
 
 @jit
 def _blocked(p: Pool, c: int, by: int) -> None:
-    """CPU ``c`` is throttled for the groups of the threads on its queue (-1), or no longer (1)."""
+    """Note that the groups of the threads on CPU ``c``'s queue are throttled there (-1), or no longer (1)."""
     for k in range(p.group.size):
         if p.queued[c, k] > 0 and throttled(p, c, p.group[k]):
             first = True  # of its group
@@ -184,7 +186,8 @@ def _set(p: Pool, out: Changes, t: int, c: int, nr: int, idle: int) -> None:
     waits = p.ghosts[0] > 0
     for k in range(p.waiting.size):
         waits |= p.waiting[k] > 0
-    if some or (change != 0 and waits):  # other threads, or none, may use a CPU that may be idle
+    if some or (change != 0 and waits):
+        # the set of CPUs that may be idle has changed, so the waiting threads are counted anew
         _pool_row(p, out, t)
 
 
@@ -250,7 +253,7 @@ def _lose(p: Pool, out: Changes, t: int, c: int) -> None:
 
 @jit
 def _went_idle(p: Pool, out: Changes, t: int, c: int) -> None:
-    """Nobody waits on CPU ``c``; once that was so on every CPU that is online, nobody waits unseen any longer."""
+    """Note that CPU ``c`` was idle; once every online CPU has been, no thread waits unseen any longer."""
     if p.since_ns[0] < 0:
         return
     p.was_idle[c] = 1
@@ -263,7 +266,7 @@ def _went_idle(p: Pool, out: Changes, t: int, c: int) -> None:
 
 @jit
 def _settle(p: Pool, out: Changes, q: int) -> None:
-    """No wakeup of thread ``q`` came: it may have waited since it slept."""
+    """Note that the wakeup of thread ``q`` is missing: it may have waited since it went to sleep."""
     if p.task[q, LATE] != 0:
         p.task[q, LATE] = 0
         since_ns = p.task_ns[q, FROM]

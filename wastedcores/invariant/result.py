@@ -15,7 +15,7 @@ from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
 from wastedcores.units import human_ns, number
 
-#: share of CPUs that may be idle on a machine that is called overloaded
+#: a machine is called overloaded if at most this share of its CPUs is idle meanwhile
 _HARDLY = 0.05
 _CPU_LISTS = ("idle_cpus", "overloaded_cpus")
 

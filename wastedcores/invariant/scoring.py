@@ -1,4 +1,4 @@
-"""What schedulers are compared by: :func:`score` makes one object of the checks of one or more traces."""
+"""Scores with which schedulers are compared: :func:`score` makes one object of the checks of one or more traces."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _share(lost: float, busy: float) -> float | None:
 def _is_bounded(found: CheckResult) -> bool:
     """Tell whether the trace limits the waste: its gaps are known, and :mod:`wastedcores.invariant.bounds` can fill them."""
     if found.verdict == "unknown" and found.trace.header.lost_total:
-        return False  # perhaps nobody knows where
+        return False  # the places of the losses may be unknown
     if not (found.doubts.height or found.unknown_cpus):
         return True
     header_doubts = found.doubts["reason"].is_in([*HEADER_REASONS, "count_differs"]).any()

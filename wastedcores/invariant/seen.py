@@ -17,7 +17,7 @@ from wastedcores.invariant import seen_jit as sj
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.runqueues import Batch, Runqueues
 
-#: spans of waste that are kept; more than these prove nothing more
+#: at most this many spans of waste are kept, since more would not prove more
 _ROOM = 1 << 20
 
 

@@ -76,8 +76,7 @@ class Swept(NamedTuple):
     dropped: int
     known: NDArray[np.bool_]
     state: sweep_jit.SweepState
-    #: the episodes, and the finished state, of the same runqueues without overloads that are too brief to count; None: not
-    #: looked at yet, see firm_sweep()
+    #: the episodes and the finished state without overloads that are too brief to count; None: not computed yet, see firm_sweep()
     firm: Collected | None
     firm_state: sweep_jit.SweepState
 
@@ -142,7 +141,7 @@ def sweep(
     * ``state``: the sweep's state before the first change; afterwards it holds the integrals.
     * ``end_ns``: end of the window.
     * ``changes``: what to stream; None: all changes of the runqueues.
-    * ``longest``: is shown every batch and the episodes that ended in it.
+    * ``longest``: gets every batch and the episodes that ended in it.
     * ``firm``: whether to look at what remains without brief overloads.
     * ``brief``: what leaves them out; None: the usual.
     """
@@ -151,7 +150,7 @@ def sweep(
     brief = brief or WithoutBrief(rq.cpus)
     known = np.zeros(rq.cpus, np.bool_)
     compiled = sweep_affinity_jit.sweep if plain.pairs else sweep_jit.sweep
-    # while the runqueues are rebuilt, which takes other compiled code
+    # loaded while other compiled code rebuilds the runqueues
     ahead = (
         None
         if rq.kept
@@ -184,9 +183,10 @@ def sweep(
 def firm_sweep(
     rq: Runqueues, first: sweep_jit.SweepState, found: Swept, enough_ns: int
 ) -> tuple[Swept, bool]:
-    """Add what remains without brief overloads to what a sweep found; end as soon as an episode lasts ``enough_ns``.
+    """Add the episodes without brief overloads to what a sweep found.
 
-    A second pass over a long trace of runqueue lengths takes as long as the first, and one long episode decides.
+    This is a second pass, which takes as long as the first, so it ends as soon as an episode lasts ``enough_ns``: one long
+    episode decides.
     """
     start_ns, end_ns = (int(t) for t in first.window)
     length = int(first.scalars[sweep_jit.SLICE_NS])
@@ -240,13 +240,13 @@ def without(
 def merged(spans: pl.DataFrame, cpus: int) -> pl.DataFrame:
     """Merge the spans of each CPU that overlap or touch."""
     cpu, start, end = (spans[c].to_numpy() for c in ("cpu", "start_ns", "end_ns"))
-    if (cpu < 0).any():  # such a span is one of every CPU
+    if (cpu < 0).any():  # a span of CPU -1 counts for every CPU
         row = np.repeat(np.arange(cpu.size), np.where(cpu < 0, cpus, 1))
         start, end = start[row], end[row]
         everywhere = np.tile(np.arange(cpus, dtype=np.int32), int((cpu < 0).sum()))
         cpu = cpu[row]
         cpu[cpu < 0] = everywhere
-    # how many spans a moment is in; of the borders at one moment those come first that begin one
+    # how many spans contain each moment; of the borders at one moment, the beginnings come first
     begins = np.repeat([True, False], cpu.size)
     cpu, ts_ns = np.tile(cpu, 2), np.concatenate([start, end])
     order = np.lexsort((~begins, ts_ns, cpu))

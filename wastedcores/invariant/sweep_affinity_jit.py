@@ -37,7 +37,7 @@ class StealState(NamedTuple):
     """Where threads wait and may run; carried along with :class:`SweepState`."""
 
     free: I32  # (cpus,) waiting tasks that may run anywhere
-    free_now: I32  # (cpus,) the same, no more than nr - 1
+    free_now: I32  # (cpus,) the same, but at most nr - 1
     restricted: I32  # (cpus, masks) waiting tasks by mask id
     masks: U64  # (masks, words) the allowed CPUs of a mask id
     idle_mask: U64  # (words,) idle CPUs, whether or not they could help
@@ -142,7 +142,7 @@ def evaluate(s: SweepState, a: StealState) -> None:
     for c in range(cpus):
         if s.counted[c] == 0 or s.nr[c] < 2:
             continue
-        left = s.nr[c] - 1  # if no task runs yet, one of the queued ones is about to
+        left = s.nr[c] - 1  # if no task runs yet, one of the queued ones is about to run
         for m in range(1, n_masks):
             take = min(a.restricted[c, m], left)
             room[m] += take
@@ -163,7 +163,7 @@ def evaluate(s: SweepState, a: StealState) -> None:
                     break
     tot[THREADS] = min(idle, match(allowed, room) + tot[FREE_WAITING])
     tot[CPUS] = min(idle, match(helps, np.ones(n_busy, np.int64)) + tot[FREE_CPUS])
-    if tot[FREE_WAITING] == 0:  # an idle CPU that may run none of the waiting threads takes no part
+    if tot[FREE_WAITING] == 0:  # idle CPUs that may run none of the waiting threads are left out
         for i in range(n):
             if allowed[i].max() == 0:
                 c = idle_cpus[i]

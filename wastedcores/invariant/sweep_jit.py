@@ -267,7 +267,7 @@ def sweep(s: SweepState, out: Episodes, ts_ns: I64, cpu: I32, nr: I32, first: in
                     ep_start = -1
             started = 1
             last = t
-        where = np.uint64(cpu[i])  # unsigned: no test for an index from the end
+        where = np.uint64(cpu[i])  # with an unsigned index, numba does not test for one below 0
         old = state[where]
         new = nr[i] if counted[where] != 0 else old
         state[where] = new

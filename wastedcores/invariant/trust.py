@@ -25,20 +25,20 @@ from wastedcores.runqueues.doubts import HEADER_REASONS
 from wastedcores.runqueues.runqueues import Runqueues
 from wastedcores.units import human_ns
 
-#: episodes of which is asked whether threads were seen on the idle CPUs, the longest first
+#: so many of the longest episodes are examined for threads that were seen on the idle CPUs
 _LOOKS = 8
-#: A thread of which only sched_waking was recorded is queued so much later at the most, for what is certain. On a machine with
-#: 2 CPUs under load 99.9 % of 19,979 wakings were queued within 0.04 ms, on a virtual phone 99.4 % of 15,470 within 1 ms
-#: (docs/verdict.md).
+#: For certain waste, a thread of which only sched_waking was recorded is taken to be queued at most this much later. On a
+#: machine with 2 CPUs under load 99.9 % of 19,979 wakings were queued within 0.04 ms, on a virtual phone 99.4 % of 15,470
+#: within 1 ms (docs/verdict.md).
 QUEUED_WITHIN_NS = 1_000_000
-#: no contradictions: all else makes a window that is shorter than M doubtful
+#: reasons that are no contradictions; any other one makes a window shorter than M doubtful
 _NO_CONTRADICTION = ("starved", "bound_by_name")
-#: Doubts beside which the most waste is unknown, too: what the header says can mean that a CPU is idle for a reason, and the
-#: kernel's count that it was idle.
+#: Doubts beside which the most waste is unknown, too: what the header says about the whole trace can excuse an idle CPU, and the
+#: kernel's count can reveal one.
 _NO_BOUND = (*HEADER_REASONS, "count_differs")
 #: The same if both are there: the bound believes who ran, and here too many events are missing that say so.
 _UNBELIEVED = {"contradicted_often", "out_without_in"}
-#: what may be wrong in one direction only: with it there is less waste than it seems
+#: reasons that can only mean less waste than it seems
 _ONLY_LESS = ("starved",)
 
 
@@ -100,7 +100,7 @@ def judge(
     if rq.source == "tasks" and seems and (questionable or throttled):
         certain = _certain(rq, episodes, persistent, chronic, state, persist_ns, assumed, throttled)
     elif waste_ns and questionable:
-        certain = certain._replace(least_ns=0)  # nobody looked
+        certain = certain._replace(least_ns=0)  # this was not examined
     sure, share = certain.episodes, certain.chronic.share if certain.chronic else 0.0
     surely_chronic = seems_chronic and share >= limit
     most = None
@@ -169,7 +169,7 @@ def judge(
 
 
 def _perhaps_unrecorded(rq: Runqueues) -> NDArray[np.bool_]:
-    """Of which CPUs nothing says that they were recorded, or that they were offline."""
+    """Return the CPUs of which nothing says whether they were recorded or offline."""
     header = rq.trace.header
     online = range(rq.cpus) if header.cpus_online is None else header.cpus_online
     return np.isin(np.arange(rq.cpus), [] if header.every_cpu else list(online))
@@ -181,7 +181,7 @@ def _cut_short(rq: Runqueues) -> list[str]:
 
 
 def _left_open(cut: bool, unknown_cpus: bool, hidden: bool, short: bool) -> list[str]:
-    """Say why a trace without a certain violation is not clean; that a file was cut short is said already."""
+    """Say why a trace without a certain violation is not clean, apart from a file that was cut short, which has its own note."""
     notes = []
     if unknown_cpus and not cut:
         notes.append(
@@ -205,7 +205,7 @@ _WAKINGS = (
 def _rests_on(
     missing: int, chronic: bool, throttled: bool, affinity_matters: bool, wakings: bool
 ) -> list[str]:
-    """Say why violations that there seem to be are not certain."""
+    """Say why apparent violations are not certain."""
     notes = []
     if throttled:
         notes.append(
@@ -245,7 +245,7 @@ def _firm(
         if not plain.any() and (chronic is None or chronic.share < limit):
             return found, plain
         found, early = firm_sweep(rq, state, found, persist_ns)
-        if early:  # it is known of one of them, which decides
+        if early:  # one episode is certain, and one is enough
             return found, plain
     assert found.firm is not None
     return found, _survives(episodes, spans_of(found.firm, persist_ns))
@@ -266,7 +266,7 @@ def _certain(
     if rq.trace.header.wakings:
         rq = rq.late(QUEUED_WITHIN_NS)
     strict = rq.strict(throttling=throttled)
-    if throttled:  # other waits are in doubt then
+    if throttled:  # then other waits are in doubt, too
         for _ in strict.batches():
             pass
         found.append(strict.doubts)
@@ -280,7 +280,7 @@ def _certain(
     if assumed and not sure.any() and not throttled:
         spans = told.select("start_ns", "end_ns")
         for start_ns, end_ns in _spans_to_look_at(episodes, persistent, chronic):
-            # a thread that runs on the only idle CPU ends the episode, so it is seen there just before or after
+            # running on the only idle CPU ends an episode, so a thread that may use it was seen there just before or after
             seen = seen_spans(
                 rq,
                 without_brief(without(rq, doubts), rq.cpus),
@@ -299,12 +299,12 @@ def _certain(
             still = worst(left.firm_state, at_least=covered_ns(spans, left.firm_state))
     matters = False
     if assumed and not sure.any():
-        # would it be certain if all threads were free?
+        # would the violation be certain if all threads could run anywhere?
         free = _again(rq, state, doubts)
         matters = bool(_survives(episodes, _persistent(free, persist_ns)).any())
         all_free = worst(free.firm_state)
         matters |= all_free is not None and still is not None and all_free.share > still.share
-    # a thread that is queued late can make its CPU look idle for longer, but no more is certain than there seems to be
+    # queueing a thread late can make its CPU look idle for longer, but the certain waste is never more than the apparent one
     least_ns = min(int(swept.scalars[sweep_jit.THREAD_NS]) for swept in (left.state, state))
     return _Certain(sure, still, max(least_ns, seen_ns), seen_ns, matters)
 
@@ -388,7 +388,7 @@ def _affinity_unknown(rq: Runqueues) -> int:
 
 
 def _allowed(most: AtMost, persist_ns: int, limit: float) -> bool:
-    """Whether the most waste that the trace allows has a violation."""
+    """Whether the most waste that the trace allows would be a violation."""
     return most.firm_longest_ns >= persist_ns or (
         most.chronic is not None and most.chronic.share >= limit
     )

@@ -10,7 +10,7 @@ from wastedcores.invariant.result import CheckResult
 from wastedcores.runqueues.runqueues import comms, runqueues
 from wastedcores.trace.header import Header
 
-#: what becomes of the time in which a task could run
+#: the parts of the time in which a task could run
 PARTS = ("ran_ns", "waited_ns", "wasted_ns", "throttled_ns", "stolen_ns")
 SCHEMA = pl.Schema(
     {"name": pl.String(), "kind": pl.String(), "tasks": pl.UInt32()}
@@ -25,7 +25,7 @@ def who_took(result: CheckResult) -> pl.DataFrame:
     """Divide the time in which tasks could run by what became of it.
 
     A task is runnable from the moment at which it is woken or forked until it blocks. All of that time is in one of five parts,
-    so that their sum is the runnable time. A part that nobody knows is null: its time is in ``ran_ns`` if it was stolen, and
+    so that their sum is the runnable time. A part that is not known is null: its time is in ``ran_ns`` if it was stolen, and
     in no column if the task was throttled, because such a trace shows throttled tasks neither running nor waiting.
 
     Parameters
@@ -153,14 +153,14 @@ def _throttled(result: CheckResult, end_ns: int) -> pl.DataFrame:
 
 
 def _steal_known(result: CheckResult) -> bool:
-    """Whether the hypervisor's share is known: it was counted, and over this window unless it is nothing."""
+    """Whether the hypervisor's share is known: it was counted, and either for this window or as nothing at all."""
     header = result.trace.header
     whole = result.window is None and result.start_ns == (header.start_ns or 0)
     return header.stolen_ns is not None and (whole or not any(header.stolen_ns.values()))
 
 
 def _names(result: CheckResult) -> pl.DataFrame:
-    """Return the row of each task, and whether it is known for how long it was throttled."""
+    """Return the row of each task, and whether its throttled time is known."""
     header = result.trace.header
     tasks = (header.tasks or []) + (header.later_tasks or [])
     groups = {t.pid: t.cgroup for t in tasks if t.cgroup is not None}

@@ -124,8 +124,8 @@ def _source_digest(file: str) -> str:
 class FileCache(NullCache):  # type: ignore[misc]  # numba has no types here
     """Keeps what numba compiles of one function; numba calls its methods.
 
-    Machine code is loaded without everything that numba knows about Python's and numpy's functions. Only the compiler needs
-    that, and it asks for it itself. Importing it took a sixth of the time of a short command.
+    Machine code is loaded without numba's definitions of Python's and numpy's functions. Only the compiler needs these, and it
+    loads them itself; importing them took a sixth of the time of a short command.
     """
 
     def __init__(self, folder: Path, function: Callable[..., Any]) -> None:
@@ -144,7 +144,7 @@ class FileCache(NullCache):  # type: ignore[misc]  # numba has no types here
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """Return what was compiled for a signature, or None."""
-        rtsys.initialize(target_context)  # machine code that makes arrays calls it
+        rtsys.initialize(target_context)  # machine code that allocates arrays needs numba's runtime
         path, key = self._file(signature, target_context.codegen())
         try:
             data = path.read_bytes()

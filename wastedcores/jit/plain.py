@@ -37,7 +37,7 @@ def _sources(module: str) -> dict[str, FunctionType]:
 
 @functools.cache
 def _others(module: str) -> dict[str, Any]:
-    """Return what a module names besides compiled functions; a struct is a function that makes references, which is faster."""
+    """Return the globals of a module except its compiled functions; for a struct, a function that makes references."""
     names = vars(sys.modules[module]).items()
     return {
         name: maker(value) if isinstance(value, StructClass) else value

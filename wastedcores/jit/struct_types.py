@@ -78,7 +78,7 @@ class Maker(types.Callable, types.Opaque):  # type: ignore[misc]  # numba's clas
         return signature(reference(self.struct), args[0], types.int64)
 
     def get_call_signatures(self) -> Any:
-        """Say that the arguments decide."""
+        """Return that there is no fixed signature: the arguments decide."""
         return (), True
 
     def get_impl_key(self, sig: Any) -> Any:

@@ -66,13 +66,13 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
     class Integer:
-        """The type of an integer field: an integer of an object, and the number of the column of the class."""
+        """The type of an integer field: on an object it is the integer, on the class the number of the column."""
 
         def __get__(self, instance: Struct | None, owner: type) -> int: ...
         def __set__(self, instance: Struct, value: int) -> None: ...
 
     class Pointer(Generic[T]):
-        """The type of a pointer: a reference of an object, and the number of the column of the class."""
+        """The type of a pointer: on an object it is a reference, on the class the number of the column."""
 
         @overload
         def __get__(self, instance: None, owner: type) -> int: ...
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
         def __set__(self, instance: Struct, value: T) -> None: ...
 
     class Embedded(Generic[T]):
-        """The type of an embedded struct: a reference of an object, and the struct of the class."""
+        """The type of an embedded struct: on an object it is a reference, on the class the struct."""
 
         @overload
         def __get__(self, instance: None, owner: type) -> type[T]: ...
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
         def __get__(self, instance: Struct | None, owner: type) -> Any: ...
 
     class Integers:
-        """The type of an array: its elements of an object, and the number of the first column of the class."""
+        """The type of an array: on an object it gives the elements, on the class the number of the first column."""
 
         @overload
         def __get__(self, instance: None, owner: type) -> int: ...
@@ -190,7 +190,7 @@ class Struct(metaclass=StructClass):
 
     @classmethod
     def of(cls, m: np.ndarray) -> Self:
-        """Return the kernel of a NumPy table, the same object as long as somebody holds it or it was used last."""
+        """Return the kernel of a NumPy table; it is the same object as long as it is referenced or was used last."""
         if cls.__name__ != KERNEL:
             raise TypeError(
                 f"only {KERNEL} has of(): for {cls.__name__} write {cls.__name__}(k, row)."
@@ -272,7 +272,7 @@ def _null(struct: str) -> Null:
 
 
 class Reference(ctypes.Union):
-    """Base class of the objects that plain Python has for rows; a subclass for each struct adds its fields."""
+    """Base class of the objects that stand for rows in plain Python; a subclass for each struct adds its fields."""
 
     __slots__ = ("__weakref__", "_kernel", "row")
     _kernel: Any
@@ -289,14 +289,14 @@ class Reference(ctypes.Union):
 
 
 class _Kernel(Reference):
-    """Base class of the object that plain Python has for the kernel."""
+    """Base class of the object that stands for the kernel in plain Python."""
 
     __slots__ = ("_memory", "_tables", "about", "functions")
     _memory: memoryview
     _tables: _Tables
     #: the functions whose addresses are in its tables
     functions: list[Callable[..., Any]]
-    #: what Python knows of the machine and the program, if somebody looks at the kernel from outside
+    #: the machine and the program in Python, for callers that examine the kernel from outside
     about: Any
 
     def __getitem__(self, place: Any) -> int:
@@ -309,7 +309,7 @@ class _Kernel(Reference):
             raise IndexError(f"expected a row and a column of the table, got {place}.")
         try:
             self._memory[place] = value
-        except (TypeError, ValueError):  # it is a truth value of NumPy, or does not fit
+        except (TypeError, ValueError):  # the value is a bool of NumPy, or does not fit
             self._memory[place] = (int(value) + 2**63) % 2**64 - 2**63
 
 
@@ -348,7 +348,7 @@ class _Rows(dict[int, Any]):
 
 
 def _fill(found: Any, kernel: Any, row: int, m: Any) -> None:
-    """Give a new object what it takes from Python's memory: the objects of the embedded structs and of the arrays."""
+    """Give a new object the attributes that do not lie in the table's memory: the objects of its embedded structs and arrays."""
     found.row = row
     found._kernel = kernel
     for name, field in fields(type(found).__name__).items():
@@ -378,8 +378,8 @@ def _class_of(struct: str) -> Any:
 def _make_class(struct: str) -> Any:
     """Make the class of the objects of a struct.
 
-    Its integers are fields of ctypes at their columns, which C code reads and writes. A union of structures, each one with one
-    field behind a gap, lets two fields name one column.
+    Its integers are fields of ctypes at their columns, which C code reads and writes. It is a union of structures with one
+    field each, because two fields may name the same column.
     """
     slots: list[str] = []
     members: list[tuple[str, Any]] = []

@@ -38,7 +38,7 @@ from wastedcores.jit.structs import (
 )
 from wastedcores.jit.table import table_type
 
-#: what a unit returns: an integer or truth value, or nothing
+#: the type of what a unit returns: an integer, a truth value, or nothing
 VALUE = types.int64
 NOTHING = types.void
 
@@ -227,7 +227,7 @@ def install(
 
 
 def _taking_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an entry in plain Python: it takes the kernel from other functions, and a NumPy table from outside."""
+    """Return an entry in plain Python, which accepts the kernel (from other functions) or a NumPy table (from outside)."""
 
     @functools.wraps(function)
     def call(k: Any, *numbers: Any) -> Any:
@@ -261,7 +261,7 @@ def _in_order() -> list[Unit]:
 
 
 def prepare() -> None:
-    """Compile every unit: load it from the cache, else compile here and, from the other end, in a second process."""
+    """Load every unit from the cache or compile it; a second process compiles the list from its other end."""
     with _lock:
         helper = None
         missing = [] if all(u.compiled for u in _units) else _in_order()

@@ -17,7 +17,7 @@ from wastedcores.kernels.generations import (
 )
 from wastedcores.kernels.rules import BASE_SLICES_NS, FEATURES, NEWIDLE, RULES
 
-#: from this release on the third number of a version counts, because stable releases change the balancer
+#: from this release on, the third number of a version matters, because stable releases change the balancer
 POINTS_SINCE = (5, 5)
 
 
@@ -29,8 +29,8 @@ def dotted(numbers: tuple[int, ...]) -> str:
 def is_release(name: str) -> bool:
     """Tell whether a name is the release of a running kernel, with whatever its distributor appended.
 
-    A release has three numbers and no ``v`` (Makefile: KERNELVERSION). Words after a ``+`` that are, or nearly are, a fix or
-    a module make it the name of a model, so that a misspelt fix is not taken for a distributor's suffix.
+    A release has three numbers and no ``v`` (Makefile: KERNELVERSION). If a word after a ``+`` is, or nearly is, a fix or a
+    module, it is the name of a model, so that a misspelt fix is not taken for a distributor's suffix.
     """
     name = name.strip()
     if not re.fullmatch(r"\d+\.\d+\.\d+(?:[-+~_.#][\w.~+#-]*)?", name, re.ASCII):

@@ -71,7 +71,7 @@ PRESETS = (
     "v7.2",
 )
 
-#: kernel names in oracle cases that say more than a version
+#: names in oracle cases -> kernels that are more than a version
 LITERAL = {
     "4.1.3-patched": "v4.1+group_construction:patch+missing_domains:patch",
     "4.1.3-nodebug": "v4.1",
@@ -98,7 +98,7 @@ class Generation(NamedTuple):
 
     name: str  #: the first release, ``v5.5``
     since: tuple[int, int]  #: the same as numbers
-    rules: str  #: what distinguishes it, for sentences
+    rules: str  #: what distinguishes the generation, in words
 
 
 #: 0b0695f2b34a balances by the kind of imbalance; 147f3efaa241 brings EEVDF; 152e11f6df29 dequeues late
@@ -128,7 +128,7 @@ REPLAYED: frozenset[tuple[int, ...]] = frozenset(
     {(6, 1, 166), (6, 1, 192), (6, 12, 107), (6, 18, 15), (7, 2, 13)}
 )
 
-#: the releases of v4.1's generation whose tracking of load the replay has; another one has only the domains of its own
+#: the releases of v4.1's generation whose load tracking the replay has; other releases of it differ only in their domains
 ORIGINAL = ((4, 1), (4, 4))
 
 #: from this release on, a replay of the nearest release that is modelled may stand for a kernel
@@ -164,7 +164,7 @@ def stand_in(version: tuple[int, ...]) -> tuple[int, ...] | None:
     if version < STAND_IN_SINCE:
         return None
     alike = (r for r in REPLAYED if (r >= EEVDF_SINCE) == (version >= EEVDF_SINCE))
-    # a series without the number of a stable release is mostly a distributor's, which is a late one
+    # a version without the number of a stable release is usually a distributor's, which is a late stable release
     late = len(version) == 2
 
     def far(read: tuple[int, ...]) -> tuple[int, int]:

@@ -293,7 +293,7 @@ class KernelModel:
 
     @property
     def forks_avoid_blocked_load(self) -> bool:
-        """True if groups whose queued loads are about equal are compared for a new task by that of their sleeping tasks, too.
+        """True if for a new task groups of about equal queued load are also compared by the loads of their sleeping tasks.
 
         kernel/sched/fair.c: find_idlest_group(), v4.10 to v5.4 (6b94780e45c1).
         """

@@ -25,7 +25,7 @@ _PATCHED = re.compile(
 )
 #: the real-time patches, in mainline's own numbering and in distributors'
 _REAL_TIME = re.compile(r"[-.+]rt\d*(?![a-z])|[-.]realtime|PREEMPT_RT", re.ASCII)
-#: releases of other architectures than x86-64, where the name says so
+#: names of releases that are not for x86-64
 _ELSEWHERE = re.compile(
     r"[-+._](?:aarch64|arm64|armv\d\w*|armmp\w*|rpi|raspi|v[678]l?(?=\+|$)|v8-16k|ppc64\w*|powerpc\w*|s390x|riscv64|loong\w+|mips\w*)(?![a-z])",
     re.ASCII,
@@ -33,7 +33,7 @@ _ELSEWHERE = re.compile(
 #: Debian 12 and Ubuntu number their builds of a series: 6.1.0-56-amd64 and 6.8.0-45-generic are late stable releases
 _UNTOLD = re.compile(r"\d+\.\d+\.0-\d+-", re.ASCII)
 _NUMBERS = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.|$)", re.ASCII)
-#: the releases between which nothing was compared with a running kernel or read
+#: releases between these two were neither read nor compared with a running kernel
 _UNREAD = ((6, 19), (7, 2))
 
 
@@ -45,17 +45,17 @@ class Balancer(NamedTuple):
     )
     #: whether the replay may stand for it: it models the generation, and nothing says that the vendor changed the balancer
     replayed: bool
-    reason: str = ""  #: why it is not, as a sentence without a full stop; empty if it is
-    #: the nearest release that the replay models, if it may stand for this one with less trust; else None
+    reason: str = ""  #: why the replay may not stand for it, as a sentence without a full stop; empty if it may
+    #: the nearest release that the replay models, if its replay may be used with less trust; else None
     stand_in: str | None = None
 
 
 def recorded_kernel(release: str) -> tuple[KernelModel, str | None]:
     """Find the model of a kernel that ran, from what ``uname -r`` prints or the name of a model.
 
-    A newer kernel gets the newest model and an older one the oldest. With it comes None, or a sentence without a full stop if the
-    domains may differ from those of that kernel: it is newer than the newest model or older than the oldest, it is between
-    releases that were read, its vendor changes the scheduler, or it is not for x86-64.
+    A newer kernel gets the newest model and an older one the oldest. With it comes None, or a sentence without a full stop if
+    the domains may differ from those of that kernel: it is newer than the newest model or older than the oldest, it lies
+    between releases whose source was read, its vendor changes the scheduler, or it is not for x86-64.
     """
     release = spelt(release)
     numbers = _NUMBERS.match(release)

@@ -149,7 +149,8 @@ RULES[7, 2, 13] = RULES[6, 18, 15]._replace(
 #: releases with cache-aware scheduling (CONFIG_SCHED_CACHE, account_mm_sched()), which the replay does not have
 CACHE_AWARE = frozenset({(7, 2, 13)})
 
-#: scheduler features that a kernel's name may switch off (``v6.12.107+NO_NI_RANDOM``), and the rule and its value without each
+#: scheduler features that a kernel's name may switch off (``v6.12.107+NO_NI_RANDOM``): the rule that each one changes, and its
+#: value without the feature
 FEATURES: dict[str, tuple[str, Any]] = {
     "NI_RANDOM": ("newidle", "cost"),
     "DELAY_DEQUEUE": ("delayed_dequeue", False),

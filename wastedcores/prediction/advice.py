@@ -29,7 +29,7 @@ class Proposal:
 
     #: ``group_imbalance``, ``group_construction``, ``overload_on_wakeup``, ``missing_domains`` or ``all_fixes``
     fix: str
-    #: the share of the window's time that it saves or, for work that never ends, by what share more CPUs are busy
+    #: the share of the window's time that the fix saves or, for work that never ends, the share by which more CPUs are busy
     gain: Range
 
 
@@ -39,9 +39,9 @@ class Advice:
 
     #: the fixes that pay, see :func:`advise`; those that gain most first
     proposals: tuple[Proposal, ...]
-    found: WhatIf | None  #: the prediction behind them; None if there is none
-    #: What a scheduler gains that never lets a CPU idle while a thread waits: no scheduler can gain much more. None if it is not
-    #: known.
+    found: WhatIf | None  #: the prediction on which the proposals rest; None if there is none
+    #: The gain of a scheduler that never lets a CPU idle while a thread waits; no scheduler can gain much more. None if it is
+    #: not known.
     bound: Range | None
     #: sentences that say how far to trust the answer, or why there is none, without full stops
     reasons: tuple[str, ...]
@@ -106,7 +106,7 @@ def advise(
     }
     try:
         balancer = balancer_on(trace, kernel)
-        # another one stands for a kernel that nobody names
+        # for a kernel that is not named, another one is replayed
         if balancer is None or balancer.replayed or balancer.stand_in:
             found = whatif(trace, kernel=kernel, **ask)
             return _from(found)
@@ -145,8 +145,8 @@ def _pays(found: WhatIf, variant: Variant) -> bool:
 def weigh(found: Explanation, advice: Advice) -> Explanation:
     """Compare the bug that an explanation names with the replays.
 
-    The result is ``found``, or one that is ``undecided`` because replays with the fix of the bug gain nothing, although the
-    replay of the recorded kernel can be trusted.
+    The result is ``found``; or an explanation that is ``undecided``, if the replay of the recorded kernel can be trusted and
+    those with the bug's fix gain nothing.
     """
     bug, told = found.looks_like, advice.found
     if bug not in FIXES or told is None or told.trust != "high":
@@ -174,7 +174,7 @@ def _fix(recorded: str, variant: str) -> str | None:
 
 
 def _bound_only(core: WhatIf, balancer: Balancer) -> Advice:
-    """Return the upper bound: the recorded time, or busy CPUs, against those of the core."""
+    """Return the upper bound: what the design ``core`` gains against the recorded time or number of busy CPUs."""
     window, busy = core.itself.window_ns, core.itself.busy_cpus
     if window is not None:
         low, median, high = (

@@ -20,7 +20,7 @@ from wastedcores.topology.domains import Domains, domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.program import Costs, Program
 
-#: a variant may take so many times the recorded time before it is given up
+#: a variant is given up when it takes this many times the recorded time
 PATIENCE = 5
 
 
@@ -34,8 +34,8 @@ class Task:
     costs: Costs
     #: texts of the marks around the window; None: it is bounded by times
     marks: tuple[str, str] | None
-    lead_ns: int  #: how long the replay runs before the recording began
-    #: the recorded window, from the beginning of the recording
+    lead_ns: int  #: how long the replay runs before the moment at which the recording began
+    #: the recorded window, counted from the beginning of the recording
     start_ns: int
     end_ns: int
     finite: bool  #: whether the replay ends when its tasks do, and not at the recorded time

@@ -18,9 +18,9 @@ SCHEMA = "wastedcores.whatif/1"
 RANGE = (5, 95)
 #: the replay of the recorded kernel agrees with the recording if it is this close, or if the recording is in its range
 CLOSE = 0.05
-#: beyond this error nothing is believed
+#: beyond this error, trust is low
 FAR = 0.15
-#: shares of the CPU time before sleeps whose cause is only guessed, up to which trust is high, and medium
+#: trust is high, or medium, up to these shares of the CPU time before sleeps whose cause is only guessed
 LITTLE, MUCH = 0.1, 0.4
 
 
@@ -55,8 +55,8 @@ class Variant:
     #: thread time that was wasted in the window, one value per seed: the integral of the number of waiting threads for which a
     #: CPU was idle
     wasted_ns: tuple[int, ...]
-    #: what it gains against the replay of the recorded kernel, one value per seed: the share of the time that is saved or, if no
-    #: time can be predicted, by what share more CPUs are busy
+    #: the gain over the replay of the recorded kernel, one value per seed: the share of the time that is saved or, if no time
+    #: can be predicted, the share by which more CPUs are busy
     gains: tuple[float, ...] = ()
     #: threads that move to another CPU, last-level cache and node per second (``per_s``, ``across_caches_per_s`` and
     #: ``across_nodes_per_s``), means of the seeds; None if they were not counted

@@ -34,7 +34,7 @@ def measure(length: int = LENGTH, runs: int = 9) -> pl.DataFrame:
     length
         Bytes of an allocation.
     runs
-        The numbers are medians over so many allocations.
+        The number of allocations whose median is taken.
 
     Returns
     -------

@@ -12,12 +12,12 @@ from wastedcores.simulator.engine.balance.rebalance_domains_v6_12_jit import reb
 from wastedcores.simulator.engine.codes import cpu_event, idle_type, log_op, task_state
 from wastedcores.simulator.engine.core import schedule_jit
 
-#: a pass that fails this often from the same queues fails for ever: each failure halves the loads, ten times at most
+#: a pass that fails this often on the same queues fails for ever: a failure halves the loads, at most ten times
 MOST_PASSES = 16
 
 
 def run(s: Still, cpu: int) -> str:
-    """Let a CPU balance all its levels as at a tick, and say what came of it."""
+    """Let a CPU balance all its levels as at a tick, and return the outcome in words."""
     begin(s, cpu)
     for sd in s.domains[cpu]:
         sd.last_balance = 0  # every level is due
@@ -69,7 +69,7 @@ def movable(waiting: list[Affinity], cpu: int) -> bool:
 
 
 def light_sets(queues: tuple[int, ...]) -> Iterator[frozenset[int]]:
-    """Return the sets of threads that may have just woken: all there are."""
+    """Return all sets of threads that may have just woken."""
     threads = range(sum(queues))
     for size in range(len(threads) + 1):
         yield from map(frozenset, combinations(threads, size))
@@ -116,8 +116,9 @@ def check_passes(
 ) -> Tally:  # fmt: skip
     """Let a CPU that is idle balance in every state in which a thread waits that may run there.
 
-    ``newly``: the CPU becomes idle, and balances before it idles. ``hot``: threads that wait ran a moment ago. ``mixed``: any of
-    the threads may have just woken; otherwise all have been runnable for long. CPU 0 stands for all, which are alike.
+    ``newly``: the CPU becomes idle, and balances before it idles. ``hot``: waiting threads have run a moment ago. ``mixed``:
+    any of the threads may have just woken; otherwise all have been runnable for long. The CPUs are alike, so only passes of CPU
+    0 are checked.
 
     The outcomes are ``pulls``, ``after N: WHY`` with the number of passes and what the first one said, and ``never: WHY``.
     """

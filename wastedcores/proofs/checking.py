@@ -1,4 +1,4 @@
-"""All checks with their claims, and the table of what holds."""
+"""All checks with their claims, and the table of the results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL, FULL = "small", "full"
 
 @dataclass(frozen=True)
 class Check:
-    """Something that happens in every state, with what is claimed of it."""
+    """An event that is tried in every state, with the claims about its outcomes."""
 
     name: str  #: a short name
     scheduler: str  #: ``core`` or ``v6.12``
@@ -145,7 +145,7 @@ def _row(
 
 
 def told(row: dict[str, Any]) -> list[str]:
-    """Return the lines that tell what became of a row's claims, each with the smallest counterexample."""
+    """Return the lines that say whether a row's claims hold, each with the smallest counterexample if there is one."""
     bad = next(c.claims for c in CHECKS if c.name == row["check"])
     lines = [
         f"{row['scheduler']}, {row['check']}, {row['machine']}, {row['cpus']} CPUs, up to {row['threads']} threads: "

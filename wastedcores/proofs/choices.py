@@ -59,9 +59,9 @@ class Affinity:
 
     @property
     def undecided(self) -> int:
-        """The number of CPUs for which nobody asked."""
+        """The number of CPUs about which the code did not ask."""
         return self.cpus - len(self.known)
 
     def text(self) -> str:
-        """Return the affinity in words; a CPU for which nobody asked is left out."""
+        """Return the affinity in words; a CPU about which the code did not ask is left out."""
         return "+".join(str(cpu) for cpu in range(self.cpus) if self.known.get(cpu))

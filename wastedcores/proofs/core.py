@@ -22,7 +22,7 @@ EVENTS = ("wakeup", "fork", "sleep", "preempt", "tick", "online")
 
 
 def obey(s: Still) -> None:
-    """Let the state be one in which the rule holds: no waiting thread may run on an idle CPU."""
+    """Restrict the affinities so that the rule holds in the state: no waiting thread may run on an idle CPU."""
     idle = [c for c in s.online() if s.is_idle(c)]
     for allowed in s.waiting():
         allowed.known.update(dict.fromkeys(idle, False))
@@ -59,7 +59,7 @@ def happen(s: Still, event: str, cpu: int) -> None:
 
 
 def applies(event: str, cpu: int, queues: tuple[int, ...]) -> bool:
-    """Tell whether an event can happen on a CPU with so many threads."""
+    """Tell whether an event can happen on a CPU with this number of threads."""
     least = {"sleep": 1, "tick": 1, "preempt": 2}.get(event, 0)
     return queues[cpu] >= least and (event != "online" or queues[cpu] == 0)
 

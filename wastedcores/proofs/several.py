@@ -12,7 +12,7 @@ from wastedcores.proofs.core import is_broken
 from wastedcores.proofs.still import V6_12, Found, Queues, Still, cpus_of, kernel, lengths
 from wastedcores.proofs.tally import Tally
 
-#: after so many rounds in which every CPU balances once, a machine has come to rest or to a state that it had before
+#: after this many rounds, in each of which every CPU balances once, a machine has come to rest or to a state that it had before
 MOST_ROUNDS = 60
 
 
@@ -56,7 +56,7 @@ def flag(s: Still, cpu: int) -> Found | None:
 
 
 def race(s: Still, cpu: int) -> Found | None:
-    """Let an idle CPU look for a queue and CPU 0, also idle, do all of its pass before the first one takes anything."""
+    """Let an idle CPU find a queue; before it takes anything, CPU 0, which is idle too, makes its whole pass."""
     before, waiting = s.queues(), s.waiting()
 
     def interrupt() -> None:
@@ -185,7 +185,7 @@ CHECKS: dict[str, tuple[Callable[[Still, int], Found | None], bool]] = {
 
 
 def check_several(name: str, kind: str, cpus: int, threads: int) -> Tally:
-    """Run one of :data:`CHECKS` in every state; CPUs of a level are alike, so CPU 0 stands for them where only one balances."""
+    """Run one of :data:`CHECKS` in every state; CPUs of a level are alike, so where only one CPU balances, it is CPU 0."""
     what, two_idle = CHECKS[name]
     tally = Tally()
     for queues in lengths(cpus, threads):

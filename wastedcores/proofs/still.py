@@ -25,7 +25,7 @@ from wastedcores.workload.program import TaskSpec
 V6_12 = KernelModel.named("v6.12.107")
 #: section 5's core with one module
 CORE = replace(KernelModel.named("core"), modules=("any",))
-#: the parts of which a machine of one level has several: ``grid()`` gets their number
+#: machines of one level: the part of which each has several; ``grid()`` gets their number
 ONE_LEVEL = {
     "one cache": "cores_per_llc",
     "one core": "threads",
@@ -40,7 +40,7 @@ TWO_LEVELS = {
 }
 #: what a thread that never sleeps adds to its CPU's averages; one that has just woken adds nothing
 FULL = 1024
-#: how many threads a state may have
+#: the largest number of threads in a state
 MOST_THREADS = 8
 _EVENTS = [(kind, Rq.events + 2 * kind) for kind in (cpu_event.RESCHED, cpu_event.STOP)]
 
@@ -79,7 +79,7 @@ class Still(still.Still):
     allowed
         The affinities of the threads, by their numbers.
     results, reasons
-        What came of calls of load_balance(), and why levels counted as balanced.
+        The results of the calls of load_balance(), and why levels counted as balanced.
     interrupt
         Called once, when a pass has found a queue and has not yet taken anything.
     """
@@ -112,7 +112,7 @@ class Still(still.Still):
         self._built: Any = None
         self._decide_instead()
 
-    # --- what it decides instead of the engine ------------------------------------------------------------------------
+    # --- decisions that the search makes instead of the engine ---------------------------------------------------------
 
     def _decide_instead(self) -> None:
         own: dict[Any, Callable[..., Any]] = {cpusets_jit.test: self._test}
@@ -127,13 +127,13 @@ class Still(still.Still):
             self.replace(function, partial(instead, self.of(function)))
 
     def _test(self, test: Any, k: Any, mask: int, cpu: int) -> bool:
-        """Answer whether a CPU is in a set; whether it is in an affinity is decided when this is asked first."""
+        """Answer whether a CPU is in a set; for an affinity, this is decided when it is first asked."""
         if mask >= self._masks:
             return cpu in self.allowed[mask - self._masks]
         return test(k, mask, cpu)  # type: ignore[no-any-return]
 
     def _count(self, count: Any, k: Any, env: Any, result: int) -> None:
-        """Remember what came of a call of load_balance()."""
+        """Remember the result of a call of load_balance()."""
         if result == lb_result.BALANCED:
             self.reasons.append(BALANCED[env.reason])
         else:
@@ -144,7 +144,7 @@ class Still(still.Still):
         src = find_src_rq(k, env, group)
         if self.interrupt is not None:
             interrupt, self.interrupt = self.interrupt, None
-            # what each CPU has of its own: the statistics, struct lb_env and load_balance_mask
+            # the rows that a kernel has per CPU: the statistics, struct lb_env and load_balance_mask
             own = [self.m[k.scratch : k.scratch + 5], self.m[k.design.row + cpuset.LB]]
             saved = [rows.copy() for rows in own]
             interrupt()
@@ -166,7 +166,7 @@ class Still(still.Still):
         light: frozenset[int] = frozenset(),
         hot: bool = False,
     ) -> Still:
-        """Begin in a state with so many threads on each CPU, whose affinities are open.
+        """Begin in a state with these numbers of threads on the CPUs, whose affinities are not decided yet.
 
         The threads with the numbers ``light`` have just woken, after a long sleep; the others never slept. ``hot``: threads that
         wait ran a moment ago.
@@ -180,7 +180,7 @@ class Still(still.Still):
         return self
 
     def again(self) -> None:
-        """Go back to the beginning, with the affinities that are decided by now."""
+        """Go back to the beginning of the state, and keep the affinities that have been decided."""
         self._now[:] = self._saved
         self.interrupt = None
 
@@ -208,7 +208,7 @@ class Still(still.Still):
         k.overload = max(queues) > 1
 
     def _place(self, p: TaskStruct, cpu: int) -> None:
-        """Let a thread be new, and have run on a CPU."""
+        """Make a thread as if it were new and had run on a CPU."""
         self.call(entity_jit.set_task_rq, p, cpu)
         if self.model.is_modern:
             self.call(rows_jit.fair_class).task_fork(self.k, p)
@@ -242,7 +242,7 @@ class Still(still.Still):
         p.nr_cpus_allowed = len(allowed)
         return allowed
 
-    # --- what there is ------------------------------------------------------------------------------------------------
+    # --- the state of the machine -------------------------------------------------------------------------------------
 
     def online(self) -> list[int]:
         """Return the CPUs that are online."""
@@ -284,10 +284,10 @@ class Still(still.Still):
         return kind, cpu
 
     def found(self, outcome: str, queues: Queues, note: str = "") -> Found:
-        """Return what came of the state that had these queues, such as ``CPU 0: idle; CPU 1: 1, 0+1~``.
+        """Return the state that had these queues as a text, such as ``CPU 0: idle; CPU 1: 1, 0+1~``.
 
         A thread is written as the CPUs on which it may run, as far as that matters, the running one first; ``~`` marks one that
-        has just woken. It stands for the states that differ only in CPUs for which nobody asked.
+        has just woken. It stands for all states that differ only in CPUs about which the code did not ask.
         """
         words = [f"{a.text()}{'~' * (i in self.light)}" for i, a in enumerate(self.allowed)]
         cpus = (

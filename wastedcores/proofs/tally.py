@@ -1,4 +1,4 @@
-"""What became of the states of one kind of machine."""
+"""The outcomes of the states of one kind of machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Tally:
     smallest: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def count(self, run: Callable[[Choices], Found | None]) -> None:
-        """Do a run with all its choices, and count what comes of it if something does."""
+        """Make a run for each combination of its choices, and count the outcomes; a run without one is not counted."""
         for found in every(run):
             if found is None:
                 continue

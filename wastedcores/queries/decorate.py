@@ -128,7 +128,7 @@ class EventTable:
             if column not in table.columns:
                 table = self._with_column(table, column)
         if self.table is not None:
-            self.table = table  # what was added is not computed again
+            self.table = table  # keep the added columns, so that they are not computed again
         self.last = table.select(wanted)
         return self.last
 
@@ -137,7 +137,7 @@ class EventTable:
         if self.table is not None:
             return self.table[numbers]
         first, last = (int(numbers[0]), int(numbers[-1]) + 1) if numbers.size else (0, 0)
-        # most windows are short, and reading what is between their events is quicker than looking for them
+        # most windows are short, so reading all events between the first and the last is quicker than selecting single ones
         between = self.trace.events.slice(first, last - first).collect()
         rows = between[numbers - first]
         cached = self.last[numbers] if self.last is not None else rows.select()

@@ -58,7 +58,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def instead_of(name: str, known: Iterable[str]) -> str:
-    """Return how a sentence about an unknown name ends."""
+    """Return the end of a sentence about an unknown name: the names that are like it."""
     close = difflib.get_close_matches(name, list(known), 1)
     return f"; did you mean {close[0]!r}?" if close else f"; there are {listed(known)}."
 
@@ -346,7 +346,7 @@ class _Reader:
     def made(
         self, node: ast.expr, expr: pl.Expr, constant: Callable[[], Any], *of: _Value
     ) -> _Value:
-        """Return a computed number; constants are computed here, so that they stay exact."""
+        """Return the result of an operation on numbers; constants are computed at once, so that they stay exact."""
         if any(v.constant is None for v in of):
             return _Value(NUMBER, expr)
         return self.constant(ast.copy_location(ast.Constant(constant()), node))

@@ -54,7 +54,7 @@ def with_names(events: pl.DataFrame, known: dict[int, str] | None = None) -> pl.
 
 
 def _texts(names: pl.Series, codes: np.ndarray) -> pl.Series:
-    """Return the names of codes; -1 is null."""
+    """Return the name of each code; the code -1 becomes null."""
     table = names.unique().drop_nulls()
     place = np.zeros(1 + int(codes.max(initial=-1)), np.uint32)
     place[table.to_physical().to_numpy()] = np.arange(table.len())

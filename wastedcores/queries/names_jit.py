@@ -19,9 +19,8 @@ def carry_names(kind, pid, comm, by_pid, by_comm, names):
                 by_comm[i] = names[b]
         if p < 0:
             continue
-        if (
-            kind[i] == 1 and comm[i] < 0
-        ):  # a new task has its parent's name, whoever had its pid before
+        if kind[i] == 1 and comm[i] < 0:
+            # a new task has its parent's name, even if another task had its pid before
             names[p] = names[b] if b >= 0 else -1
         if comm[i] >= 0:
             names[p] = comm[i]

@@ -11,7 +11,7 @@ import polars as pl
 
 from wastedcores.errors import UsageError
 
-#: numbers below this index arrays as they are; Linux has at most 2^22 pids
+#: numbers below this can be used as indices directly; Linux has at most 2^22 pids
 NUMBERED_BELOW = 1 << 23
 
 
@@ -29,8 +29,8 @@ class Span:
     by
         The column that both events share, for example ``cpu``; two columns, if the ending event has the number elsewhere.
     same
-        A column of the beginning event and one of the ending event that must agree. Where they do not, something in between
-        was not recorded, and the length is unknown.
+        A column of the beginning event and one of the ending event that must agree. Where they do not agree, an event in
+        between was not recorded, and the length is unknown.
     doc
         A sentence about the column.
     """
@@ -96,12 +96,10 @@ def lengths(events: pl.DataFrame, span: Span, *, at_end: bool = False) -> pl.Ser
     missing = [c for c in (*span.keys, *(span.same or ())) if c not in schema]
     if missing:
         raise UsageError(f"span {span.name!r}: there is no column {missing[0]!r}.")
-    chosen = (
-        events.select(  # with one column of the table, so that constant queries have its height
-            "ts_ns",
-            begins=parse(span.begin, schema=schema).where,
-            ends=parse(span.end, schema=schema).where,
-        )
+    chosen = events.select(  # selected together with a column of the table, so that constant queries have its height
+        "ts_ns",
+        begins=parse(span.begin, schema=schema).where,
+        ends=parse(span.end, schema=schema).where,
     )
     keys = numbered(events[c] for c in span.keys)
     checks = numbered(events[c] for c in span.same) if span.same else [np.zeros(1, np.int32)] * 2
@@ -113,7 +111,7 @@ def lengths(events: pl.DataFrame, span: Span, *, at_end: bool = False) -> pl.Ser
 
 
 def _read_only(column: pl.Series | np.ndarray) -> np.ndarray:
-    """Return an array that nobody may write, as polars' own are at times: the function is compiled for one kind only."""
+    """Return a read-only array, as some of polars' arrays are, so that the function is compiled for one type only."""
     array = np.asarray(column).view()
     array.flags.writeable = False
     return array

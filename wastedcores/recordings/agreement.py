@@ -75,7 +75,7 @@ def compare_recordings(
     -------
     polars.DataFrame
         Columns of :data:`SCHEMA`; ``low`` and ``high`` are the 5th and 95th percentile, and ``near`` is the share of the
-        replays that are themselves close to the median.
+        replays that are close to their own median.
     """
     rows = []
     for recording in recordings:

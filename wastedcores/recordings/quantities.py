@@ -16,10 +16,10 @@ import numpy as np
 from wastedcores.simulator.measure import cpus_wasted, durations_ns, over_cpus, running_ns
 from wastedcores.topology.machine import Machine
 
-#: the part of the measured window, at its end, in which threads are counted by node. It is long enough that a thread
-#: which happens to move at the very end does not decide, and short enough to be the end
+#: threads are counted by node in this last part of the measured window. It is long enough that a single move at the very end
+#: does not matter
 LAST = 0.25
-#: share of the window that a hog has to run on a CPU for its node to count as a hog's node
+#: a node is a hog's node if a hog runs on one of its CPUs for at least this share of the window
 HOG_SHARE = 0.3
 #: idle CPUs for each of which a thread waits, wherever it may run: what the whole project is about
 WASTED = "CPUs wasted"
@@ -87,11 +87,11 @@ def _since(mark: np.ndarray, owner: np.ndarray) -> np.ndarray:
 def quantities(
     seen: Observed, kind: str, machine: Machine, pinned: bool = True
 ) -> dict[str, Quantity]:
-    """Return what is compared of where threads ran, by name.
+    """Return the compared quantities of where threads ran, by name.
 
-    Of two types of nodes only the first one is compared, because the whole machine is compared, too. The CPUs' worth of work
-    that a run measures of itself are its busy CPUs, so these do not count again, and the node on which all threads start
-    ends as the fullest one.
+    If there are two types of nodes, only the first is compared; the second follows from it and the whole machine. Where a run
+    itself measures how many CPUs' worth of work it did, its busy CPUs are not compared again. Where all threads start on one
+    node, that node is not compared again as the fullest one.
     """
     nodes = np.asarray(machine.node_of_cpu)
     busy = seen.running(machine.cpus)

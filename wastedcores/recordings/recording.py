@@ -163,8 +163,8 @@ KINDS = {
         },
     ),
 }  # fmt: skip
-#: what the recorder uses if ``meta.json`` does not say it (datasets/recordings/README.md) and the scenario's own default
-#: is another
+#: parameters of the recorder that ``meta.json`` leaves out and that differ from the scenario's defaults
+#: (datasets/recordings/README.md)
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "db": {"group": 8, "lo_us": 1000, "hi_us": 3000, "noise_period_ms": 10.0}
 }

@@ -1,8 +1,8 @@
 """Barriers: groups of tasks of which all but the last to arrive sleep until that one wakes them.
 
-A release is a burst of wakeups. Tasks that are woken in the same bursts again and again form a group. A group meets at a barrier
-if usually exactly one of its members did not sleep in a round, and it is not always the same one. Otherwise somebody else
-wakes them, or one of them always does (a master and its workers), which is a message to each.
+A release is a burst of wakeups. Tasks that are woken in the same bursts again and again form a group. A group meets at a
+barrier if usually exactly one of its members did not sleep in a round, and it is not always the same one. Otherwise a task
+outside the group wakes them, or always the same member does (a master and its workers); that counts as a message to each.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ I64 = NDArray[np.int64]
 GAP_NS = 50_000
 #: a release takes at most this time
 RELEASE_NS = 1_000_000
-#: tasks of a group are woken together in this share of their sleeps
+#: tasks belong to a group if they are woken together in at least this share of their sleeps
 TOGETHER = 0.3
 #: a barrier is recognised by at least this many rounds, of which this share has exactly one task that did not sleep
 ROUNDS, ONE_MISSING = 3, 0.5
-#: of two tasks at a barrier only one sleeps, so they are never woken together
+#: the smallest group: of two tasks at a barrier only one sleeps, so they are never woken together
 SMALLEST = 3
-#: the last one to arrive is the waker, as far as wakers are known; this share may contradict
+#: where the waker of a round is known, it must be the last task to arrive, except in this share of the rounds
 CONTRADICT = 0.3
 #: if the same task is the last one in a larger share of rounds, it is a master and not a member
 MASTER = 0.9
@@ -172,7 +172,7 @@ def _split(woken: I64) -> I64:
 
 
 def _missing(seen: Seen, members: I64, mine: I64, cuts: I64) -> list[I64]:
-    """Return, for each round, the members that were awake when it was released, although they did not sleep at it before."""
+    """Return, for each round, the members that did not sleep in it and were awake when it was released."""
     task, release = seen.sleeps[mine, sj.S_TASK], seen.sleeps[mine, sj.S_WAKE_NS]
     begin, end = np.append(0, cuts), np.append(cuts, len(mine))
     first, exit_ns = (seen.tasks[members, c] for c in (sj.T_FIRST_NS, sj.T_EXIT_NS))

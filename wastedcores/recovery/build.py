@@ -28,7 +28,7 @@ Row = tuple[Any, ...]
 LEAD_NS = 20_000_000
 #: tasks that always computed begin this long before the trace, so that their load is known when it begins
 WARM_NS = 200_000_000
-#: the text of the mark that each task writes whose exit may end the span
+#: the text of the mark that a task writes if its exit may end the span
 END_MARK = "recorded work ends"
 #: an endless task computes in pieces of this length
 PIECE_NS = 1_000_000_000
@@ -43,7 +43,7 @@ def build(
         w.session()
     for parties in rounds.parties.tolist():
         w.barrier(parties)
-    for _ in range(plan.semaphores + 1):  # the last one is for sleeps without an end
+    for _ in range(plan.semaphores + 1):  # one more semaphore for sleeps that never end
         w.semaphore()
     for _ in np.unique(plan.actions[plan.actions[:, tl.A_WHAT] == tl.LOCK, tl.A_WITH]):
         w.lock()
@@ -91,7 +91,7 @@ def _until(seen: Seen, actions: I64, tasks: set[int], end_ns: int) -> I64:
     late |= mine & (actions[:, tl.A_WHAT] == tl.STOP)
     cut = np.unique(actions[late, tl.A_TASK])
     held = np.flatnonzero(np.isin(actions[:, tl.A_WHAT], (tl.LOCK, tl.UNLOCK)))
-    late[held[::2]] |= late[held[1::2]]  # nobody ends while holding a lock
+    late[held[::2]] |= late[held[1::2]]  # no task ends while it holds a lock
     clock, _ = seen.clock(cut, np.full(len(cut), end_ns))
     exits = tl.rows(cut, clock, np.full(len(cut), end_ns), tl.END, 1)
     return tl.in_order(np.concatenate([actions[~late], exits]))
@@ -116,7 +116,7 @@ def _add_old(
     endless = state != sj.ASLEEP and not seen.tasks[t, sj.T_NUMBER]
     start = WARM_NS if state != sj.ASLEEP else WARM_NS - LEAD_NS + int(place * LEAD_NS)
     born = int(seen.tasks[t, sj.T_BORN_NS])
-    if born >= 0:  # by nobody in the trace
+    if born >= 0:  # not forked in the trace
         start = WARM_NS + born - seen.start_ns
     elif endless:
         start = 0
@@ -127,9 +127,8 @@ def _add_old(
         script.affinity(allowed)
     if state == sj.ASLEEP and born < 0:
         script.sleep(WARM_NS - start)
-    if (
-        endless and seen.tasks[t, sj.T_EXIT_NS] >= 0
-    ):  # what follows is what it computed in the trace
+    if endless and seen.tasks[t, sj.T_EXIT_NS] >= 0:
+        # afterwards it goes on as in the trace
         script.compute(WARM_NS)
     offset = len(script.rows)
     script.rows += [
@@ -200,7 +199,7 @@ def _slept_lately(seen: Seen, t: int) -> bool:
 
 
 def _computed(actions: I64) -> I64:
-    """Return the CPU time before each action; what the scheduler's own work cost is taken off."""
+    """Return the CPU time before each action, without the cost of the scheduler's own work."""
     task, at, cost = actions[:, tl.A_TASK], actions[:, tl.A_AT], actions[:, tl.A_COST]
     cost = np.where(np.isin(actions[:, tl.A_WHAT], (tl.POST, tl.LAST, tl.UNLOCK)), cost, 0)
     same = np.append(False, task[1:] == task[:-1])[: len(task)]
@@ -210,7 +209,7 @@ def _computed(actions: I64) -> I64:
 
 
 def _timers(plan: Timeline) -> I64:
-    """Return the operations of sleeps until a time: one period after the last one, however long the task has worked since."""
+    """Return the operations of periodic sleeps: each ends one period after the last one ended."""
     until = plan.actions[plan.actions[:, tl.A_WHAT] == tl.UNTIL]
     _, number = np.unique(until[:, tl.A_TASK], return_inverse=True)
     first = np.append(True, number[1:] != number[:-1])[: len(number)]

@@ -1,4 +1,4 @@
-"""What no scheduler event tells of a task: its session or control group, the CPUs it may use, its nice value.
+"""Facts about tasks that no scheduler event tells: session or control group, allowed CPUs, nice value.
 
 It comes from the trace's header, from a file that ``wastedcores snapshot`` writes (``wastedcores.tasks/1``), or from names of
 tasks that lead a session.
@@ -37,12 +37,12 @@ class Facts:
     session: I64
     #: the CPUs on which each task may run; None: all, or those of its parent
     allowed: list[frozenset[int] | None]
-    #: bool (tasks,): tasks of which it is told, by a snapshot or by their name, where they may run
+    #: bool (tasks,): tasks whose affinity is known from a snapshot or from their name
     placed: NDArray[np.bool_]
     bound: NDArray[np.bool_]  #: bool (tasks,): kernel threads of one CPU
-    #: bool (tasks,): the stop machine's threads, which a replay has of its own
+    #: bool (tasks,): the stopper threads, which a replay already has
     stopper: NDArray[np.bool_]
-    #: where sessions come from: "tasks", "names", or "" if all tasks share the root group because nothing tells
+    #: the source of the sessions: "tasks", "names", or "" if there is none, so that all tasks share the root group
     told: str
 
 
@@ -90,7 +90,7 @@ def gather(
 
 
 def _group(fact: TaskFacts | None, groups: dict[object, int]) -> int | None:
-    """Return the number of a task's group; None: as its parent."""
+    """Return the number of a task's group; None if it is that of its parent."""
     if fact is None:
         return None
     name = fact.autogroup or fact.cgroup

@@ -1,8 +1,9 @@
 """Masters that start their workers and wait for all of them, again and again, as in a parallel region of OpenMP.
 
 A master is a task that ends sleeps of several others. It waits for them if one of its own sleeps, before it starts them again,
-ends when the last of them is done. A sleep of the master shows only which workers were late, and under another kernel others
-are. So every worker reports the end of its round to the master, whether or not the master slept for it.
+ends when the last of them is done. A sleep of the master shows only which workers were late in this run, and under another
+kernel other workers are late. So every worker reports the end of its round to the master, whether or not the master slept for
+it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def mark_exits_of_children(seen: Seen) -> None:
     keys = tasks[exits, sj.T_PARENT] * span + tasks[exits, sj.T_EXIT_NS] - seen.start_ns
     wake, by = sleeps[:, sj.S_WAKE_NS], np.maximum(sleeps[:, sj.S_BY], 0)
     at = np.searchsorted(keys, sleeps[:, sj.S_TASK] * span + wake - seen.start_ns, "right") - 1
-    # the waker, if it is a child that has exited; else the child that exited last
+    # the task that ended the wait: the waker if it is a child that has exited, else the child that exited last
     named = (sleeps[:, sj.S_BY] >= 0) & (tasks[by, sj.T_PARENT] == sleeps[:, sj.S_TASK])
     named &= (tasks[by, sj.T_EXIT_NS] >= 0) & (tasks[by, sj.T_EXIT_NS] <= wake)
     child = np.where(named, by, exits[np.maximum(at, 0)])
@@ -55,11 +56,11 @@ def alive(seen: Seen, parent: int) -> tuple[I64, I64]:
     return ts[order], np.cumsum(change[order])
 
 
-#: a worker that wakes its master has at most this much work left before it sleeps, or has slept for at most this long
+#: a worker is done when it wakes its master if it sleeps after at most this much work, or has slept for at most this long
 LEFT_NS, SLEPT_NS = 10_000, 5_000
 #: a master is recognised by at least this many rounds with several workers, which are this share of its rounds
 ROUNDS, SEVERAL = 3, 0.5
-#: it waited for the last worker in this share of them, and went on before that in at most that share
+#: a master waited for the last worker in at least the first share of its rounds, and went on earlier in at most the second
 WAITED, CONTRADICT = 0.7, 0.1
 
 
@@ -67,7 +68,7 @@ WAITED, CONTRADICT = 0.7, 0.1
 class Joins:
     """The rounds in which masters wait for their workers."""
 
-    #: int64 (n,): sleeps of workers, each of which reports to its master before; the number of the round; when it reports
+    #: int64 (n,): sleeps of workers, who report to the master before they sleep; the number of the round; the time of the report
     sleep: I64
     of_sleep: I64
     reported_ns: I64
@@ -83,9 +84,9 @@ class _Round:
     """Sleeps of workers that a master ends at once, and what it did before that."""
 
     workers: I64
-    #: the sleeps of the master that ended before all workers were done, and the one that ended then
+    #: the sleeps of the master in a round, up to the one that ended when all workers were done
     waits: I64
-    #: it slept until the last one was done; it went on before
+    #: whether it slept until the last worker was done; whether it went on before that
     waited: bool = False
     late: bool = False
 
@@ -112,7 +113,7 @@ def find_joins(seen: Seen) -> Joins:
 
 
 def _bursts(s: I64, master: int, woken: I64) -> list[tuple[I64, I64]]:
-    """Return what a master wakes without a sleep of its own in between, and its sleeps before that."""
+    """Return the sets of workers that a master wakes without sleeping in between, and the master's sleeps before each set."""
     own = np.flatnonzero(s[:, sj.S_TASK] == master)
     own = own[np.argsort(s[own, sj.S_OUT_NS], kind="stable")]
     before = np.searchsorted(s[own, sj.S_OUT_NS], s[woken, sj.S_WAKER_NS])
@@ -122,7 +123,7 @@ def _bursts(s: I64, master: int, woken: I64) -> list[tuple[I64, I64]]:
 
 
 def _round(seen: Seen, workers: I64, own: I64) -> _Round:
-    """Tell whether the master waited until all workers were done that it wakes then."""
+    """Tell whether the master waited until all the workers that it wakes next were done."""
     s = seen.sleeps
     own = own[s[own, sj.S_WAKE_NS] >= 0]
     if not len(own):
@@ -170,7 +171,7 @@ def _joined(s: I64, found: list[tuple[int, list[_Round]]]) -> Joins:
 
 
 def _end_waits(s: I64, r: _Round, out: I64) -> None:
-    """Let each sleep of the master in a round be ended by the worker that was done at that moment."""
+    """Set the waker of each sleep of the master in a round to the worker that was done at that moment."""
     wakes = s[r.waits, sj.S_WAKE_NS]
     nearest = np.abs(out[:, None] - wakes).argmin(axis=0)
     s[r.waits, sj.S_CLASS] = JOIN

@@ -1,9 +1,9 @@
 """Sleeps that the users of a lock end for each other.
 
-Whom a task wakes when it gives a lock back depends on who waits at that moment, so under another order of things it is somebody
-else. A lock that the replay has keeps that right. How long it is held is seen where a task waits for it and later wakes another
-one; the median of these times is taken where only one of the two is seen. A lock for which nobody waited leaves no trace and is
-not replayed.
+Which task is woken when a lock is given back depends on which tasks wait at that moment, so under another kernel it is another
+one. The workload therefore uses a lock for them, and the replay decides. A hold is measured where a task waited for the lock
+and later wakes another one; where only one of the two is seen, the median of the measured holds is taken. A lock for which
+nobody waited leaves no trace and is not replayed.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from wastedcores.recovery.task_tables import Seen
 
 I64 = NDArray[np.int64]
 
-#: a task that goes on for this many times the usual hold before it wakes another one has given the lock back, and taken it again
+#: a task that runs for more than this many usual holds before it wakes another one has released the lock and taken it again
 LONGEST = 2
 #: these quantiles of the holds of a lock differ by a factor of two at most
 QUARTILES = (0.25, 0.75)
 
 
 def circles(waker: I64, sleeper: I64, slept: I64) -> I64:
-    """Return for each wakeup the first task of those who wake each other all around, as the users of a lock do, or -1.
+    """Return for each wakeup its circle, named by the circle's first task, or -1.
 
-    Each of them wakes at least two others that wake it, too, at least half of all their pairs do, and they end at least half of
-    each other's sleeps. ``slept`` has the number of sleeps of each task.
+    A circle is a set of tasks that wake each other, as the users of a lock do.
+
+    Each task wakes at least two others of its circle that also wake it, at least half of all pairs wake each other, and the
+    tasks end at least half of each other's sleeps. ``slept`` has the number of sleeps of each task.
     """
     count = len(slept)
     codes = np.unique(waker * count + sleeper)
@@ -73,16 +75,15 @@ def of_locks(seen: Seen, sleeps: I64) -> I64:
 def _turns(seen: Seen, sleeps: I64, circle: I64) -> tuple[NDArray[Any], ...]:
     """Return all moments at which a task got a lock for which it had waited, or woke another one, ordered by task and clock.
 
-    That is task, clock, whether it got it, lock, the clocks at its sleeps before and after, for how long it went on until the
-    next moment, and whether that ends the hold that begins here: the task did not sleep meanwhile.
+    The columns are: task, clock, whether it got the lock, lock, the clocks at its sleeps before and after, the time until the
+    next moment, and whether the hold that begins here ends then (the task did not sleep meanwhile).
     """
     task = np.concatenate([sleeps[:, sj.S_TASK], sleeps[:, sj.S_WAKER]])
     at = np.concatenate([sleeps[:, sj.S_AT], sleeps[:, sj.S_WAKER_AT]])
     got = np.repeat([True, False], len(sleeps))
     lock = np.tile(circle, 2)
-    order = np.lexsort(
-        (~got, at, task)
-    )  # a task that wakes another one at once when it got the lock
+    # without tasks that wake another one at once when they get the lock
+    order = np.lexsort((~got, at, task))
     task, at, got, lock = task[order], at[order], got[order], lock[order]
     before, after = _between_sleeps(seen, task, at, got)
     following = np.append(at[1:], 0)
@@ -91,9 +92,9 @@ def _turns(seen: Seen, sleeps: I64, circle: I64) -> tuple[NDArray[Any], ...]:
 
 
 def holds(seen: Seen, sleeps: I64, circle: I64) -> tuple[I64, I64, I64, I64, NDArray[np.bool_]]:
-    """Return who holds a lock, from when to when on its own clock, which lock, and whether its end woke somebody.
+    """Return the holds of locks: task, beginning and end on the task's own clock, lock, and whether the end woke another task.
 
-    A task sleeps nowhere while it holds one, so the tasks never wait for each other for ever.
+    A task never sleeps while it holds a lock, so there are no deadlocks.
     """
     task, at, got, lock, before, after, length, closed = _turns(seen, sleeps, circle)
     follows = np.append(task[1:] == task[:-1], False)

@@ -4,17 +4,16 @@ Where sched_waking is recorded with the interrupt flag, it names the waker. What
 
 A wakeup is written where it is decided or, if the task was put on the queue of a far CPU (before Linux 4.3's sched_waking), on
 that CPU. A wakeup by an interrupt is recorded under the task that was interrupted. So the task that ran there is sometimes the
-waker and sometimes a bystander. It counts as the waker if the wakeup was decided on another CPU than the task's, and the two
-are of one family of forks or it did so more often than chance would have it. On the task's own CPU it must also have woken it
-from another CPU, or been woken by it. Where the trace tells that an interrupt ran, the interrupted task is no waker. Where
-nobody ran, a waker is concluded from coincidence: the task that falls asleep at the moment of the wakeups again and again has
-woken the other before it did.
+waker and sometimes a bystander. It counts as the waker if the wakeup was decided on another CPU than that of the sleeper, and
+if the two have a common ancestor or the coincidence is too frequent for chance. For a wakeup on the sleeper's own CPU, one of
+the two must also have woken the other from another CPU. Where the trace tells that an interrupt ran, the interrupted task is no
+waker. Where nobody ran, the waker is inferred from coincidence: if a task falls asleep right after the wakeups again and again,
+it has made them.
 
-Wakeups with the hint that the waker will sleep soon (WF_SYNC), as a write to a pipe or a Unix socket gives it.
-
-No event tells it, but the CPU does that the kernel chose. Where the sleeper's last CPU was idle and has another last-level cache
-than the waker, and the waker was alone on its CPU, an ordinary wakeup leaves the sleeper where it was, but a synchronous one
-pulls it to the waker's cache (wake_affine_idle() in kernel/sched/fair.c of v6.1 and v6.12).
+Synchronous wakeups carry the hint that the waker will sleep soon (WF_SYNC), as a write to a pipe or a Unix socket does. No
+event shows the hint, but the CPU that the kernel chose does. Where the sleeper's last CPU was idle and has another last-level
+cache than the waker, and the waker was alone on its CPU, an ordinary wakeup leaves the sleeper where it was, but a synchronous
+one pulls it to the waker's cache (wake_affine_idle() in kernel/sched/fair.c of v6.1 and v6.12).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from wastedcores.recovery.wakers_by_exclusion import wakers_by_alibi
 
 I64 = NDArray[np.int64]
 
-#: so many wakeups of a pair must tell; then the majority decides
+#: at least this many wakeups of a pair must show whether they are synchronous; then the majority decides
 ENOUGH = 3
 
 
@@ -50,13 +49,13 @@ def synchronous(seen: Seen, sleeps: I64, pair: I64, llc_of_cpu: I64 | None) -> N
 
 Bool = NDArray[np.bool_]
 
-#: a waker that waits itself right after falls asleep between these times after the wakeup
+#: a waker that itself waits right after the wakeup falls asleep within these two times
 BEFORE_NS, AFTER_NS = 5_000, 30_000
 #: a waker is concluded from this number of coincidences, this share of the sleeps in question, and this many times chance
 TIMES, SHARE, LIFT = 3, 0.5, 5.0
-#: a task that ends this share of the explained sleeps of another is its only waker
+#: a task that ends at least this share of the explained sleeps of another is taken for its only waker
 ONLY = 0.8
-#: a task with so few wakeups on far CPUs tells too little to doubt them
+#: if a task has at most this many wakeups on far CPUs, they are not doubted
 FEW = 3
 
 
@@ -155,7 +154,7 @@ def _conclude(seen: Seen, free: I64) -> None:
 
 
 def _conclude_that(seen: Seen, sleep: I64, waker: I64, latest_at: I64, latest_ns: I64) -> None:
-    """Note the concluded wakers of some sleeps; they did it before they fell asleep themselves."""
+    """Note the inferred wakers of some sleeps; each made its wakeup before it fell asleep itself."""
     s = seen.sleeps
     clock, _ = seen.clock(waker, s[sleep, sj.S_WAKE_NS])
     s[sleep, sj.S_CLASS] = LIKELY
@@ -165,7 +164,7 @@ def _conclude_that(seen: Seen, sleep: I64, waker: I64, latest_at: I64, latest_ns
 
 
 def _complete(seen: Seen, free: I64) -> None:
-    """Let the one task that ends nearly all sleeps of another have ended its remaining ones, if it was running then."""
+    """If one task ends nearly all sleeps of another, let it also have ended the remaining ones during which it ran at the end."""
     s = seen.sleeps
     known = s[np.isin(s[:, sj.S_CLASS], (MESSAGE, LIKELY))]
     if not len(free) or not len(known):

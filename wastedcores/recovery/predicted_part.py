@@ -12,11 +12,11 @@ from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.task_tables import Seen
 from wastedcores.trace.trace import Trace
 
-#: a window that the task which ends it slept through, for this share, ends by the clock
+#: a window ends by the clock if the task that ends it slept for this share of it
 BY_CLOCK = 0.9
 #: a task that was asleep for less than this share of the window computes from end to end
 ALWAYS = 0.05
-#: but it does not spin if it was woken by others this often after this share of its work
+#: but it does not spin if others woke it at least this often after the first part of its work
 SOME, BEGINNING = 2, 0.02
 BY_OTHERS = (cs.CHILD, cs.BARRIER, cs.MESSAGE, cs.LIKELY, cs.JOIN)
 
@@ -94,7 +94,7 @@ def _by_clock(seen: Seen, marker: int, start: int, end: int) -> tuple[str, ...]:
 
 
 def _spinning(seen: Seen, in_rounds: NDArray[np.bool_], start: int, end: int) -> frozenset[int]:
-    """Return the tasks that end and hardly sleep in the window, and so may spin, if they are several."""
+    """Return the tasks that hardly sleep and end in the window, which may spin; none if there is only one."""
     t = seen.tasks
     exits = (t[:, sj.T_EXIT_NS] >= 0) & (t[:, sj.T_EXIT_NS] <= end + (end - start) // 20)
     lives = np.minimum(np.where(exits, t[:, sj.T_EXIT_NS], end), end) - np.maximum(
@@ -112,7 +112,7 @@ def _spinning(seen: Seen, in_rounds: NDArray[np.bool_], start: int, end: int) ->
 
 
 def _waits(seen: Seen) -> NDArray[np.bool_]:
-    """Return which tasks wait for others by sleeping, and not only when they begin: bool (tasks,)."""
+    """Return bool (tasks,): tasks that wait for others by sleeping, and not only at their beginning."""
     s = seen.sleeps[np.isin(seen.sleeps[:, sj.S_CLASS], BY_OTHERS)]
     settled = s[:, sj.S_AT] > BEGINNING * seen.tasks[s[:, sj.S_TASK], sj.T_RAN]
     return np.bincount(s[settled, sj.S_TASK], minlength=len(seen.tasks)) >= SOME

@@ -41,7 +41,7 @@ class Recovered:
     #: texts of the marks that begin and end the window, if tasks write them; None: the window is all of the trace
     marks: tuple[str, str] | None
     ends: bool  #: whether there is work in the window that ends, so that its time can be predicted
-    #: what the reader should know: what was not told, what does not fit
+    #: sentences for the reader about facts that are missing or contradictory
     notes: tuple[str, ...] = ()
     finite: bool = True  #: whether a replay ends when its tasks do, and not after the recorded time
     #: the share of the recorded window in which each CPU was busy

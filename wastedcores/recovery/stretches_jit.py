@@ -62,14 +62,14 @@ UNSEEN, ASLEEP, WAITING, RUNNING, GONE = range(5)
     S_WAKE_NS,  # when it became runnable; -1: it still sleeps when the trace ends
     S_BY,  # the task that ran where the wakeup happened; -1: idle or not known; INTERRUPT
     S_BY_AT,  # that task's clock
-    S_FAR,  # 1: the wakeup was decided on another CPU than the one the task was put on, so S_BY is its waker
+    S_FAR,  # 1: the wakeup was decided on another CPU than the one on which the task was queued, so S_BY is its waker
     S_TOLD_NS,  # when that was told
     S_FROM_CPU,  # where it was before it was woken
     S_WAKE_CPU,
     S_CLASS,  # filled in later
     S_WAKER,  # filled in later: the task that ended the sleep, or -1
     S_WAKER_AT,  # filled in later: that task's clock
-    S_WAKER_NS,  # filled in later: when it did so, which is before the wakeup if that had far to go
+    S_WAKER_NS,  # filled in later: when that task acted, which is before the wakeup if it was on a far CPU
 ) = range(15)
 S_WIDTH = 15
 #: not a task: an interrupt on another CPU than the one on which the task was put decided the wakeup
@@ -143,10 +143,11 @@ def _begin_sleep(tasks: I64, sleeps: I64, s: int, t: int, now: int, cpu: int) ->
 
 @inner
 def _name_waker(tasks: I64, sleeps: I64, t: int, by: int, event: I64, far: int) -> None:
-    """Note who ran where a task's wakeup was decided; a task that moved before it was put on a queue told it already.
+    """Note the task that ran where a task's wakeup was decided, unless a move of the sleeper has shown it already.
 
-    Where an interrupt decided it, nobody did. One on the task's new CPU may only have put it there. A move to the CPU on which
-    it was told is the waker's only if the same task then puts the sleeper on that queue; else the balancer pulled a sleeper.
+    A wakeup that an interrupt decided has no waker. An interrupt on the sleeper's new CPU may only have put it on the queue
+    there. A move to the CPU on which the event was written is the waker's only if the same task then puts the sleeper on that
+    queue; otherwise the balancer pulled a sleeper.
     """
     s, now = tasks[t, T_SLEEP], event[E_TS]
     if s < 0 or sleeps[s, S_FAR] == NAMED:
@@ -231,14 +232,14 @@ def _switch_in(tasks: I64, sleeps: I64, t: int, now: int, cpu: int, switch_ns: i
 
 @inner
 def _seen_running(tasks: I64, t: int, start_ns: int) -> None:
-    """Let a task that is seen running first have run since the trace began."""
+    """Let a task that is running when it is first seen have run since the trace began."""
     tasks[t, T_FIRST_NS] = tasks[t, T_SINCE] = tasks[t, T_HERE_NS] = start_ns
     tasks[t, T_FIRST_STATE] = tasks[t, T_STATE] = RUNNING
 
 
 @inner
 def _other(tasks: I64, sleeps: I64, t: int, event: I64, by: int) -> None:
-    """Take an event of a task that is neither its switch nor its birth nor a mark."""
+    """Take an event of a task that is neither a switch nor its birth nor a mark."""
     now, kind, cpu = event[E_TS], event[E_KIND], event[E_CPU]
     if kind == EXIT:
         tasks[t, T_EXIT_NS] = now
@@ -267,7 +268,7 @@ def _fork(tasks: I64, t: int, parent: int, now: int) -> None:
 
 @inner
 def _task_of(tasks: I64, of_pid: I64, n: int, event: I64, start_ns: int) -> int:
-    """Return the task of an event, which is task n if it is a new one."""
+    """Return the task of an event; a new task gets the number n."""
     pid, kind = event[E_PID], event[E_KIND]
     t = of_pid[pid]
     if t < 0 or kind == FORK:
@@ -294,7 +295,7 @@ def _piece(tasks: I64, pieces: I64, n: int, t: int, now: int) -> int:
 def changes(
     events: I64, comm: I64, prev_comm: I64, first: I64, of_pid: I64, last: I64, out: I64
 ) -> int:
-    """Write each task whose name changes, the row, and whether it is the row's former task; return the number or -1 for no room.
+    """Write for each change of a name: task, row, whether it is the row's previous task; return their number, or -1 for no room.
 
     ``comm`` and ``prev_comm`` have a number for each event's name, -1 for none. ``first`` has the tasks in the order of the rows
     that show them first. ``of_pid`` and ``last`` (the name of each task) begin with -1.
@@ -334,9 +335,9 @@ def stretches(
 ) -> tuple[int, int, int, int, int]:
     """Go through the events once and fill the tables; return the rows of each and the number of contradictions.
 
-    ``events`` is in order of time. E_ASLEEP tells whether a switch leaves its task asleep. ``of_cpu`` is -2 for every CPU, on
-    which no switch was seen yet; -1 is idle. A task that is still on a CPU when another one stops there left unseen, at that
-    moment at the latest.
+    ``events`` is in order of time. E_ASLEEP tells whether a switch leaves its task asleep. ``of_cpu`` is -2 for a CPU without a
+    switch so far, and -1 for an idle one. If another task stops on a CPU than the one that ran there, the latter has left
+    unseen, at that moment at the latest.
     """
     n = s = m = k = odd = 0
     for e in range(len(events)):

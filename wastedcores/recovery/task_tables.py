@@ -1,4 +1,4 @@
-"""What a trace shows of its tasks: :func:`seen` turns its events into the tables of :mod:`.stretches_jit`."""
+"""Turns the events of a trace into tables of its tasks, sleeps and wakeups: :func:`seen`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Seen:
     end_ns: int
     cpus: int  #: CPU numbers are below this
     odd: int  #: number of events that contradict the state before them
-    wakers: bool  #: whether wakeups say in whose context they happened
+    wakers: bool  #: whether wakeups name the task in whose context they happened
 
     @cached_property
     def _keys(self) -> I64:
@@ -122,7 +122,7 @@ def seen(trace: Trace, switch_ns: int) -> Seen:
             )
     table = (
         trace.only(*CODES)
-        # without the interrupt flag, it may name a bystander
+        # without the interrupt flag, a waking may name a bystander
         .filter((pl.col("kind") != "waking") | pl.col("in_irq").is_not_null())
         .select(
             "ts_ns", "cpu", "pid", "prev_pid", "by_pid", "src_cpu", "comm", "prev_comm", "prio", "text", "in_irq",
@@ -192,7 +192,7 @@ def _pass(table: pl.DataFrame, events: I64, switch_ns: int, cpus: int) -> Seen:
 
 
 def _distinct(texts: list[str]) -> list[str]:
-    """Return texts with a number behind each that was there before, so that every mark of a replay can be found."""
+    """Return the texts, numbered where one occurs again, so that every mark of a replay can be found."""
     times: dict[str, int] = {}
     out = []
     for text in texts:

@@ -120,7 +120,8 @@ def _locks(seen: Seen, sleeps: I64, circle: I64, wake_ns: int) -> list[I64]:
 def _joins(seen: Seen, joins: Joins, semaphores: int, wake_ns: int) -> list[I64]:
     """Return the reports of workers and the waits of their masters; each master has a semaphore.
 
-    A master that came when all were done waits where it was when the last of them was.
+    A master that came after all workers were done gets its wait at the place of its own program where it was when the last
+    worker was done.
     """
     s = seen.sleeps[joins.sleep]
     number = semaphores + joins.of_master
@@ -133,12 +134,12 @@ def _joins(seen: Seen, joins: Joins, semaphores: int, wake_ns: int) -> list[I64]
     slept = joins.wait >= 0
     at = np.where(slept, seen.sleeps[joins.wait, sj.S_AT], clock)
     ns = np.where(slept, seen.sleeps[joins.wait, sj.S_OUT_NS], done_ns)
-    of = joins.of_sleep  # the master waits once for each of them
+    of = joins.of_sleep  # the master waits once for each worker
     return [reports, rows(joins.master[of], at[of], ns[of], WAIT, number[of])]
 
 
 def _barriers(seen: Seen, rounds: Rounds, wake_ns: int) -> list[I64]:
-    """Return the arrivals of all rounds; the one who came last pays for the wakeups."""
+    """Return the arrivals of all rounds; the last task to arrive pays for the wakeups."""
     s = seen.sleeps[rounds.sleep]
     early = rows(s[:, sj.S_TASK], s[:, sj.S_AT], s[:, sj.S_OUT_NS], MEET, rounds.of_sleep)
     release = rounds.ts_ns[rounds.of_late]
@@ -172,10 +173,10 @@ def _nobody(seen: Seen, period: I64) -> list[I64]:
 
 
 def _children(seen: Seen) -> I64:
-    """Return the waits for children: until at most so many live.
+    """Return the waits for children: each lasts until no more of them are alive than in the recording.
 
-    A wait that is followed by another fork throttles the parent, as ``make -j`` does: it waits until fewer live than it ever
-    had. After its last fork a parent waits for as many to end as did end until it went on.
+    A wait before another fork throttles the parent, as in ``make -j``: it lasts until fewer are alive than the most that ever
+    were. After its last fork a parent waits for as many to end as had ended when it went on.
     """
     s = _of_class(seen, CHILD)
     parts = [np.empty((0, A_WIDTH), np.int64)]
@@ -193,7 +194,7 @@ def _children(seen: Seen) -> I64:
         parts.append(
             rows(mine[:, sj.S_TASK], mine[:, sj.S_AT], mine[:, sj.S_OUT_NS], CHILDREN, arg)
         )
-        if throttle.any():  # where a fork was not delayed, a child had ended in time
+        if throttle.any():  # if a fork was not delayed, a child had ended before it
             born = seen.tasks[seen.tasks[:, sj.T_PARENT] == parent]
             throttled = rows(
                 born[:, sj.T_PARENT],

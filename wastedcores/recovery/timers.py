@@ -15,7 +15,7 @@ Bool = NDArray[np.bool_]
 #: sleeps are regular if this share of them is this close to their median: a share of it, or the slack of timers, which is
 #: more than that for short sleeps
 REGULAR, CLOSE, SLACK_NS, CLOSE_IF_SHORT = 0.8, 0.02, 60_000, 0.1
-#: and if there are this many
+#: and if there are at least this many of them
 TIMES = 3
 
 

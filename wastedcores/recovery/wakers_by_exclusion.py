@@ -1,4 +1,4 @@
-"""Wakers that are concluded because all others have an alibi: they did not run when the sleeps ended.
+"""Finds wakers by exclusion: all other tasks have an alibi, because they did not run when the sleeps ended.
 
 Before ``sched_waking`` a wakeup on a far CPU does not say who decided it. But the waker was running. Tasks of one name and one
 parent, such as the servers of a queue, are asked together: if only one task of their family ran at the end of all their sleeps,
@@ -23,7 +23,7 @@ LATELY_NS = 6_000
 TIMES, MISSED = 5, 0.02
 #: a single task's waker must be as unlikely as this to have run at all these moments by chance
 CHANCE = 0.01
-#: about this many pairs of a sleep and a task are looked at, for all groups of tasks and again for all single tasks
+#: about this many pairs of a sleep and a task are examined, once for all groups of tasks and once for all single tasks
 MOST_PAIRS = 1_000_000
 
 

@@ -219,7 +219,7 @@ def _hour(hour: str | None) -> str:
 
 
 def _figure(value: float) -> str:
-    """Return a number for people; tiny ones are not worth an exponent."""
+    """Return a number for people, without an exponent even if it is tiny."""
     return "< 0.001" if 0 < value < 0.001 else number(value)
 
 

@@ -65,7 +65,7 @@ def screenshot(page: Path, picture: Path, width: int, height: int) -> None:
 
 #: the type under which notebooks store a figure
 MIME = "application/vnd.plotly.v1+json"
-#: only buttons that are useful here; none of them leaves the page
+#: only buttons that are useful here; none of them sends anything to another site
 CONFIG = {
     "responsive": True,
     "displaylogo": False,

@@ -37,11 +37,11 @@ class Affinity(NamedTuple):
     of_pid: NDArray[np.int32]  # (pids,) mask id of each task at the start, see task_row
     known: NDArray[
         np.int8
-    ]  # (pids,) 1 where it is told at the start; a name tells nothing for sure
-    roles: dict[int, NDArray[np.int64]]  # pids by what their name says that they do
+    ]  # (pids,) 1 where the affinity is known at the start; a name is no proof
+    roles: dict[int, NDArray[np.int64]]  # pids by the role that their name shows
     recorders: NDArray[np.int64]  # pids of the threads that recorded the trace
     sources: tuple[str, ...]  # where it comes from: "names of kernel threads", "events", or nothing
-    follows: bool  # whether changes are events, so that what a child inherits is known, too
+    follows: bool  # whether changes of affinity are events, so that the affinity of a child is known, too
 
 
 def unrestricted(cpus: int, pids: int) -> Affinity:
@@ -110,7 +110,8 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
     if follows or not first:
         yield from first.values()
         return
-    # a task that began within the trace may have left what it inherited, and its number may have been another's before
+    # a task that began within the trace may have changed the affinity that it inherited, and its pid may have been another
+    # task's before
     born: dict[int, list[int | None]] = {}
     if "fork" in kinds:
         forks = trace.only("fork").group_by("pid").agg("by_pid").collect()
@@ -139,9 +140,9 @@ def _parent(task: TaskFacts) -> int:
 
 
 def _as_forked(task: TaskFacts, by: list[int | None], tasks: dict[int, TaskFacts]) -> bool:
-    """Whether a task that the only snapshot shows and the trace forks once has what it got from its parent.
+    """Whether a task that the only snapshot shows, and that is forked once in the trace, has the affinity of its parent.
 
-    If the snapshot shows an earlier task of the same number, this holds all the same: the trace's task has the same parent.
+    This also holds if the snapshot shows an earlier task with the same number and the same parent.
     """
     parent, forked_by = tasks.get(_parent(task)), tasks.get(by[0] or 0)
     return (
@@ -168,7 +169,7 @@ def moves_unseen(trace: Trace) -> bool:
 
 
 def not_exec(trace: Trace, affinity: Affinity, pids: list[int]) -> bool:
-    """Whether any of these threads was there from the beginning and keeps its name, so that it was not moved at its exec."""
+    """Whether any of these threads existed from the beginning and keeps its name, so that no exec explains its move."""
     there = [p for p in pids if affinity.known[p]]
     if not there:
         return False
@@ -181,7 +182,7 @@ def not_exec(trace: Trace, affinity: Affinity, pids: list[int]) -> bool:
 def outdated(header: Header, repinned: NDArray[np.int32], *, everybody: bool) -> NDArray[np.bool_]:
     """Tell of which tasks the only snapshot may be out of date, because they or their kin seem to have been bound anew.
 
-    ``everybody``: somebody changed affinities meanwhile, and the threads that this bound need not have moved. The kernel's own
+    ``everybody``: affinities changed meanwhile, and threads that were bound by this need not have moved. The kernel's own
     threads of a CPU cannot get another affinity (PF_NO_SETAFFINITY, kernel/sched/syscalls.c, v6.12).
     """
     found = repinned.astype(np.bool_)
@@ -206,7 +207,7 @@ def repinned(header: Header) -> tuple[list[int], list[int]]:
 
 
 def _kin(task: TaskFacts) -> set[tuple[str, int | str]]:
-    """What a task has in common with others that get another affinity together with it."""
+    """Return what a task shares with others whose affinity is changed together with its own."""
     keys: set[tuple[str, int | str]] = set()
     if task.tgid:
         keys.add(("process", task.tgid))

@@ -14,17 +14,17 @@ from __future__ import annotations
     SEEN,  # ns, the last event that showed what the CPU runs
     BUSY_SINCE,  # ns, when the CPU last ceased to be idle
     DIFFERS,  # ns, since when the kernel's count differs from NR; -1: it does not
-    MAYBE_IDLE,  # ns, when the CPU last was idle by one of the two, or may have been idle unseen, while they differed
+    MAYBE_IDLE,  # ns, when the CPU was last idle by either count, or may have been idle unseen, while the two differed
     SWITCHES,
-    PARKED,  # tasks beside which it once went idle, so that they could not run; whether they can now is not told
+    PARKED,  # tasks on its queue when it once went idle, so that they could not run; whether they can run now is not known
 ) = range(14)
 WIDTH = 14
 
 # values of CURR
-CURR_UNKNOWN = -1  # nobody knows what the CPU runs
+CURR_UNKNOWN = -1  # not known what the CPU runs
 CURR_OFFLINE_OR_IDLE = (
     -3
 )  # in pass 1: its first task is one that begins when a CPU comes online, but others woke it
 CURR_FROM_SWITCH = -2  # in pass 1: the CPU's first switch does not say what it stops (prev_pid -1)
-# a task ran there from before the first event to after the last; nobody knows which
+# a task ran there from before the first event to after the last; which one is not known
 CURR_SOMEBODY = 2**31 - 1

@@ -33,8 +33,8 @@ NO_DOUBTS = pl.DataFrame(
 #: where more than this share of a CPU's switches contradicts the state, nothing between them is believed either: events were
 #: lost all along
 _OFTEN = 0.05
-#: and with more than this share of all switches, nothing in the trace is: it mixes two recordings, or is no recording. In 72
-#: recordings of Linux 4.1 to 7.2 (2026-11-22) no switch at all contradicts the state.
+#: if more than this share of all switches contradicts the state, nothing in the trace is believed: it mixes two recordings, or
+#: is no recording. In 72 recordings of Linux 4.1 to 7.2 (2026-11-22) no switch at all contradicts the state.
 _OFTEN_EVERYWHERE = 0.001
 #: with fewer contradictions than this, their share of the switches decides nothing
 _MANY = 10
@@ -57,7 +57,7 @@ def doubt_table(out: st.Output, n: int) -> pl.DataFrame:
 def widened(
     doubts: pl.DataFrame, switches: NDArray[np.int64], start_ns: int, end_ns: int
 ) -> pl.DataFrame:
-    """Add doubts about all of a trace, or all the time between a CPU's contradictions, where there are many of them."""
+    """Where contradictions are many, doubt the whole trace, or all the time between those of a CPU."""
     if doubts.height < _MANY:
         return doubts
     odd = doubts.filter(pl.col("reason").is_in(REASONS[: st.ODD_PARKED]))
@@ -77,7 +77,7 @@ def widened(
     return pl.concat([doubts, added.with_columns(reason=pl.lit("contradicted_often"))])
 
 
-#: what the header may tell that makes all of a trace doubtful, as a sentence for the reader of the verdict
+#: facts in the header that make the whole trace doubtful -> a sentence for the reader of the verdict
 HEADER_REASONS = {
     "core_scheduling": "core scheduling was in use: a CPU that it forces idle looks like one that is wasted",
     "some_tasks": "perf recorded the events of some tasks only, so nobody knows what the others did and whether a CPU was idle: "
@@ -90,7 +90,7 @@ def header_doubts(header: Header, start_ns: int, end_ns: int) -> pl.DataFrame:
     """Return doubts about all of a trace that follow from its header.
 
     With core scheduling a CPU is forced idle while its sibling runs a task with another cookie (kernel/sched/core.c,
-    pick_next_task(), v5.14), and no event tells so. CPUs that are isolated later, or were before, should not take tasks.
+    pick_next_task(), v5.14), and no event tells so. CPUs that were isolated at some time should not take tasks.
     """
     tasks = (header.tasks or []) + (header.later_tasks or [])
     cookies = header.core_scheduling or any(t.core_cookie for t in tasks)
@@ -140,6 +140,7 @@ def limited(header: Header, pids: int) -> NDArray[np.int32]:
             if 0 < pid < pids:
                 found[pid] = task_row.LIMITED_FOR_SURE if groups else task_row.UNLIMITED
     for task in (header.tasks or []) + (header.later_tasks or []):
-        if 0 < task.pid < pids and task.policy == "deadline":  # its own budget throttles it
+        if 0 < task.pid < pids and task.policy == "deadline":
+            # a deadline task is throttled by its own budget
             found[task.pid] = task_row.LIMITED_FOR_SURE
     return found

@@ -7,7 +7,7 @@ from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues import state as se
 from wastedcores.runqueues.state import Output, State
 
-#: a difference between nr_running and the rebuilt tasks that lasts this long is no matter of the order of events
+#: a difference between nr_running and the rebuilt tasks that lasts this long is not due to the order of events
 COUNT_SETTLES_NS = 10_000_000
 #: a task that waits this long may be throttled: the default period of CPU quotas (kernel/sched/core.c, v6.12)
 STARVED_NS = 100_000_000
@@ -15,15 +15,15 @@ STARVED_NS = 100_000_000
 STARVED_PER_TASK_NS = 25_000_000
 #: a shorter time without any event, before an event that contradicts the state, hides nothing that matters
 SILENCE_NS = 1_000_000
-#: an idle CPU that still does not run its only task after this long was not told of it, or the task is elsewhere
+#: if an idle CPU does not run its only task within this time, the task is elsewhere or the CPU was not notified
 LATE_NS = 1_000_000
-#: shorter waits of tasks that are bound by name only, or whose group has a limit, are nothing to doubt about
+#: shorter waits of tasks that are bound by name only, or whose group has a limit, are not doubted
 PRESUMED_NS = 500_000
 
 
 @callee
 def doubt(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int) -> None:
-    """Write a doubt down; when there is no room, the last one grows and stands for all CPUs."""
+    """Write down a doubt; when there is no room, extend the last one in time and to all CPUs."""
     if end_ns <= start_ns:
         return
     k = s.numbers[se.N_DOUBTS]
@@ -43,10 +43,10 @@ def doubt(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int
 
 @callee
 def odd(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int) -> None:
-    """A contradiction about CPU ``c``. Where the kernel counts, only a difference from its count matters.
+    """Note a contradiction about CPU ``c``.
 
-    If no event of any CPU came for long before it, either events are missing there or its time is wrong: nothing in this
-    silence is certain.
+    Where the kernel's nr_running is recorded, only a difference from it matters. If no CPU had an event for long before it,
+    events are missing there or its time is wrong, so nothing in this silence is certain.
     """
     s.odd[reason] += 1
     if s.cpu[c, cpu_row.KERNEL_NR] >= 0:
@@ -60,13 +60,13 @@ def odd(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int) 
 
 @callee
 def unseen_since(s: State, p: int, c: int) -> int:
-    """The earliest time since when ``p`` can have waited on ``c`` unseen: as long as a CPU is idle, nobody waits there."""
+    """Return the earliest time from which ``p`` can have waited on ``c`` unseen: no task waits on a CPU while it is idle."""
     return max(s.since[p], s.cpu[c, cpu_row.BUSY_SINCE]) if s.since[p] > 0 else 0
 
 
 @callee
 def odd_unseen(s: State, out: Output, p: int, c: int, t: int, reason: int) -> None:
-    """A contradiction about CPU ``c`` that began when ``p`` can first have waited there unseen; the recorder makes them."""
+    """Note a contradiction about CPU ``c`` due to the recorder, from when ``p`` can first have waited there unseen."""
     if s.task[p, task_row.RECORDER] != 0:
         return
     odd(s, out, c, unseen_since(s, p, c), t, reason)
@@ -74,7 +74,7 @@ def odd_unseen(s: State, out: Output, p: int, c: int, t: int, reason: int) -> No
 
 @callee
 def doubt_idle(s: State, out: Output, p: int, t: int) -> None:
-    """Doubt that task ``p``, whose wait ends, was queued on its CPU while that ran its idle task or events were lost."""
+    """Doubt a wait of task ``p`` that ends, if its CPU ran the idle task or lost events meanwhile."""
     c = s.task[p, task_row.CPU]
     if s.task[p, task_row.LOST_MEANWHILE] != 0:
         doubt(s, out, c, s.since[p], t, se.LOSS)
@@ -95,7 +95,7 @@ def doubt_offline(s: State, out: Output, c: int, t: int) -> None:
 
 @callee
 def doubt_parked(s: State, out: Output, c: int, t: int) -> None:
-    """Doubt all the time since CPU ``c`` is busy, if parked tasks are on its queue: they may be able to run again, and wait."""
+    """Doubt the time since CPU ``c`` became busy if parked tasks are on its queue: they may be able to run again."""
     if s.cpu[c, cpu_row.PARKED] > 0 and s.cpu[c, cpu_row.KERNEL_NR] < 0:
         doubt(s, out, c, s.cpu[c, cpu_row.BUSY_SINCE], t, se.ODD_PARKED)
 
@@ -118,9 +118,9 @@ def doubt_wait(s: State, out: Output, p: int, t: int) -> None:
 
 @callee
 def doubt_count(s: State, out: Output, c: int, t: int) -> None:
-    """A difference between the kernel's count of CPU ``c`` and that of the rebuilt tasks ends, if there was one.
+    """End a difference between the kernel's count of CPU ``c`` and that of the rebuilt tasks, if there is one.
 
-    Where the CPU was busy by both all the time, only the length of its queue is in doubt.
+    If the CPU was busy all the time by both counts, only the length of its queue is in doubt.
     """
     since_ns = s.cpu[c, cpu_row.DIFFERS]
     if since_ns >= 0 and t - since_ns >= COUNT_SETTLES_NS:

@@ -58,7 +58,7 @@ CODES = {
     "unthrottle": st.UNTHROTTLE,
     "mark": st.CONTEXT,
     "exec": st.CONTEXT,
-    "cpu_idle": st.CONTEXT,  # in the context of the idle task
+    "cpu_idle": st.CONTEXT,  # these events happen in the context of the idle task
 }
 _LUT = np.full(len(KINDS), -1, np.int8)
 for _kind, _code in CODES.items():
@@ -86,7 +86,7 @@ _STATE_WORDS = {
 
 def _aux(mask_ids: dict[bytes, int]) -> pl.Expr:
     """The number that an event carries beside CPUs and pids, see :class:`wastedcores.runqueues.state.Events`."""
-    state = pl.col("prev_state")  # looked at by its few distinct texts, not row by row
+    state = pl.col("prev_state")  # the few distinct texts are examined, not every row
     stays = state.cat.starts_with("R") | state.cat.ends_with("+")
     parks = state.cat.starts_with("P")
     mask = pl.lit(0, pl.Int32)

@@ -48,7 +48,7 @@ def extent(trace: Trace) -> tuple[int, int, int, int]:
 def _recorded_on() -> pl.Expr:
     """The CPU into whose buffer an event was written; null if the event does not tell.
 
-    A waker moves the thread that it wakes, so a move can be written on a CPU that has no part in it.
+    A waker moves the thread that it wakes, so a move can be written on a CPU that is neither its source nor its target.
     """
     return (
         pl.when(pl.col("kind").is_in(["wakeup", "wakeup_new"]))

@@ -1,9 +1,9 @@
 """Wakeups that come later than the trace says, for recordings that have sched_waking and no sched_wakeup.
 
-A sched_waking comes before the thread is put on a queue (try_to_wake_up(), kernel/sched/core.c, v6.12): the waker may first wait
-until the thread has left its CPU, and then asks the other CPU to queue it (ttwu_queue_wakelist()). What is certain of such a
-recording must hold although nobody knows when that was done. So each thread is taken to be queued as late as can be: some time
-after its waking, or when it begins to run.
+A sched_waking comes before the thread is put on a queue (try_to_wake_up(), kernel/sched/core.c, v6.12): the waker may first
+wait until the thread has left its CPU, and then asks the other CPU to queue it (ttwu_queue_wakelist()). When that happens is
+not recorded. What is called certain must hold for every possible time, so each thread is taken to be queued as late as
+possible: a fixed time after its waking, or when it begins to run.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def delayed(stream: Iterator[Events], late_ns: int, pids: int) -> Iterator[Event
 
 @jit
 def _queue(out: Events, n: int, t: int, q: int, w: Woken) -> int:
-    """Write the wakeup of thread ``q``. It names no waker, which does something else by then."""
+    """Write the delayed wakeup of thread ``q``. It names no waker, because the waker does something else by then."""
     w.due_ns[q] = -1
     if w.running[q]:
         return n

@@ -70,7 +70,7 @@ def write_wait(s: State, out: Output, p: int, t: int) -> None:
 def end_wait(s: State, out: Output, p: int, c: int, t: int) -> None:
     """Task ``p`` leaves the runqueue on which it waited, for CPU ``c``.
 
-    A parked task did not wait. But one that turns up on another CPU had been moved unseen, and waited.
+    A parked task did not wait, unless it turns up on another CPU: then it had been moved unseen, and waited there.
     """
     old = s.task[p, task_row.CPU]
     if not parked(s, p):
@@ -112,7 +112,7 @@ def emit(s: State, out: Output, t: int, c: int, m: int, k: int) -> None:
 
 @callee
 def park(s: State, out: Output, c: int, t: int, k: int) -> None:
-    """CPU ``c`` goes idle beside waiting tasks: these cannot run, nor could they since they began to wait."""
+    """CPU ``c`` goes idle although tasks wait on its queue, so these cannot run, and could not since they began to wait."""
     odd(s, out, c, s.cpu[c, cpu_row.FIRST_WAIT], t, se.ODD_PARKED)
     for m in range(1, s.restricted.shape[1]):
         if s.restricted[c, m] != 0:

@@ -18,7 +18,7 @@ from wastedcores.trace.trace import Trace
 
 _BEGINS_LATE = "ring buffers had overwritten their oldest events, so the window begins where every CPU has some"
 
-#: after more losses than this nothing is said about the time around them
+#: with more losses than this, the time around each of them is not examined
 MANY_LOSSES = 1000
 
 __all__ = ["Batch", "Runqueues", "comms", "runqueues"]
@@ -44,7 +44,7 @@ def runqueues(
     cpus = max(top_cpu + 1, trace.header.cpus or 0, max(online or [], default=-1) + 1)
     pids = top_pid + 1
     tasks, counted = source == "tasks", "nr_running" in kinds
-    # a trace that counts but has no snapshot would have counted on a CPU that is there
+    # a trace with nr_running events but without a snapshot has such an event on every CPU that was in use
     told = tasks and trace.header.every_switch and (not counted or "task_state" in kinds)
     listed = (
         trace.header.silent_is_idle

@@ -40,7 +40,7 @@ def _had_waited(s: State, p: int, c: int) -> None:
 
 @callee
 def _unlisted(s: State, p: int, c: int) -> None:
-    """Task ``p`` was in no snapshot of all tasks and turns up on CPU ``c``: when it became able to run is not told.
+    """Task ``p``, which the snapshot of all tasks does not list, appears on CPU ``c``: when it became runnable is not known.
 
     Some kernels hide the tasks of a virtual machine's agent from BPF (seen on 6.18).
     """
@@ -62,7 +62,7 @@ def _comes_online(s: State, p: int, q: int) -> bool:
 
 @callee
 def _first_switch(s: State, c: int, p: int, q: int, listed: bool) -> None:
-    """What a switch from ``q`` to ``p`` tells of the start; ``listed``: a snapshot told before of all tasks."""
+    """Infer the start from a switch from ``q`` to ``p``; ``listed``: an earlier snapshot lists all tasks."""
     if s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN and s.numbers[se.LOSSY] == 0:
         told = q >= 0 and not _comes_online(s, p, q)
         s.cpu[c, cpu_row.CURR] = q if told else cpu_row.CURR_FROM_SWITCH
@@ -89,7 +89,7 @@ def _queued(s: State, p: int, by: int, where: int) -> None:
 
 @callee
 def _looks_repinned(s: State, p: int, c: int, by: int) -> int:
-    """The value of REPINNED that the move of task ``p`` to CPU ``c``, in the context of ``by``, makes likely.
+    """Return the value of REPINNED that a move of task ``p`` to CPU ``c``, in the context of ``by``, makes likely.
 
     A load balancer moves waiting threads to the CPU that it runs on, or runs in the context of the idle task, for other idle
     CPUs. A change of affinity moves a waiting thread from the caller's CPU, and a running one by the stopper, which the

@@ -1,4 +1,4 @@
-"""The changes of a trace's runqueues as a stream. Memory depends on the number of tasks and CPUs, not of events."""
+"""The changes of a trace's runqueues as a stream, whose memory does not grow with the number of events."""
 
 from __future__ import annotations
 
@@ -156,7 +156,8 @@ class Runqueues:
         zero, unknown = np.zeros(0, np.int32), np.zeros(0, np.int8)
         for table in tables(frame, rows, self.trace.header.events):
             n = table.height
-            if n > zero.size:  # these two never differ from batch to batch
+            if n > zero.size:
+                # these two columns are the same in all batches, so they are made once
                 zero, unknown = np.zeros(n, np.int32), np.full(n, -1, np.int8)
             require_times(self.trace.name, table["ts_ns"])
             ts_ns = np.ascontiguousarray(table["ts_ns"].to_numpy())
@@ -210,7 +211,8 @@ class Runqueues:
             seen[batch.src_cpu[batch.code != st.MIGRATE]] = True
         if alone:
             self._doubt_snapshot(state, elsewhere)
-        elif not self.affinity.follows:  # it may have got another affinity and the old one again
+        elif not self.affinity.follows:
+            # it may have got another affinity and then the old one again
             self._take_back(state, state.task[:, task_row.REPINNED] == task_row.BY_ANOTHER)
         start_jit.settle_start(state, self.start_ns)
         # a task that waited there proves that it was busy
@@ -226,7 +228,7 @@ class Runqueues:
         return state
 
     def _off_mask(self, batch: st.Events) -> bool:
-        """Whether a thread ran where it may not, as the start of the trace tells."""
+        """Whether a thread ran on a CPU that its affinity at the start of the trace forbids."""
         switch = (batch.code == st.SWITCH) & (batch.pid > 0)
         mask = self.affinity.of_pid[batch.pid[switch]]
         cpu = batch.cpu[switch][mask > 0].astype(np.uint64)
@@ -234,7 +236,7 @@ class Runqueues:
         return bool((words >> (cpu & np.uint64(63)) & np.uint64(1) == 0).any())
 
     def _doubt_snapshot(self, state: st.State, elsewhere: bool) -> None:
-        """Take back what the only snapshot told, where a sign says that it may be out of date."""
+        """Discard facts of the only snapshot that may be out of date."""
         task, roles = state.task, self.affinity.roles
         stoppers = roles.get(task_row.STOPPER, np.zeros(0, np.int64))
         # without moves in the trace, a stopper that ran may have moved anybody
@@ -254,21 +256,21 @@ class Runqueues:
 
     @staticmethod
     def _take_back(state: st.State, doubtful: NDArray[np.bool_]) -> bool:
-        """Forget what was told of these tasks; return whether anything had been told."""
+        """Discard the known affinity of these tasks; return whether any was known."""
         back = doubtful & (state.task[:, task_row.EVIDENCE] == task_row.TOLD)
         state.task[back, task_row.EVIDENCE] = task_row.ASSUMED
         state.task[back, task_row.MASK] = task_row.FREE
         return bool(back.any())
 
     def late(self, late_ns: int) -> Runqueues:
-        """Return the same runqueues, in which a woken thread waits only from so much after its waking on."""
+        """Return the same runqueues, on which a woken thread begins to wait this much after its waking."""
         late = replace(self, keep=False, late_ns=late_ns)
         late._kept_events = self._kept_events
         late.start = self.start
         return late
 
     def strict(self, *, throttling: bool = False) -> Runqueues:
-        """Return the same runqueues, in which only threads wait of which something says where they may run."""
+        """Return the same runqueues, on which only threads wait whose affinity is known."""
         strict = replace(self, keep=False, is_strict=True)
         strict._kept_events = self._kept_events
         start = deepcopy(self.start)
@@ -347,14 +349,14 @@ class Runqueues:
 def _keeping(
     stream: Iterator[Part], kept: list[Part], size: Callable[[Part], int], most: int
 ) -> Iterator[Part]:
-    """Pass a stream on, and leave it in ``kept`` once it ended, unless its parts together are larger than ``most``."""
+    """Pass a stream on, and keep it in ``kept`` when it has ended, unless its parts together are larger than ``most``."""
     parts: list[Part] | None = []
     total = 0
     for part in stream:
         total += size(part)
         if parts is not None:
             parts.append(part)
-        if total > most:  # too many for the memory: they are streamed again each time
+        if total > most:  # too many for the memory, so they are streamed anew each time
             parts = None
         yield part
     kept[:] = parts or []

@@ -1,4 +1,4 @@
-"""Runqueues rebuilt from task events: one small state machine per task, one pass, memory by tasks and not by events.
+"""Runqueues rebuilt from task events, with a small state machine per task, in one pass and in memory for the tasks only.
 
 A task is running, waiting on a runqueue, or asleep. It joins a runqueue at its wakeup (on the wakeup's target CPU),
 changes runqueues at sched_migrate_task, and leaves it at the switch that stops it in any state but R. A sched_waking names
@@ -10,9 +10,9 @@ is the length of the runqueue, and the rebuilt tasks only say who waits. And whe
 it, the span that may be wrong is written down as a *doubt*: from the last event that confirmed the state to the
 contradiction.
 
-A CPU that goes idle while tasks of its runqueue are runnable proves that these cannot run: their control group is
-throttled, or core scheduling forbids it. They are *parked*: they do not wait until they are seen again. Where no group has
-a quota, they must have left that runqueue unseen, and where they were until they are seen again is in doubt.
+A CPU that goes idle while tasks of its runqueue are runnable proves that these cannot run: their control group is throttled, or
+core scheduling forbids it. They are *parked*: they do not wait until they are seen again. If no group has a quota, they must
+have left that runqueue unseen, and their place until they are seen again is in doubt.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _in_unseen(s: State, out: Output, p: int, c: int, t: int) -> None:
         _stop_unseen(s, out, old, t, se.SWITCH)
     elif state == task_row.ASLEEP:
         odd_unseen(s, out, p, c, t, se.ODD_IN_WITHOUT_WAKEUP)
-    elif s.since[p] > 0:  # it had left unseen, and not to sleep
+    elif s.since[p] > 0:  # its last stop was not seen, and it did not stop to sleep
         odd_unseen(s, out, p, old, t, se.ODD_LEFT_UNSEEN)
         if old != c:
             odd_unseen(s, out, p, c, t, se.ODD_LEFT_UNSEEN)
@@ -124,7 +124,7 @@ def _switch_in(s: State, out: Output, p: int, q: int, c: int, t: int) -> None:
             doubt_wait(s, out, p, t)
         elif s.task[p, task_row.LIMITED] == task_row.UNLIMITED:  # it was elsewhere, unseen
             odd(s, out, c, s.since[p], t, se.ODD_PARKED)
-        elif q != 0:  # when it became able to run while others ran here is not told
+        elif q != 0:  # when it became runnable while others ran here is not known
             odd(s, out, c, s.cpu[c, cpu_row.BUSY_SINCE], t, se.ODD_PARKED)
         end_wait(s, out, p, c, t)
         if old != c:
@@ -140,9 +140,9 @@ def _switch_in(s: State, out: Output, p: int, q: int, c: int, t: int) -> None:
 
 @callee
 def _curr_left_unseen(s: State, out: Output, q: int, c: int, t: int) -> int:
-    """The task that ran on ``c`` left at a switch that was not recorded, nobody knows to where; the earliest time of it.
+    """The task that ran on ``c`` left at a switch that was not recorded; return the earliest time of that switch.
 
-    That was after ``q``, which stops now, had become able to run.
+    It was after ``q``, which stops now, had become runnable.
     """
     x = s.cpu[c, cpu_row.CURR]
     left = s.cpu[c, cpu_row.SEEN]
@@ -229,7 +229,7 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
 
 @callee
 def _throttle(s: State, out: Output, t: int, c: int, p: int) -> None:
-    """Task ``p`` is off the runqueue of CPU ``c`` as soon as it stops running."""
+    """Task ``p`` is throttled: it leaves the runqueue of CPU ``c`` as soon as it stops running."""
     s.task[p, task_row.THROTTLED] = 1
     if s.task[p, task_row.STATE] == task_row.WAITING and not parked(s, p):
         old = s.task[p, task_row.CPU]

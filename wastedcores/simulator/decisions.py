@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _CALL_RECORDS = decision_record.WIDTH // decision_record.PER_RECORD
 _GROUP_RECORDS = decision_record.GROUP_WIDTH // decision_record.PER_RECORD
-#: column of the row of a call -> key in the text, which mostly is the name of the column
+#: column of the row of a call -> key in the text, usually the name of the column
 _OF_A_CALL = {
     getattr(Decision, name): {"failed": "nr_balance_failed", "interval": "interval_ms", "held_back": "pinned"}.get(name, name)
     for name in (
@@ -78,7 +78,9 @@ class Decided:
 
     calls: np.ndarray  # int64 (decisions, 18), fields of Decision
     groups: np.ndarray  # int64 (groups of all decisions, 12), in the order of the calls
-    levels: list[str]  # of each domain, by its row less the row of the first one
+    levels: list[
+        str
+    ]  # the level of each domain, by the number of its row counted from the first domain
 
 
 def take_decisions(

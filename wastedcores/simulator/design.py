@@ -1,4 +1,4 @@
-"""The part of a replay that only a design has: the core row of the table, and the fate of the modules' suggestions."""
+"""The part of a replay that only a design has: the row of the core module, and what became of the modules' suggestions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOMENTS = (
 
 
 def module_names(kernel: KernelModel) -> list[str]:
-    """Return the names of modules in the order of their codes: those that are shipped, then somebody's own."""
+    """Return the names of modules in the order of their codes: those that are shipped, then the user's."""
     return list(dict.fromkeys((*MODULES, *(kernel.modules or ()))))
 
 

@@ -54,7 +54,7 @@ class Tree:
         for cpus in self.sets:
             places.append((len(lists), len(cpus), cpusets.number(cpus)))
             lists.extend(cpus.tolist())
-        #: per set: its place in the lists, its length, its number
+        #: for each set: its place in the lists, its length, its number
         self.places = np.array(places, dtype=np.int64).reshape(-1, 3)
         _, self._first_of_capacity = np.unique(a.group_sgc, return_index=True)
         self.domains = len(a.domain_cpu)

@@ -196,7 +196,7 @@ def _key(d: Domain) -> tuple[int, int]:
 
 
 def _shared(tree: Domains) -> dict[tuple[int, int], int]:
-    """Return the number of CPUs of each domain below which everything shares a last-level cache."""
+    """Return the number of CPUs of each domain whose CPUs share a last-level cache."""
     return {_key(d): d.weight for _, d in _domains(tree) if d.flags & SD_SHARE_PKG_RESOURCES}
 
 

@@ -106,7 +106,8 @@ def simulate(
     if trees is None:
         trees = domain_events(with_steps(machine, program), kernel.linux)
     if plain is None:
-        prepare()  # all units together, because two processes share the work; and compiling is not replaying
+        # two processes compile all units together, before the time of the replay is measured
+        prepare()
     run = run_jit.run if plain is None else plain.run(run_jit.run)
     m = build_world(
         program,
@@ -193,7 +194,7 @@ def with_steps(machine: Machine, program: Program) -> Machine:
 
 
 def _drain(m: np.ndarray) -> tuple[np.ndarray, int]:
-    """Empty the log; return the rows that hold it until the engine goes on, and the number of its records."""
+    """Empty the log; return the rows that hold its records until the engine continues, and the number of records."""
     first, n = int(m[0, Kernel.log0]), int(m[0, Kernel.log_n])
     m[0, Kernel.log_n] = 0
     return m[first : first + table.rows_for(n * log_column.WIDTH), : table.LIST], n

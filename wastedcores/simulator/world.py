@@ -102,7 +102,7 @@ def build_world(
     weight_lists = len(lists)
     domain_lists = weight_lists + len(WEIGHTS) + len(INVERSES)
     tasks = len(program.tasks) + (_CHILDREN if program.templates else 0)
-    # what only some replays have, in the order of its rows behind the core row
+    # parts that only some replays have, in the order of their rows behind the core row
     extra = (
         design.rows_of(machine, kernel),
         parts.clock_rows(machine),
@@ -110,7 +110,7 @@ def build_world(
         parts.realtime_rows(program, n),
         parts.modern_rows(trees, kernel),
     )
-    # both are powers of two: a CPU has at most two ticks in the ring, one of which its event has left behind
+    # both are powers of two: a CPU has at most two ticks in the ring, its next one and one that was cancelled
     runs = 1 << (n - 1).bit_length()
     ticks = 4 * runs
     groups = len(program.shares)
@@ -144,7 +144,7 @@ def build_world(
     g[Kernel.weight_lists], g[Kernel.domain_lists] = weight_lists, domain_lists
     m = _with_heap_and_log(new_table(int(ends[-1])), g, len(program.hotplug), records)
     g = m[0]
-    # no event is pending, and the place before the first of the ring is in the past
+    # at first no event is pending
     m[g[Kernel.ticks0] : g[Kernel.runs0], :LIST:4] = INFINITE
     m[g[Kernel.ticks0] + (4 * (ticks - 1) >> SHIFT), 4 * (ticks - 1) & LOW] = 0
     nodes = m[g[Kernel.runs0] : g[Kernel.op0], :LIST]
@@ -208,7 +208,7 @@ def _waits(program: Program) -> Iterator[tuple[int, int]]:
 
 
 def _places(specs: Sequence[TaskSpec]) -> dict[tuple[Row, ...], int]:
-    """Return where each distinct program begins in the table of operations, which has them one after the other."""
+    """Return where each distinct program begins in the table of operations; the programs lie one after the other."""
     out: dict[tuple[Row, ...], int] = {}
     end = 0
     for spec in specs:
@@ -219,7 +219,7 @@ def _places(specs: Sequence[TaskSpec]) -> dict[tuple[Row, ...], int]:
 
 
 def _write_trees(m: np.ndarray, trees: Sequence[Tree]) -> list[int]:
-    """Write the domains of all trees; return what the list of the domains of each tree's CPUs has to hold."""
+    """Write the domains of all trees; return the list that says where each CPU's domains are in each tree."""
     sd, group, capacity = (
         int(m[0, c]) for c in (Kernel.domain0, Kernel.sched_group0, Kernel.capacity0)
     )
@@ -267,7 +267,10 @@ def _write_programs(
     barriers: int,
     locks: int,
 ) -> None:
-    """Write the programs. A loop's target becomes a row, as does a CPU set; wait objects are counted from the first barrier."""
+    """Write the programs.
+
+    Targets of loops and CPU sets become numbers of rows; wait objects are numbered from the first barrier on.
+    """
     op0, cpuset0 = int(m[0, Kernel.op0]), int(m[0, Kernel.cpuset0])
     out: list[Row] = []
     for rows, start in starts.items():

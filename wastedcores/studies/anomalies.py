@@ -133,7 +133,7 @@ def _run(task: str, seed: int, **how: Any) -> Run:
 
 
 def _described(tables: Tables, name: str, short: str, reason: str, **more: Any) -> Attempt:
-    """Return the attempt of one number of the article; where a range is printed, its middle is compared."""
+    """Return the attempt at one number of the article; if a range is printed, its middle is compared."""
     place, quantity, unit, value = tables.statement(TABLE, name)
     low, dash, high = value.partition("-")
     if dash:

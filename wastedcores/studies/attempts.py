@@ -92,10 +92,10 @@ class Attempt:
     others: Mapping[str, Reading] = field(default_factory=dict)
     #: why the numbers differ, or what the replay assumes, in terms of the scheduler's mechanisms
     reason: str = ""
-    #: the row that is the same prediction in another unit, such as the change of the seconds of this one. A prediction counts
+    #: the id of a row with the same prediction in another unit, such as seconds for a change in percent. A prediction counts
     #: once.
     restates: str = ""
-    #: the reading, or the number that stands for words, was chosen after a result had been seen
+    #: whether the reading, or the number that stands for words, was chosen after a result had been seen
     afterwards: bool = False
 
     def runs(self) -> list[Run]:
@@ -140,7 +140,7 @@ class Attempt:
 
 
 def claim(tables: Tables, row: str, reading: Reading, **described: Any) -> Attempt:
-    """Return an attempt of a statement in the text of Lozi et al. 2016."""
+    """Return an attempt at a statement in the text of Lozi et al. 2016."""
     place, quantity, unit, value = tables.statement(CLAIMS, row)
     what = {"id": f"claims.{row}", "source": "lozi2016", "kind": "predicted"} | described
     return Attempt(
@@ -160,7 +160,7 @@ def _spread(values: list[Any]) -> dict[str, Any]:
 class Comparison:
     """A replayed value compared with the published one."""
 
-    #: both numbers or both texts
+    #: the two values, both numbers or both texts
     ours: Any
     published: Any
     unit: str  #: unit of both: ``percent`` is a change in time, ``ratio`` a speedup
@@ -197,7 +197,7 @@ class Comparison:
 
     @property
     def direction_right(self) -> bool:
-        """Whether the replay goes the published way: faster, slower, or (under 1.5 %) neither.
+        """Whether the replay's change has the published direction: faster, slower, or (below 1.5 %) neither.
 
         A missing effect does not count as the wrong direction.
         """
@@ -229,9 +229,9 @@ class Comparison:
 
     @property
     def reproduced(self) -> bool:
-        """Whether the number follows in size, not only in direction: within a factor of :data:`GOOD`.
+        """Whether the replayed number is within a factor of :data:`GOOD` of the published one.
 
-        Where no change was published, there must be none.
+        Where no change was published, the replay must show none.
         """
         return self.verdict in ("same", "close", "within 1.5x")
 

@@ -223,7 +223,7 @@ def _new_metric(tables: Tables, seeds: Sequence[int]) -> Attempt:
 def _lu_beside_r(tables: Tables, p: Parameters, seeds: Sequence[int]) -> Attempt:
     """The row of lu with 60 threads beside four R, predicted from lu's parameters of Table 1."""
     few = seeds[:5]
-    # threads find their places slowly where R is in the way, so the whole run counts
+    # beside R, threads reach their final CPUs slowly, so the whole run is measured
     bug = [run(p, PLACES["lu_r_bug"], s, whole=True) for s in seeds]
     fixed = [run(p, PLACES["lu_r_fixed"], s) for s in seeds]
 

@@ -2,8 +2,9 @@
 
 A recorded build on the machine of the fork/wait paper: its work is recovered from the trace and replayed under the strategies.
 
-The trace tells how long each process computed and how processes waited for each other, so none of this is assumed. What remains
-assumed are the clocks of the paper's machine, and that a stretch needs as long there, at the nominal frequency, as recorded.
+The trace tells how long each process computed and how processes waited for each other, so none of this is assumed. Two
+assumptions remain: the clocks of the paper's machine, and that a stretch of work takes as long there, at the nominal frequency,
+as it took in the recording.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from wastedcores.workload.database import POOLS, resident_pools
 
 #: stages of 2 ms, so that an episode of seconds fits in
 STAGES = 5000
-#: "a few hundreds of milliseconds", and the least that "even seconds" can mean
+#: the lengths that stand for "a few hundreds of milliseconds" and for "even seconds" (the shortest that this can mean)
 FEW_HUNDREDS_MS, SECONDS_MS = 300, 1000
 _WHY = (
     "An episode is the time in which a core has no worker of the database, while another has two. The typical length is the "
@@ -79,7 +79,7 @@ def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
 
 
 def _taken_as(attempt: Attempt, published_ms: int, how: str) -> Attempt:
-    """Return an attempt of a statement in words with the number that it is taken as."""
+    """Return an attempt at a statement in words, with the number that stands for the words."""
     return replace(
         attempt, published=str(published_ms), unit="ms", quantity=f"{attempt.quantity} ({how})"
     )

@@ -21,7 +21,7 @@ from wastedcores.studies.replays import machine_named
 from wastedcores.sweep import Run
 from wastedcores.workload.spmd import SPIN_LIMIT_NS
 
-#: the columns that a calibration sees: name of the place -> table and column
+#: the columns that a calibration may see: name of the conditions -> table and column
 SEEN = {
     "table1_bug": ("lozi2016_table1", "bug_s"),
     "table1_fixed": ("lozi2016_table1", "fixed_s"),
@@ -33,7 +33,7 @@ LU_GRIDS = {"A": 64, "B": 102, "C": 162}
 LU_ITERATIONS = 250
 #: no program of the suite computes longer than this without synchronising
 COARSEST_S = 0.1
-#: the price of remote memory is fitted only if the tables cannot be met to this without it
+#: the price of remote memory is fitted only if the tables cannot be matched to this accuracy without it
 GOOD_FIT = 0.10
 
 #: executes runs and returns their rows in the same order
@@ -52,7 +52,7 @@ def calibrate(
         app: {place: tables.number(table, app, column) for place, (table, column) in SEEN.items()}
         for app in KINDS
     }
-    # how much longer an interval takes than its share of the work; at first, what two threads on a CPU must lose
+    # how much longer an interval takes than its share of the work; the first guess is what two threads on a CPU must lose
     first = {"none": 0.0, "pipeline": 0.015}
     shapes = [(app, planes) for app in KINDS for planes in _planes(app)]
     extra = {
@@ -123,7 +123,7 @@ def _fit(app: str, planes: int, seen: dict[str, float], extra: dict[str, float])
 def _search(
     app: str, planes: int, seen: dict[str, float], extra: dict[str, float], *, remote: bool
 ) -> tuple[Parameters, float]:
-    """Return the least-squares fit of the logarithms of the times, and its worst miss.
+    """Return the least-squares fit of the logarithms of the times, and its largest error.
 
     A grid over work, serial part, intervals and the price of memory is refined step by step. Three numbers cannot
     separate intervals from the price: if the price is fitted, the program gets the fewest intervals that any program may

@@ -37,9 +37,9 @@ def _machine(name: str, packages: int, cores: int, smt: int) -> Machine:
     )
 
 
-#: long enough for its last requests not to count
+#: long enough that its last requests do not matter
 _DATABASE = partial(services.database, ms=500)
-#: workload -> its machine as far as the report describes it, else a machine of today, and the workload on it
+#: workload -> its machine (as the report describes it, else a machine of today), and the workload on it
 CASES: dict[str, tuple[Machine, Any]] = {
     "schbench": (_machine("one socket of 26 cores", 1, 26, 2), services.schbench),
     "specjbb": (_machine("AmpereOne, 192 cores", 1, 192, 1), _DATABASE),

@@ -89,7 +89,7 @@ class Checks:
 
     schema: str  #: the name of the form of its JSON
     rows: Callable[[], Iterator[dict[str, Any]]]  #: runs the checks, and yields a row for each
-    sentences: Callable[[dict[str, Any]], list[str]]  #: the lines that tell a row
+    sentences: Callable[[dict[str, Any]], list[str]]  #: the lines in which a row is printed
 
 
 def _no_attempts(t: Tables, c: dict[str, Any], s: Sequence[int]) -> list[Attempt]:
@@ -100,14 +100,16 @@ def _no_attempts(t: Tables, c: dict[str, Any], s: Sequence[int]) -> list[Attempt
 class Study:
     """A part of what ``wastedcores reproduce`` does."""
 
-    #: makes its rows from the published tables, the calibrated parameters and the seeds, before their replays have run
+    #: makes the study's rows from the published tables, the calibrated parameters and the seeds, before any replay has run
     attempts: Callable[[Tables, dict[str, Any], Sequence[int]], list[Attempt]] = _no_attempts
     #: returns rows that are measured by the benchmarks, and the published rows that they should have but lack
     measured: Callable[[Tables], tuple[list[dict[str, Any]], Sequence[str]]] | None = None
     why_not: Reasons = field(default_factory=dict)  #: what is not attempted, and why
     #: ``reproduce all`` runs it. Papers of others than Lozi et al. and their reproduction are run only by name.
     among_all: bool = True
-    checks: Callable[[], Checks] | None = None  #: it checks something of its own instead
+    checks: Callable[[], Checks] | None = (
+        None  #: the checks of a study that has no published numbers
+    )
 
 
 def _nas(table: str) -> Study:

@@ -174,9 +174,8 @@ def _steady(
         if len(times) > ENOUGH or until_ns:
             break
         tried, window = window, 4 * window
-        if (
-            len(times) > 2
-        ):  # long enough for intervals of the length that they seem to have, and a quarter more
+        if len(times) > 2:
+            # long enough for intervals of the estimated length, and a quarter longer
             length = float(times[-1] - times[0]) / (len(times) - 1)
             window = max(1.25 * (ENOUGH + 1) * length, 1.25 * tried)
         if window > LONGEST_NS:

@@ -49,7 +49,7 @@ def reproduce(
     runs = {run.key: run for attempt in todo for run in attempt.runs()}
     runs |= {run.key: run for point in points for run in point.runs()}
     results = {}
-    if runs:  # a study may have measured rows only
+    if runs:  # a study may have only measured rows
         table = sweep(
             # whole runs take longest, so they come first: none is left to the end, when other processes have nothing to do
             sorted(runs.values(), key=lambda r: not dict(r.arguments).get("intervals")),

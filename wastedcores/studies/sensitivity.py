@@ -70,7 +70,7 @@ def result(planned: Plan, results: Results) -> dict[str, Any]:
 
 
 def _size_curves(p: Parameters, seeds: Sequence[int]) -> list[Point]:
-    """Each bug on machines of 2 to 64 CPUs cut from the paper's: time with the bug by time with the fix."""
+    """Each bug on machines of 2 to 64 CPUs, which are parts of the paper's: time with the bug divided by time with the fix."""
     points = []
 
     def add(bug: str, cpus: int, column: str, sides: Sequence[list[Run]]) -> None:

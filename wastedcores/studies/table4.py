@@ -40,7 +40,7 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 
 
 def table_4(result: Mapping[str, Any], tables: Tables | None = None) -> pl.DataFrame:
-    """Put the rows of a scorecard that answer Table 4 beside it.
+    """Put the rows of a scorecard beside the numbers of Table 4 that they predict.
 
     Parameters
     ----------

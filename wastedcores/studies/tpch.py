@@ -38,9 +38,9 @@ SHORT = {
     "overload_on_wakeup": "overload on wakeup",
     "both": "both fixes",
 }
-#: change of the time of a stage by a fix, in percent
+#: the change of a stage's time by a fix, in percent
 CHANGE = change("stage_s")
-#: the same, with the group-imbalance fix as the paper's text describes it
+#: the same kernels, with the group-imbalance fix as the paper's text describes it
 _PAPER_TEXT = {
     "group_imbalance": "v4.1+group_imbalance",
     "both": "v4.1+group_imbalance+overload_on_wakeup",

@@ -110,9 +110,8 @@ def on_processes(
         while waiting or under_way:
             while waiting and len(under_way) < allowed:
                 with _no_ctrl_c():  # submitting also starts processes
-                    pool = get_reusable_executor(
-                        processes, timeout=None
-                    )  # a new one if the last one broke
+                    # a new pool is made if the last one broke
+                    pool = get_reusable_executor(processes, timeout=None)
                     try:
                         future = pool.submit(execute, waiting[-1].task, waiting[-1].arguments)
                     except BrokenExecutor:
@@ -133,7 +132,7 @@ def on_processes(
                             {"error": f"its worker process died {LIVES} times (out of memory?)"},
                         )
     finally:
-        if pool is not None:  # what the processes were doing is done again
+        if pool is not None:  # the runs that were under way are executed again
             pool.shutdown(kill_workers=True)
 
 
@@ -197,7 +196,8 @@ def sweep(
                     done[run.key] = row
                     bar.update()
     except KeyboardInterrupt:
-        kept = len(store.finished(set(keys)))  # the interrupt may have come while one was kept
+        # the interrupt may have come while a run was being written
+        kept = len(store.finished(set(keys)))
         say(f"{kept} of {len(todo)} runs are kept in {store.folder}; the same command continues")
         raise
     finally:

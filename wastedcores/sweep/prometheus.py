@@ -34,7 +34,7 @@ _GROUPS = (
     f"topk({MOST_GROUPS}, sum by (cgroup) (increase(wastedcores_cgroup_seconds_total"
     '{{state="wasted"}}[{hours}h])))'
 )
-#: a machine of which nobody knows anything for more than half of an hour is unknown in that hour
+#: a machine without data for more than half of an hour is unknown in that hour
 _MOST_UNKNOWN = 0.5
 
 

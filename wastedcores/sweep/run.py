@@ -1,6 +1,6 @@
 """A run: the name of a task and its arguments; and the task that replays a scenario.
 
-A digest of the code that a run executes, so that results of other code are never reused.
+It includes a digest of the code that a run executes, so that results of other code are never reused.
 
 The digest covers all source files of the package except those that only present results: rewording a page does not make
 any replay necessary.

@@ -14,7 +14,7 @@ from wastedcores.errors import TopologyError
 
 #: speeds are counted in parts of the speed at the nominal frequency
 UNIT = 1024
-#: the engine's table has room for so many turbo steps and idle states
+#: the engine's table has room for this many turbo steps and idle states
 MOST_STEPS, MOST_STATES = 32, 8
 #: no core runs faster than this many times its nominal frequency, so that work in ns times a speed fits into 63 bits
 _FASTEST = 8
@@ -27,8 +27,8 @@ class Frequency:
     min_khz: int  #: the frequency of a core that has not been busy for long enough, in kHz
     #: the frequency at which work is counted, in kHz: at this frequency 1 ns of work takes 1 ns
     nominal_khz: int
-    #: pairs of a number of active cores of a package and the highest frequency, in kHz, while at most so many are active. Both
-    #: run in one direction: more cores, no higher frequency. The last pair holds for more cores, too.
+    #: pairs of a number of active cores of a package and the highest frequency, in kHz, while at most this number is active.
+    #: With more cores the frequency never rises. The last pair also holds for more cores.
     turbo: tuple[tuple[int, int], ...]
     #: a core leaves ``min_khz`` at the tick that finds it busy for the ``ramp_ticks``-th time
     ramp_ticks: int = 3

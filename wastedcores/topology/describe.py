@@ -44,7 +44,7 @@ from wastedcores.topology._numbers import (
 from wastedcores.topology.clocks import Frequency, IdleState
 from wastedcores.topology.machine import GRANITE_RAPIDS, ZEN, Machine
 
-#: QEMU's names of CPU models that begin so -> the microarchitecture
+#: beginning of QEMU's name of a CPU model -> the microarchitecture
 _CPU_MODELS = {"GraniteRapids": GRANITE_RAPIDS, "EPYC": ZEN}
 
 
@@ -245,7 +245,7 @@ def read_description(path: str | Path) -> dict[str, Any]:
     except (
         ValueError,
         RecursionError,
-    ) as not_json:  # also a number of 5,000 digits, and 100,000 brackets
+    ) as not_json:  # also raised by a number of 5,000 digits, and by 100,000 brackets
         import yaml
 
         class Loader(yaml.SafeLoader):

@@ -226,7 +226,8 @@ class _Topology:
             if self.kernel.loses_numa_levels and self._sees_numa_in_package(cpu):
                 self.without_die, self.numa_lost = True, True
         if rescans:
-            # kernel/sched/topology.c: sched_update_numa(), v5.18; it leaves the node that goes out of the masks across nodes
+            # kernel/sched/topology.c: sched_update_numa(), v5.18; it removes a node whose last CPU goes offline from the masks
+            # across nodes
             self._scan(self.up)
         return self.levels(masks, self.up if rescans else masks)
 
@@ -346,7 +347,7 @@ class _Attacher:
                     below[1], flags, span, same, len(ring), self.kernel, self.one_node
                 ):
                     local[level + 1] = below[1]
-                    # the spans are equal (or the parent is empty), so the property moves down
+                    # the spans are equal (or the parent is empty), so the flag moves to the child
                     below[1] |= flags & lv.SD_PREFER_SIBLING
                     continue
             kept.append([level, flags, weight])
@@ -386,7 +387,7 @@ class _Attacher:
         self, cpu: int, level: int, flags: int, weight: int, ring: Ring, allowed: int, own: int
     ) -> Domain:
         span = self.spans[level][cpu]
-        # no ring belongs to two spans, so the key need not contain the span
+        # a ring belongs to one span only, so the key need not contain the span
         key = (level, flags, weight, id(ring), allowed, own)
         found = self._shared.get(key)
         if found is None:

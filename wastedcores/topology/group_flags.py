@@ -12,7 +12,8 @@ def group_flags(domains: Domains, cpu: int, domain: Domain) -> list[int]:
     """Return the flags of each group of a domain, in the order of the ring.
 
     A group has the flags of the child domain from which it was built, also if that child was removed as degenerate. Only the
-    CPU's own group follows a removal. Groups that do not overlap are shared, so each of them follows the removals of its CPUs.
+    group of the CPU itself takes the flags that remain after a removal. Groups that do not overlap are shared, so each of them
+    follows the removals of its CPUs.
 
     References
     ----------

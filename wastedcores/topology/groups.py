@@ -60,7 +60,7 @@ class GroupBuilder:
         self.levels, self.spans, self.possible, self.which = levels, spans, possible, which
         self.modern = which in ("v4.13", "v5.13")
         self.built = [cpumask_of([cpu for cpu, span in enumerate(row) if span]) for row in spans]
-        #: one number for all spans of a CPU from the bottom level upwards: CPUs with the same number get the same groups
+        #: a number for the sequence of a CPU's spans from the bottom level upwards: CPUs with the same number get the same groups
         self.chain = _chains(spans, self._bottom())
         #: balance mask of each sched_group_capacity, set by the first group that uses it
         self.mask_of_sgc: dict[tuple[int, int], int] = {}
@@ -224,7 +224,7 @@ class GroupBuilder:
         return found
 
     def _descended(self, level: int, i: int, span: int, chain: int) -> Group:
-        """Return the group of sibling ``i`` for a domain with this span, from a table by ``chain``."""
+        """Return the group of sibling ``i`` for a domain with this span; known groups are kept by ``chain``."""
         key = (chain, self.chain[level][i])
         found = self._arrive.get(key)
         if found is None:
@@ -241,7 +241,7 @@ class GroupBuilder:
             while at and spans[at - 1][i] == spans[at][i]:
                 at -= 1
         group = spans[at - 1][i] if at else spans[0][i]
-        # the mask is empty only where the kernel warns; then CPU i itself stands for the group
+        # the mask is empty only where the kernel prints a warning; then it is CPU i alone
         mask = self._has_child_span(at, group) or 1 << i
         sgc = (at, cpumask_first(mask))
         self.mask_of_sgc.setdefault(sgc, mask)

@@ -72,8 +72,8 @@ def _by_package(machine: Machine, size: int) -> IntArray:
     return out
 
 
-# include/linux/sched.h, v4.1: the bits that its oracle prints. Later kernels number them differently and have neither
-# SD_LOAD_BALANCE nor SD_SHARE_POWERDOMAIN. This numbering serves all versions.
+# include/linux/sched.h, v4.1: the bits that the oracle cases of v4.1 contain. Later kernels number them differently and have
+# neither SD_LOAD_BALANCE nor SD_SHARE_POWERDOMAIN. This numbering serves all versions.
 SD_LOAD_BALANCE = 0x0001
 SD_BALANCE_NEWIDLE = 0x0002
 SD_BALANCE_EXEC = 0x0004

@@ -25,7 +25,7 @@ class Source:
     kernel: str | None = None
     sched_debug: bool = False  #: the source says that the kernel was booted with ``sched_debug``
     path: Path | None = None  #: the file that was read, or None
-    #: the kernel that stands for it if none is named: that of the paper for presets, which run no kernel; otherwise None
+    #: the kernel to use if none is named: that of the paper for presets, which run no kernel; otherwise None
     default: str | None = None
 
     def model(self, kernel: str | None = None, sched_debug: bool | None = None) -> KernelModel:

@@ -45,7 +45,7 @@ def _views(domains: Domains, cpus: Sequence[int] | None) -> list[list[int]]:
 
 
 def _ring_key(d: Domain) -> tuple[int, ...]:
-    """Return the part of a view that a ring adds: nothing without overlap, where all CPUs share one ring."""
+    """Return what distinguishes the rings of two views: nothing without overlap, where all CPUs share one ring."""
     return tuple(g.span for g in d.groups) if d.flags & lv.SD_NUMA else ()
 
 

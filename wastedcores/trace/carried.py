@@ -1,7 +1,7 @@
 """The recording that an export for Perfetto carries: its Parquet file, in packets that Perfetto skips.
 
-Perfetto has no place for much of what a verdict rests on: the machine, where threads may run, what they did before the first
-event, lengths of runqueues that were recorded. So the file of ``wastedcores export`` holds the recording itself in a field that
+Perfetto's format cannot hold many facts on which a verdict rests: the machine, the affinity of threads, their state before the
+first event, recorded lengths of runqueues. So the file of ``wastedcores export`` holds the recording itself in a field that
 Perfetto does not know, after the first packet and before all others.
 """
 
@@ -21,7 +21,7 @@ from wastedcores.trace.trace import Trace
 
 #: Bytes of the recording in one packet, and the most that a packet before them has.
 _PIECE, _FIRST = 1 << 20, 1 << 16
-#: What the field has instead of a recording in a file with two runs.
+#: The content of the field in a file with two runs, which carries no recording.
 _TWO_RUNS = b"two runs\n"
 
 
@@ -54,7 +54,7 @@ def two_runs(names: tuple[str, str]) -> bytes:
 
 
 def carried(path: Path) -> Trace | None:
-    """Open the recording that an export carries; None: it is a trace of Perfetto's own, or of somebody else."""
+    """Open the recording that an export carries; None if the file carries none, as traces that Perfetto recorded."""
     from wastedcores.trace.readers.support.text_reading import unpacked
 
     with unpacked(path) as stream:
@@ -80,7 +80,7 @@ def carried(path: Path) -> Trace | None:
 
 
 def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield what the packets at the beginning carry; what is cut short ends them."""
+    """Yield the pieces in the packets at the beginning of the file, up to the first one that is cut short."""
     own = False
     for number in range(1 << 24):
         if stream.read(1) != b"\n":

@@ -24,13 +24,13 @@ class Format(NamedTuple):
     content: str
     needs: str
     tested: str
-    answers: str  #: what it can tell beside who ran when: the last column of that table
+    answers: str  #: what it can tell besides who ran when: a column of that table
     extensions: tuple[str, ...] = ()  #: usual ends of file names. Nothing depends on them.
     magic: bytes | None = None  #: the first bytes of a file
     line: str | None = None  #: a regular expression that a line of such a text matches
     known: Callable[[are.Candidate], bool] | None = None  #: says whether a file is of this format
     folder: bool = False  #: it can be a folder; ``known`` is asked about folders, too
-    late_moves: bool = False  #: it tells of a task's move only when the task runs again
+    late_moves: bool = False  #: a move of a task is recorded only when the task runs again
 
     def open(self, path: Path, *, hashed: bool) -> Reading:
         """Import the reader, and open a file with it."""
@@ -110,7 +110,7 @@ _ROWS = (
         "babeltrace2`)",
         "recordings of LTTng 2.1 and 2.5, and of perf", _PLACED, known=are.is_ctf, folder=True,
     ),
-    # the others are asked before it, because its recogniser is its reader
+    # asked last, because its recogniser is its reader
     Format(
         "schedlog", "SchedLog's rings", ("schedlog", "SchedLogReading"),
         "a folder of SchedLog's rings (24-byte records, one file per CPU)", "", "**constructed rings only**",

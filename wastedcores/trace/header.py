@@ -53,7 +53,7 @@ class TaskFacts(BaseModel):
     autogroup: str | None = None
     #: its cookie of core scheduling (0: none); None if it is not known
     core_cookie: int | None = None
-    #: names of the facts above that were different when the trace ended
+    #: names of those of the facts above that had changed when the trace ended
     changed: tuple[str, ...] = ()
 
 
@@ -62,7 +62,7 @@ class CpuCounts(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    #: for how long tasks ran that have stopped since, and how often a task began to run
+    #: the time for which tasks ran that have stopped since, and the number of times a task began to run
     ran_ns: int
     slices: int
     #: for how long the CPU was busy and idle, counted in ticks
@@ -133,7 +133,7 @@ class Header(BaseModel):
     every_switch
         True if the source records every context switch, so that a CPU without one event was idle.
     silent_is_idle
-        True if somebody knows that a CPU without any event ran nothing; else one thread may have run there alone.
+        True if it is known that a CPU without any event ran nothing; otherwise one thread may have run there alone.
     some_tasks
         True if only the events of some tasks were recorded.
     every_cpu
@@ -148,9 +148,9 @@ class Header(BaseModel):
     overwritten
         Events per CPU that a ring buffer overwrote before the first one kept (also counted in ``lost``).
     tasks
-        What a snapshot told of the tasks when the trace began; None without one.
+        The tasks that a snapshot shows at the beginning of the trace; None without a snapshot.
     later_tasks
-        What a snapshot told of the tasks that began during the trace, when it ended; None without one.
+        The tasks that began during the trace, as a snapshot at its end shows them; None without a snapshot.
     follows_affinity
         Whether changes of affinity are among the events; None: as the source format usually does.
     quotas
@@ -176,9 +176,9 @@ class Header(BaseModel):
     truncated_last_line
         What the reader left out because the file ends within it; None if the file is complete.
     unproven
-        Why the events may differ from those that were recorded without anybody noticing; None if the file proves itself.
+        Why a change of the events since the recording would go unnoticed; None if the file's seal proves that there is none.
     stolen_ns
-        For how long a hypervisor ran something else on each CPU meanwhile, as the kernel counts it; None: nobody knows.
+        For how long a hypervisor ran something else on each CPU during the trace, as the kernel counts it; None: unknown.
     provenance
         Free text: machine, workload, how it was recorded, SHA-256 of the source. No code reads it.
     """

@@ -22,7 +22,7 @@ _PIDS = ("pid", "prev_pid", "by_pid")
 
 @dataclass
 class Inspector:
-    """Sees every event table of a file once, and knows the range of time, the count and the highest CPU at the end."""
+    """Sees every event table of a file once; at the end it has the range of time, the number of events and the highest CPU."""
 
     where: str  #: name of the file in messages
     #: the CPUs of the given topology; None: any CPU that a kernel can have

@@ -32,7 +32,7 @@ SILENT_S = 1.0
 
 
 def told(frames: Iterator[pl.DataFrame], name: str) -> Iterator[pl.DataFrame]:
-    """Pass tables on; from the first second on, a line on standard error counts their rows, if that is a terminal."""
+    """Pass tables on; after a second, show the number of rows so far on standard error, if that is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield from frames
         return
@@ -45,7 +45,7 @@ def told(frames: Iterator[pl.DataFrame], name: str) -> Iterator[pl.DataFrame]:
                 print(f"\r{said}", end="", file=sys.stderr, flush=True)
             yield frame
     finally:
-        if said:  # the answer begins on an empty line
+        if said:  # so that the answer begins on a new line
             print(f"\r{' ' * len(said)}\r", end="", file=sys.stderr, flush=True)
 
 
@@ -235,7 +235,7 @@ class _Import:
             raise self._nothing(self.reading.facts)
 
     def header(self) -> Header:
-        """Return what the file turned out to be; complete once :meth:`frames` is exhausted."""
+        """Return the header of the trace, which is complete once :meth:`frames` is exhausted."""
         facts, seen = self.reading.facts, self.seen
         if not 0 <= (facts.cpus or 0) <= MAX_CPUS:
             raise TraceContentError(

@@ -70,8 +70,8 @@ def read_parquet(path: Path) -> Trace:
         if not sealed:
             check_decodes(path)
         metadata = pl.read_parquet_metadata(path)
-        # damaged statistics would hide rows, and what is damaged in them shows only when they are used; a filter must decode
-        # the same pages as the comparison below, and not jump over some
+        # without a seal, statistics are not used: damaged ones would hide rows, and a filter must decode the same pages as the
+        # comparison below, without skipping any
         frame = pl.scan_parquet(
             path, use_statistics=sealed, parallel="auto" if sealed else "row_groups"
         )
@@ -107,7 +107,8 @@ def read_parquet(path: Path) -> Trace:
         )
     kinds = have.get("kind")
     if isinstance(kinds, pl.Enum) and tuple(kinds.categories) == sa.KINDS[: len(kinds.categories)]:
-        if len(kinds.categories) < len(sa.KINDS):  # written before the later kinds existed
+        if len(kinds.categories) < len(sa.KINDS):
+            # the file was written before the newer kinds existed
             frame = frame.with_columns(pl.col("kind").cast(sa.KIND_DTYPE))
         have = have | {"kind": sa.KIND_DTYPE}
     absent = [c for c in sa.ADDED if c not in have]
@@ -132,10 +133,10 @@ def read_parquet(path: Path) -> Trace:
 def check_decodes(path: Path, rows: bool = True) -> set[str]:
     """Decode a file by pyarrow, if nothing proves that it is whole.
 
-    polars believes every number in a file. A damaged one made it ask for 2 EB, and that ends the process.
+    polars trusts every number in a file. A damaged number made it request 2 EB of memory, which ends the process.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq  # only who reads files without a seal waits for it
+    import pyarrow.parquet as pq  # imported here, because only reading a file without a seal needs it
 
     try:
         with pq.ParquetFile(path) as file:
@@ -245,7 +246,7 @@ def stream_parquet(
 
 
 def _writer(sink: Sealing) -> pq.ParquetWriter:
-    import pyarrow.parquet as pq  # only who writes waits for it
+    import pyarrow.parquet as pq  # imported here, because only writing needs it
 
     return pq.ParquetWriter(
         sink,
@@ -255,7 +256,7 @@ def _writer(sink: Sealing) -> pq.ParquetWriter:
         use_dictionary=[c for c in sa.COLUMNS if c not in ("ts_ns", "in_irq")],
         column_encoding={"ts_ns": "DELTA_BINARY_PACKED"},
         max_rows_per_page=BATCH_ROWS,
-        # the least and the greatest of texts cost a quarter of all the writing, and no reader asks for them
+        # statistics of texts would cost a quarter of the writing time, and no reader uses them
         write_statistics=[c.name for c in sa.COLUMNS.values() if c.dtype.is_numeric()],
         write_page_checksum=True,
     )

@@ -21,7 +21,7 @@ from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.files import written_whole
 from wastedcores.trace.header import Header
 
-if TYPE_CHECKING:  # the live checker takes pseudonyms and reads no traces
+if TYPE_CHECKING:  # not imported at run time: the live checker uses pseudonyms but reads no traces
     import polars as pl
 
     from wastedcores.trace.trace import Trace
@@ -29,12 +29,12 @@ if TYPE_CHECKING:  # the live checker takes pseudonyms and reads no traces
 COMMS = ("comm", "prev_comm", "by_comm")
 #: kinds of events whose text a person or a program chose
 NAMED = ("mark", "exec")
-#: facts of ``Header.provenance`` that name nobody
+#: facts of ``Header.provenance`` that contain no names
 KEPT_NOTES = ("skipped", "clock jump", "state columns", "wakeups", "frequency")
 
 
 def renamed(trace: Trace, names: Pseudonyms) -> Trace:
-    """Return a trace whose names are pseudonyms; what people and programs wrote into it counts as a name."""
+    """Return a trace whose names are pseudonyms; texts that people and programs wrote into it count as names."""
     import polars as pl
 
     from wastedcores.trace.trace import Trace
@@ -135,7 +135,7 @@ class Pseudonyms:
         return hmac.new(self._key, text.encode("utf-8", "surrogateescape"), hashlib.sha256).digest()
 
     def name(self, text: str, what: str = "task") -> str:
-        """The pseudonym of a name; of a task's it has at most the kernel's 15 characters."""
+        """Return the pseudonym of a name; that of a task has at most the kernel's 15 characters."""
         return f"{what}-{self._digest(text).hex()[:10]}"
 
     def task(self, comm: str) -> str:

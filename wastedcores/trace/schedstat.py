@@ -130,7 +130,7 @@ def read_counters(path: Path) -> Counters | None:
             return None
         data = path.read_bytes()
     except OSError:
-        return None  # who opens it as a trace says why
+        return None  # opening it as a trace will say why
     if data.startswith(PERF_DATA):
         samples = list(_perf(data, path))
     elif re.match(rb"version 1[0-9]\r?\ntimestamp \d+", data):
@@ -259,7 +259,7 @@ def _fields(record: bytes, is_cpu: bool, path: Path) -> tuple[int, int, int, tup
     known = IDLENESS.keys()
     if at("<H", 20) in known:  # since 7.0: time, CPU, version, (domain,) counters
         number, version, time, begin, name = at("<I", 16), at("<H", 20), at("<Q", 8), 24, ""
-    elif is_cpu:  # as posted before: time, counters, CPU, version
+    elif is_cpu:  # the order of the first posted patches: time, counters, CPU, version
         number, version, time, begin, name = at("<I", 64), at("<H", 68), at("<Q", 8), 16, ""
     else:  # version, time, CPU, domain, name, counters
         number, version, time, begin = at("<I", 24), at("<H", 8), at("<Q", 16), 48

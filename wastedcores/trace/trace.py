@@ -93,7 +93,7 @@ class Trace(Shown):
     def only(self, *kinds: str) -> pl.LazyFrame:
         """Return the events of these kinds."""
         if self.header.kinds is not None and self.header.kinds.keys() <= set(kinds):
-            return self.events  # there are no others, so that nobody has to look
+            return self.events  # all events are of these kinds, so no filter is needed
         return self.events.filter(pl.col("kind").is_in(list(kinds)))
 
     def without(self, *kinds: str) -> pl.LazyFrame:
@@ -125,6 +125,6 @@ class Trace(Shown):
     def with_header(self, **changes: object) -> Trace:
         """Return the same events under a header with some fields changed."""
         new = replace(self, header=self.header.model_copy(update=changes))
-        # what was found out about the events holds of the same events
+        # results about the events stay valid, because the events are the same
         new.__dict__.update({k: v for k, v in self.__dict__.items() if k in ("ranges", "names")})
         return new

@@ -23,8 +23,8 @@ def cut(trace: Trace, between: Sequence[Moment]) -> Trace:
 
     A CPU without an event in the window gets its last event before it, at the beginning of the window, because a CPU that runs
     one task all the time is not idle. CPUs that were offline stay offline. What a snapshot told of the tasks when the trace
-    began is left out, since it may not hold any more. ``check(trace, between=...)`` reads the trace up to the window, and knows
-    therefore more.
+    began is left out, since it may not hold any more. ``check(trace, between=...)`` also reads the trace before the window, and
+    therefore knows more.
     """
     window = find_window(trace, between)
     header, time = trace.header, pl.col("ts_ns")

@@ -62,7 +62,7 @@ class DecisionStepper(w.VBox):
 
     @property
     def chosen(self) -> dict[str, Any] | None:
-        """The call that is shown; None if none is left."""
+        """The call that is shown; None if no call matches the controls."""
         return self._chosen.row(self.call.value, named=True) if self._chosen.height else None
 
     def _filter(self, _: Any = None) -> None:

@@ -23,7 +23,7 @@ from wastedcores.words.replays import refused
 from wastedcores.words.rich_text import sentence
 from wastedcores.workload.scenarios import SCENARIOS, scenario
 
-#: somebody's own modules run in plain Python, so the first machine is a small one, and a replay stops after a second
+#: the user's modules run in plain Python, so the first machine is a small one, and a replay stops after a second
 SMALL, LIMIT_MS = "bd-paper-16", 1000
 
 

@@ -184,7 +184,7 @@ class Explorer(w.VBox):
         if change["new"]:
             _, start, end = self.jumps[change["new"] - 1]
             self.go_near(start, end)
-            # the menu offers all episodes again, also the one that was chosen just now
+            # reset the menu, so that the episode that was chosen just now can be chosen again
             self.episode.value = 0
 
     def _show(self, start_ns: int, end_ns: int) -> None:
@@ -238,7 +238,7 @@ class Explorer(w.VBox):
         kind = message["kind"]
         if kind == "look":
             zero = self.run.scene.window[0]
-            # moving with a key that is held down is one step for "back"
+            # moves by a key that is held down count as one step for "back"
             if time.monotonic() - self._looked > PAUSE_S:
                 self.before.append(self.window)
             self._looked = time.monotonic()

@@ -136,7 +136,7 @@ class ReplayLab(w.VBox):
 
 
 def _gain(before_s: float, after_s: float) -> str:
-    """Say first what a fix is for, because single numbers of a short run, such as its longest wait, may become worse."""
+    """Say first what the fix gains in time and waste, because single numbers of a short run may become worse."""
     if not before_s:
         return "Without the fixes nothing is wasted, so they have nothing to gain."
     less = 1 - after_s / before_s

@@ -9,7 +9,7 @@ from wastedcores.analysis.alignment import Pair, differences, not_known_same
 from wastedcores.units import human_ns, number
 from wastedcores.words.rich_text import RichText, enumerated, sentence, table
 
-#: a difference below this share of the larger value is not called better or worse
+#: a difference of less than this share of the larger value is not called better or worse
 SAME = 0.02
 
 
@@ -66,7 +66,7 @@ def compared(pair: Pair) -> RichText:
 
 
 def _apart(pair: Pair) -> list[str]:
-    """Return what differs besides the scheduler, or else what is not known to be the same."""
+    """Return a sentence about what differs besides the scheduler, or else about what is not known to be the same."""
     return differences(*pair.runs) or not_known_same(*pair.runs)
 
 

@@ -100,7 +100,7 @@ def why(run: Examined, advice: Advice | None = None) -> RichText:
     except (TopologyError, UnknownKernelError) as e:
         return sentence(f"The cause cannot be determined: {e}")
     if advice is not None:
-        # it imports the replay, which most explanations do without
+        # imported here, because it imports the replay, which most explanations do not need
         from wastedcores.prediction import weigh
 
         found = weigh(found, advice)

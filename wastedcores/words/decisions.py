@@ -99,7 +99,7 @@ def _load(value: float | None) -> str:
 
 
 def call_name(call: Mapping[str, Any]) -> str:
-    """Return who asked, at which level and in which moment."""
+    """Return a call's name: the CPU that asked, the level and the moment."""
     by = "" if call["by_cpu"] in (None, call["cpu"]) else f", executed by CPU {call['by_cpu']}"
     level = (call["level"] or "no level").replace("<=", " ≤ ")
     return f"CPU {call['cpu']} at {level} ({call['moment'] or 'unknown moment'}{by})"
@@ -216,9 +216,8 @@ def _compared(call: Mapping[str, Any]) -> list[Step]:
     if busiest > local:
         return [*steps, Step(15, f"{busiest} > {local}: go on{aim}.")]
     why = "Linux 4.1 goes on for an imbalanced or overloaded group"
-    if (
-        call["moment"] is None
-    ):  # the loads were sampled shortly before, and this kernel compares other values, too
+    if call["moment"] is None:
+        # the loads were only sampled shortly before the call, and this kernel also compares other values
         why = "the kernel went on"
     return [*steps, Step(15, f"{busiest} ≤ {local}, but {why}{aim}.")]
 

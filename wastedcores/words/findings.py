@@ -215,7 +215,8 @@ def verdict(run: Examined, against: Examined | None = None) -> RichText:
         for note in (*([r.loss] if r.loss else []), *r.result.notes, *_doubted(r))
         if note not in said
     )
-    if against and unlike and not differences(run, against):  # those are in the headline
+    if against and unlike and not differences(run, against):
+        # skipped if the differences are in the headline already
         why = f"There is no row for the change, because {enumerated(unlike)}."
         text += f"\n{why}"
         notes += f'<p class="wc-note">{escape(why)}</p>'

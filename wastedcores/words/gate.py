@@ -1,4 +1,4 @@
-"""What came of the rules of a gate: as text, for TAP and Markdown readers, and as JUnit's XML."""
+"""The outcomes of a gate's rules as text, as TAP, as Markdown and as JUnit's XML."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tap(outcomes: Sequence[Outcome]) -> str:
 
 
 def junit(outcomes: Sequence[Outcome]) -> str:
-    """Return the outcomes as JUnit's XML; unknown is an error, so that nobody takes it for a pass."""
+    """Return the outcomes as JUnit's XML; unknown is an error, so that it is not mistaken for a pass."""
     states = [o.state for o in outcomes]
     suite = ElementTree.Element(
         "testsuite",

@@ -1,8 +1,6 @@
-"""Tables about replays: what the paper says beside what they show, and what the core of a design refused.
+"""Tables about replays: the paper's statements and its Table 4 beside replayed results, and the suggestions that a core refused.
 
-Table 4 of the paper beside this project's numbers, as a table of a notebook and in Markdown.
-
-Both functions take the table of :func:`wastedcores.studies.table4.table_4`.
+The functions for Table 4 take the table of :func:`wastedcores.studies.table4.table_4`.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def table(found: Counters, against: Counters | None = None, *, cpus: bool = Fals
         yield line
         for i in range(min(len(c.domains) for c in each)):
             domains = [c.domains[i] for c in each]
-            # a difference has the name of the first run, as that of perf has
+            # a difference has the CPUs of the first run, as in perf
             span = f" CPUS <{domains[0].cpus}>" if domains[0].cpus and name[0] != "<" else ""
             yield from (f"CPU {name}, DOMAIN {domains[0].name}{span}", line)
             yield from _domain([d.counts for d in domains], version, jiffies)

@@ -71,7 +71,7 @@ def text(value: Any, unit: str) -> str:
         rounded = round(float(value), 1) + 0.0
         return f"{rounded:+.1f}{FIRM}%".replace("-", MINUS) if rounded else f"0{FIRM}%"
     number = f"{value:,.0f}".replace(",", SPACE) if abs(value) >= 1000 else f"{value:.3g}"
-    if unit == "text":  # a number beside a statement in words, whose label has the unit
+    if unit == "text":  # a number beside a statement in words; its label contains the unit
         return number
     return number + (TIMES if unit == "ratio" else f"{FIRM}{unit}")
 
@@ -248,7 +248,7 @@ def score_table(
         rows = [r for r in all_rows if r["kind"] in kinds]
         if not rows:
             continue
-        # the notebook shows two such tables, and a group with rows in both has its anchor where its predictions are
+        # the notebook shows two such tables; a group with rows in both has its anchor in the table with its predictions
         first = all(r["kind"] == "calibrated" for r in all_rows) or "calibrated" not in kinds
         anchor = f' id="group-{group.key}"' if first else ""
         html.append(f"<tr{anchor}><th colspan={len(heads)}>{escape(group.title)}</th></tr>")

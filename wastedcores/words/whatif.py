@@ -35,7 +35,7 @@ def _replayed(found: WhatIf) -> str:
 
 
 def _bound_and_trust(found: WhatIf) -> str:
-    """Say what no scheduler could beat, and how far to trust the replays."""
+    """Say how much the best possible scheduler would gain, and how far to trust the replays."""
     core = next((v for v in found.variants if v.kernel == CORE), None)
     trust = f"The trust in this is {found.trust}."
     if core is None:
@@ -123,7 +123,7 @@ def prediction_table(found: WhatIf) -> RichText:
 
 
 def trust(found: WhatIf) -> RichText:
-    """Say how far to trust a prediction, and why."""
+    """Say how far a prediction can be trusted, and why."""
     reasons = " ".join(_whole(r) for r in found.reasons)
     return sentence(f"The trust is {found.trust}. {reasons}")
 

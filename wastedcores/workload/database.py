@@ -45,7 +45,7 @@ NOISE_PERIOD_NS = 1_000 * MS
 #: worker finds the earlier ones busy, and idle CPUs balance across the machine every 64 ms
 CREATE_EVERY_NS = 1 * MS
 LOAD_NS = 300 * MS
-#: stages after the measured ones, so that no pool is gone while another one is still measured
+#: stages after the measured ones, so that every pool still works while another one is being measured
 TAIL = 20
 
 
@@ -103,7 +103,7 @@ def resident_pools(
         session = w.session() if autogroups else 0
         container = Script()
         first = sum(pools[:i])
-        # pinned workers have a template each, the others one for the worker that writes the marks and one for the rest
+        # pinned workers have one template each; others share two, one for the worker that writes the marks and one for the rest
         counts = [1] * workers if pin else [1, workers - 1]
         for j, count in enumerate(counts):
             if not count:

@@ -2,8 +2,8 @@
 
 Each has just the threads that its cause needs. Threads that may not move keep CPUs busy. A thread that has to begin on a
 certain CPU is bound to it first, and may go elsewhere before it waits. At the beginning every CPU runs a thread for 1 us, so
-that the trace tells of the CPUs that stay idle afterwards. Unless it says otherwise, the seed
-decides nothing here but what the kernel draws.
+that the trace tells of the CPUs that stay idle afterwards. Unless a docstring says otherwise, the seed decides only the
+kernel's own random draws.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wastedcores.workload.script import Script
 #: time from one fork to the next, as recorded
 _FORK_NS = (40_000, 52_000)
 _SECOND = 1_000_000_000
-#: a thread sets its nice value after so long
+#: a thread sets its nice value after this time
 _NICE_NS = 10_000
 
 
@@ -130,8 +130,8 @@ def requeued(machine: Machine, seed: int, rounds: int = 50) -> Workload:
 def sleeper(machine: Machine, seed: int, pinned: bool = True, length_ms: int = 1000) -> Workload:
     """Leave one CPU idle in the second cache, where a sleeping thread is still queued, and one thread too many in the first.
 
-    Every 40 ms a thread naps after 1 ms beside another one, which did not run yet, so it stays queued. 0.5 ms later the tick of
-    the overloaded CPU wakes the idle one, which balances.
+    Every 40 ms a thread runs for 1 ms beside another one that has not run yet, and then naps, so it stays queued. 0.5 ms later
+    the tick of the overloaded CPU wakes the idle one, which balances.
     """
     w = _begin("idle-sleeper", machine, 4)
     half, everywhere, at_ns = machine.cpus // 2, range(machine.cpus), 4 * MS + MS // 2
@@ -216,7 +216,7 @@ def confined(machine: Machine, seed: int, other: int = 2, threads: int = 3) -> W
 
 
 def left_out(machine: Machine, seed: int, pinned: int = 2) -> Workload:
-    """Pin a thread to each CPU of the last node, ``pinned`` to the first one, and start one on the last CPU that may go away."""
+    """Pin a thread to each CPU of the last node (``pinned`` to its first CPU), and start a movable one on its last CPU."""
     w = _begin("idle-left-out", machine, 4)
     last = [c for c in range(machine.cpus) if machine.node_of_cpu[c] == machine.nodes - 1]
     _pin(w, [*last[:1] * (pinned - 1), *last])

@@ -20,10 +20,10 @@ from wastedcores.capture.soak.witness import Witness, run_delay_ns
 #: one attempt holds for so long; attempts are repeated until one is established, at most for REPEAT_S
 HOLD_S, REPEAT_S = 6.0, 60.0
 STEP_S = 0.1
-#: the share of each step for which the CPU must be idle, and the others wait, to count as established
+#: a violation counts as established if, in each step, the CPU is idle and the others wait for at least these shares
 IDLE_SHARE, WAIT_SHARE = 0.9, 0.8
-#: the share of the whole time for which the CPU must be idle. The checker drops a suspicion if three of its 21 looks find no
-#: idle CPU. Other work on the CPU for a tenth of the time makes it do so in one of three cases, for 2 % in one of a hundred
+#: the share of the whole time for which the CPU must be idle. The checker drops a suspicion if three of its 21 looks find the
+#: CPU busy. With other work on it for 10 % of the time this happens in one case of three, with 2 % in one of a hundred
 IDLE_IN_ALL = 0.98
 BUSY_CPU, IDLE_CPU = 0, 1
 
@@ -55,7 +55,7 @@ def provoke(
 
 
 def longest_hold(witness: Witness, forker: int, needed_s: float, end: threading.Event) -> float:
-    """Return for how long the CPU was idle beside the waiting processes; stop as soon as it is long enough."""
+    """Measure for how long the CPU is idle while the processes wait, and return as soon as that is long enough."""
     longest = 0.0
     until = time.monotonic() + HOLD_S
     before_ns, waited_ns = time.monotonic_ns(), children_waited_ns(forker)
@@ -78,7 +78,7 @@ def longest_hold(witness: Witness, forker: int, needed_s: float, end: threading.
 
 
 def _idle(witness: Witness, start_ns: int, end_ns: int) -> float:
-    """Return the share of a span for which the CPU was idle or had only work of the checker, at most; idle time has ticks."""
+    """Return at most what share of a span the CPU ran nothing but the checker; idle time is counted in ticks."""
     reading = witness.between(start_ns, end_ns)
     if reading is None:
         return 0.0

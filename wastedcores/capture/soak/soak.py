@@ -86,7 +86,7 @@ def _cost(cost: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 SOAK_SCHEMA = "wastedcores.soak/1"
-#: recordings of so many true alarms are kept; those of all others always
+#: at most this many recordings of true alarms are kept, and all of the others
 TRUE_KEPT = 3
 _WRITE_S = 10.0
 #: chronic waste is measured in recordings, so there is nothing for the witness to judge

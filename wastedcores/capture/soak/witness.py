@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 IDLE_SHARE = 0.8
 #: a task waited for at least this share of it
 WAIT_SHARE = 0.5
-#: a sample may come so late
+#: a sample may be late by this much
 AROUND_NS = 60_000_000
-#: below this share, nothing of the kind was there
+#: an alarm is false if a share is below this
 NOTHING = 0.1
 
 
@@ -35,7 +35,7 @@ def explain(alarm: dict[str, Any], witness: Witness) -> dict[str, Any] | None:
         return None
     reading = witness.between(start, end)
     if reading is None or reading.seconds * 1e9 < (end - start) / 2:
-        # on a busy CPU the witness has to wait, too: look at the samples around the alarm
+        # if the CPUs are busy, the witness has to wait, too, so look at the samples around the alarm
         reading = witness.between(start - AROUND_NS, end + AROUND_NS)
     answer, why = _answer(alarm, reading, waited)
     longest = [[w.comm, w.tid, round(w.delay_ns / 1e6), sorted(w.allowed)] for w in waited[:5]]
@@ -198,7 +198,8 @@ class Witness(threading.Thread):
         old = self._scans[-1].delay_ns if self._scans else {}
         self._scans.append(new)
         for tid, delay in new.delay_ns.items():
-            if delay != old.get(tid, 0):  # who waited is asked for its name while it is there
+            if delay != old.get(tid, 0):
+                # a task that waited is asked for its name while it still exists
                 with suppress(OSError):
                     comm = Path(f"/proc/{tid}/comm").read_text().strip()
                     self._names[tid] = (comm, frozenset(os.sched_getaffinity(tid)))

@@ -28,7 +28,7 @@ BALANCED_LINES = (15, 16)
 SETTLED_AFTER, WATCHED = 8, 3
 #: states with unequal averages in which a rule must settle, too
 TRIALS = 3
-#: numbers that are equal may differ so much when they were computed otherwise
+#: rounding errors up to this size do not make a difference
 _EXACT = 1e-6
 
 
@@ -64,7 +64,7 @@ class Variation:
     #: the threads of the second session in the experiment, and the CPU time of each
     jobs: int
     job_ms: int
-    seed: int  #: of the pairs of groups with which functions are tried
+    seed: int  #: seed of the pairs of groups on which functions are tried
 
     @property
     def machine(self) -> Machine:
@@ -193,7 +193,7 @@ def group(loads: list[int]) -> GroupStats:
 
 
 def pairs(v: Variation) -> list[tuple[list[int], list[int]]]:
-    """Return the CPU loads of a local and of a busiest group, with which a rule is tried."""
+    """Return CPU loads of local and busiest groups on which a rule is tried."""
     rng = random.Random(v.seed)
     load = v.weight * 100
     found = [
@@ -235,7 +235,7 @@ def trials(v: Variation) -> list[list[Thread]]:
 
 
 def _outcome(v: Variation, rule: Balanced, threads: list[Thread]) -> dict[str, Any]:
-    """Return the threads per CPU when a rule should have settled, and the moves that come later."""
+    """Return the threads per CPU after the passes in which a rule should settle, and the number of moves in later passes."""
     passes = [_balanced_by(v, rule, n, threads) for n in (SETTLED_AFTER, SETTLED_AFTER + WATCHED)]
     early, late = (sum(len(d.moved) for d in p) for p in passes)
     return {"queues": [len(q) for q in passes[0][-1].queues], "late moves": late - early}
@@ -246,7 +246,7 @@ def _key(stats: GroupStats) -> list[int]:
 
 
 def _measure_steady(v: Variation, rule: Balanced) -> list[list[Any]]:
-    """Return the table of the rule's truth: what it was asked in all states, and what it said."""
+    """Return the rule's truth table: what it was asked in all states, and what it answered."""
     table: dict[str, list[Any]] = {}
 
     def noted(local: GroupStats, busiest: GroupStats) -> bool:
@@ -261,7 +261,7 @@ def _measure_steady(v: Variation, rule: Balanced) -> list[list[Any]]:
 
 
 def _follow_steady(v: Variation, answers: Any) -> list[dict[str, Any]]:
-    """Balance each state with the table of the rule's truth."""
+    """Balance each state with the rule's truth table."""
     table: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
     for local, busiest, said in answers:
         asked = tuple(local), tuple(busiest)

@@ -25,7 +25,7 @@ from wastedcores.course.task import Manual, Task
 
 TITLE = "build scheduling domains and groups"
 KERNEL = "v6.12"
-#: what firmware reports between all nodes if it does not know better
+#: the distance between all nodes that firmware reports if it does not know the machine
 FLAT = 20
 
 
@@ -92,7 +92,7 @@ def overlapping(v: Variation) -> list[int]:
 
 
 def made_up(v: Variation) -> Table:
-    """Return a table with distances that no firmware reports, so that no function for machines gives the answer."""
+    """Return a table with distances that no firmware reports, so that the package's own functions cannot give the answer."""
     rng = random.Random(repr(v))
     n, far = rng.randrange(4, 8), sorted(rng.sample(range(300, 1000), 3))
     table = [[LOCAL] * n for _ in range(n)]

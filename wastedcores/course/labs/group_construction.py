@@ -153,7 +153,7 @@ def _balanced(machine: Any, pair: tuple[int, int], kernel: str) -> list[int]:
 
 @contextmanager
 def _constructed_by(construct: Construct) -> Iterator[None]:
-    """Let a function build overlapping groups in the place of build_overlap_sched_groups(), v4.13."""
+    """Build overlapping groups by a student's function instead of build_overlap_sched_groups(), v4.13."""
 
     def ring(self: GroupBuilder, level: int, cpu: int) -> Ring:
         span, chain = self.spans[level][cpu], self.chain[level][cpu]
@@ -183,7 +183,7 @@ Asked = tuple[int, list[int], dict[int, list[int]]]
 
 
 def asked(v: Variation) -> list[Asked]:
-    """Return what a construction is asked: for each CPU of the machine, and for some CPUs of a domain that no machine has.
+    """Return the questions for a function: one for each CPU of the machine, and some about a domain that no machine has.
 
     In that domain node A may see node B although B does not see A. No table of distances describes this, so none of the
     package's functions for machines gives the answer.

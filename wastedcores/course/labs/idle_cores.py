@@ -29,10 +29,10 @@ Violations = Callable[[list[Row], int, int], list[tuple[int, int]]]
 class Variation:
     """The window of one student."""
 
-    #: its ends, as parts of the measured interval of the recording
+    #: the ends of the window, as parts of the measured interval of the recording
     first: float
     last: float
-    seed: int  #: of the made-up traces with which functions are tried
+    seed: int  #: seed of the made-up traces on which functions are tried
 
     @property
     def window_ns(self) -> tuple[int, int]:
@@ -135,7 +135,7 @@ def moments(seed: int) -> list[tuple[list[int], list[list[int]]]]:
     rng = random.Random(seed)
     made: list[tuple[list[int], list[list[int]]]] = [
         ([2, 3], [[0, 1], [2, 3]]),  # the second thread could run
-        ([3], [[0, 1], [1]]),  # nobody could
+        ([3], [[0, 1], [1]]),  # no thread could run
         ([], [[0], [1]]),
         ([1], []),
     ]

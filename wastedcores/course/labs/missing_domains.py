@@ -22,9 +22,9 @@ from wastedcores.workload import Script, Workload
 TITLE = "hotplug, missing domains, and a module of your own"
 BUGGY, FIXED = "v4.1", "v4.1+missing_domains"
 ROUNDS = 10
-#: the application starts so long after the machine, when hotplug is over
+#: the application starts this long after the machine, when hotplug is over
 START_NS = 5_000_000
-#: a module may cost the work-conserving core so much
+#: with a module, the application may take at most this many times as long
 MOST_RATIO = 1.02
 #: a run with a module ends here at the latest
 _LONGEST_NS = 1_000_000_000

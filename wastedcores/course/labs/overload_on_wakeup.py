@@ -36,7 +36,7 @@ class Cpu:
 
     online: bool  #: False if it was taken offline
     nr_running: int  #: the threads on its runqueue; 0 if it is idle
-    idle_since_ms: float  #: when it became idle, if it is; the time is that of the machine
+    idle_since_ms: float  #: the time at which it became idle, if it is idle, on the machine's clock
 
 
 #: function of the CPU where the thread ran last, the CPUs on which it may run, and all CPUs; returns a CPU or None
@@ -53,7 +53,7 @@ class Variation:
     #: idle CPUs of the other node, each with the time in ms at which it became idle
     idle: tuple[tuple[int, float], ...]
     forbidden: int  #: the one of them on which the thread may not run
-    seed: int  #: of the database, and of the states with which functions are tried
+    seed: int  #: seed of the database, and of the states on which functions are tried
 
     @property
     def machine(self) -> Machine:

@@ -260,10 +260,10 @@ def after_event(k: Kernel, was_tick: int) -> None:
 @apart(VALUE, entry=True)
 def run(k: Kernel) -> int:
     """Simulate until all tasks are done, k.until_ns is reached, the log is nearly full or an error occurs; return the status."""
-    # a run that stopped for want of room continues in the middle of an event
+    # a run that stopped because the table was full continues in the middle of an event
     in_an_event = k.status == status.TASKS_FULL
     was_tick = False
-    # A design then hands over threads that need not wait, perhaps to the CPU of the event, which then continues again.
+    # A design then hands over threads that need not wait. If one goes to the CPU of the event, that CPU continues once more.
     turns = 2 if k.design.decides != 0 else 1
     k.status = status.RUNNING
     while k.status == status.RUNNING:

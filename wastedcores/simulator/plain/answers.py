@@ -1,4 +1,4 @@
-"""Refuses modules and answers of modules that cannot be meant, with the method, the value and the line that gave it."""
+"""Refuses impossible modules and answers of modules, naming the method, the value and the line that gave it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def answer(question: Callable[..., int | None], *about: Any) -> int | None:
 
 
 def _asked(question: Callable[..., Any], *about: Any) -> Any:
-    """Return what somebody's function answers; an exception, or no answer, becomes an error that says where."""
+    """Return what a user's function answers; an exception, or no answer in time, becomes an error that says where."""
     try:
         with _limited():
             return question(*about)
@@ -128,7 +128,7 @@ def _truth(value: Any) -> bool:
 
 
 def checked_policy(decision: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a decision of somebody's own whose answers are checked; those of this package are returned as they are."""
+    """Wrap a user's decision so that its answers are checked; decisions of this package are returned as they are."""
     if (getattr(function, "__module__", None) or "").startswith("wastedcores."):
         return function
     expected, fits = DECISIONS[decision]
@@ -171,7 +171,7 @@ def _limited() -> Iterator[None]:
     """Interrupt what takes longer than the limit, where the platform can: in the main thread, with SIGALRM."""
     able = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     outer, interval = signal.getitimer(signal.ITIMER_REAL) if able else (0.0, 0.0)
-    if not able or 0 < outer <= LIMIT_S:  # somebody else's timer ends the wait before ours
+    if not able or 0 < outer <= LIMIT_S:  # another timer of this process ends before ours would
         yield
         return
 
@@ -215,7 +215,7 @@ def _matter(k: Any, about: Any, *more: Any) -> str:
 def checked_modules(
     modules: Iterable[Module | str], shipped: Iterable[str], base: type[Module]
 ) -> list[Module | str]:
-    """Return modules as instances, or as names of shipped ones."""
+    """Check modules, which are instances or names of shipped ones, and return them."""
     if isinstance(modules, base | str) or not isinstance(modules, Iterable):
         raise UsageError(
             f"modules={modules!r}: expected a list of modules, such as [{_name(modules)}]."

@@ -35,7 +35,7 @@ class RunQueues(Sequence[Rq]):
 
 
 class PlainEngine(Plain):
-    """The engine as plain Python, and what its structs say of the machine and the program that they belong to."""
+    """The engine as plain Python, whose structs also answer questions about the machine and the program."""
 
     def __init__(self, machine: Machine, program: Program) -> None:
         super().__init__()
@@ -45,9 +45,8 @@ class PlainEngine(Plain):
         self.m = np.empty((0, 0), np.int64)
         self.k: Any = None
         self._shown: dict[int, ReadOnly] = {}
-        self.replace(
-            rows_jit.cpu_rq, maker(Rq)
-        )  # it does nothing else, and it is called most often
+        # a short cut, because this function is called most often
+        self.replace(rows_jit.cpu_rq, maker(Rq))
 
     def kernel(self, m: np.ndarray) -> Any:
         """Return the kernel of a table; this engine keeps it until it gets another one."""
@@ -71,12 +70,12 @@ class PlainEngine(Plain):
         return frozenset(cpuset.cpus_of(self.m[mask], self.machine.cpus))
 
     def shown(self, value: Any) -> Any:
-        """Return something of the kernel so that it cannot be changed; the same object for the same one."""
+        """Return a read-only view of a part of the kernel, always the same view for the same part."""
         if isinstance(value, ctypes.Array):
             return tuple(value)
         if not isinstance(value, (Reference, Null, RunQueues)):
             return value
-        if id(value) not in self._shown:  # it lives as long as what shows it
+        if id(value) not in self._shown:  # it is kept, because the view keeps only its id
             self._shown[id(value)] = ReadOnly(value, self.shown)
         return self._shown[id(value)]
 

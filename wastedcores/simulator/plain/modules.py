@@ -1,4 +1,4 @@
-"""Optimisation modules of somebody's own for the core module of a design (docs/design-mode.md)."""
+"""Optimisation modules that users write for the core module of a design (docs/design-mode.md)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def names_of(modules: Sequence[Module | str]) -> list[str]:
 
 
 def ask(plain: PlainEngine, own: Mapping[int, Module]) -> None:
-    """Let the core module ask somebody's own modules, by their codes, besides those that are shipped."""
+    """Let the core module ask the user's modules, by their codes, besides those that are shipped."""
     from wastedcores.simulator.engine.design import modules_jit
 
     for question in QUESTIONS:

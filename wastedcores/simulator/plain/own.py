@@ -1,4 +1,4 @@
-"""A replay with decisions or modules of somebody's own: :func:`plain_engine`."""
+"""A replay with decisions or modules that the user supplies: :func:`plain_engine`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def plain_engine(
     modules: Sequence[Module | str],
     policies: Mapping[str, Callable[..., Any]],
 ) -> tuple[KernelModel, PlainEngine | None]:
-    """Return the kernel with all modules, and the engine as plain Python if something in it is somebody's own."""
+    """Return the kernel with all modules, and the engine as plain Python if the user supplies any of them or a decision."""
     mine = checked_modules(modules, MODULES, Module)
     if mine and not kernel.is_design:
         raise UsageError(

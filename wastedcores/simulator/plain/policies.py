@@ -1,4 +1,4 @@
-"""The decisions of the engine that a function of somebody's own can replace."""
+"""The decisions of the engine that a function of the user can replace."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def functions_of(kernel: KernelModel) -> dict[str, Any]:
 def replace_decisions(
     plain: PlainEngine, kernel: KernelModel, policies: Mapping[str, Callable[..., Any]]
 ) -> None:
-    """Let functions of somebody's own decide.
+    """Let functions of the user decide.
 
     Raises
     ------

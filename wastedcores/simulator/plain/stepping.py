@@ -2,7 +2,7 @@
 
 The lecture notebook and its widget show these decisions. Time does not pass: every thread has the load that it would have
 after it had used its share of a CPU for long, and a pass is what rebalance_domains() does on one CPU after the other. The
-functions that decide are those of the engine. This module only builds the state and writes down what they say.
+functions that decide are those of the engine. This module only builds the state and records what they decide.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _check(online: Sequence[int], cpus: int, i: int, t: Thread) -> None:
 
 
 def _set_load(s: Still, p: TaskStruct, t: Thread) -> None:
-    """Give a task as load its weight, times the share of a CPU that it uses, divided by the threads of its session.
+    """Set the load of a task: its weight, times the share of a CPU that it uses, divided by the number of threads of its session.
 
     In v4.1 the division by the threads of the session comes from the weight of the autogroup's entity (calc_cfs_shares());
     here the task itself has that weight. The rest is __update_task_entity_contrib(), v4.1.
@@ -226,7 +226,7 @@ def _cpus(s: Still, group: SchedGroup) -> tuple[int, ...]:
 
 
 def _groups(s: Still, sd: SchedDomain, cpu: int, idle: int) -> tuple[Group, ...]:
-    """Return what a CPU knows of each group, with the index of cpu_load[] that its idleness selects."""
+    """Return the statistics of each group as a CPU sees them; whether the CPU is idle selects the index of cpu_load[]."""
     stats = SgLbStatsV4(s.k, s.k.scratch + stats_row.SPARE)
     index = s.call(group_stats_jit.load_index, sd, idle)
     seen = s.cpus_of(s.k.design.row + cpuset.LB)
@@ -235,7 +235,7 @@ def _groups(s: Still, sd: SchedDomain, cpu: int, idle: int) -> tuple[Group, ...]
         group = s.of(rows_jit.group_at)(sd, i)
         cpus = _cpus(s, group)
         s.call(group_stats_jit.update_sg_lb_stats, sd, group, cpu in cpus, index, stats, cpu)
-        # a group whose CPUs are all excluded has no least loaded CPU
+        # if all CPUs of a group are excluded, it has no least loaded CPU
         least = stats.min_load if seen.intersection(cpus) else 0
         groups.append(Group(cpus, cpu in cpus, stats.group_load, stats.avg_load, least))
     return tuple(groups)

@@ -39,7 +39,7 @@ class Still(PlainEngine):
     costs
         The constants of the machine.
     policies
-        Decisions of somebody's own.
+        Decisions that the user supplies.
 
     Attributes
     ----------

@@ -11,8 +11,8 @@ wakeup, or from its preemption, until it runs. It does not state on which runque
 
 * A preempted thread waits on the CPU on which it was stopped.
 * A woken thread waits on the CPU on which it runs next, unless that CPU had been idle for more than :data:`IDLE_NS` of
-  the wait. An idle CPU starts what is on its runqueue sooner, so the thread must have been taken from elsewhere: from
-  the CPU on which it ran last.
+  the wait. An idle CPU would have started a thread on its own runqueue sooner, so this one was taken from elsewhere: from the
+  CPU on which it ran last.
 
 A pid has 16 bits here (PidToEventnum). Traces are as large as a browser can draw, and are held in memory.
 """
@@ -44,7 +44,7 @@ MARK_A, MARK_D = 0x20A, 0x20D
 WAIT_CPU = 0x300 + ord("c") - ord("a")
 IRQ, AFTER_IRQ, SYSCALL, SCHED = 0x500, 0x600, 0x800, 0x9FF
 TRAP = 0x400  # code that a CPU executes has this event number or a higher one
-IDLE = 0x10000  # plus the pid: user code
+IDLE = 0x10000  # this number plus the pid is the event number of user code
 #: eventtospan3.cc ends the file with a dummy span at this second.
 END_S = 999
 #: eventtospan3.cc starts a wait 10 ns late, and a wakeup itself takes 10 ns.
@@ -131,7 +131,7 @@ def _spans(path: Path, block: Block) -> tuple[pl.DataFrame, bool]:
     ).unnest("f")
     last = (pl.col("sec").cast(pl.Int64, strict=False) >= END_S) & (pl.col("name") == "")
     over = fields.select(at=last.arg_max(), any=last.any()).row(0)
-    if over[1]:  # other data follow, such as savedview
+    if over[1]:  # other data such as savedview follow
         fields = fields.head(over[0])
     bad = fields.filter(pl.col("name").is_null())
     if bad.height:
@@ -239,7 +239,7 @@ def _runs(spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def _neighbours(runs: pl.DataFrame) -> pl.DataFrame:
-    """Add the stay before (was_*) and after (next_*) of the same thread."""
+    """Add to each stay the thread's previous stay (columns ``was_*``) and its next one (``next_*``)."""
     before = [pl.col(c).shift(1).over("pid").alias(f"was_{c}") for c in ("cpu", "end")]
     return runs.with_columns(*before, next_start=pl.col("start").shift(-1).over("pid"))
 
@@ -279,9 +279,8 @@ def _idle_in(runs: pl.DataFrame) -> NDArray[np.int64]:
         ) -> NDArray[np.int64]:
             k = np.searchsorted(start[idle], t, side="right")
             last = np.maximum(k - 1, 0)
-            spare = np.maximum(
-                end[idle][last] - t, 0
-            )  # the rest of the idle stay that t falls into
+            # the rest of the idle stay that contains t
+            spare = np.maximum(end[idle][last] - t, 0)
             return np.where(k > 0, total[k] - np.where(k > 0, spare, 0), 0)
 
         out[mine] = until(start[mine]) - until(since[mine])
@@ -353,7 +352,7 @@ def _switches(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _first(runs: pl.DataFrame) -> pl.DataFrame:
-    """Return what each CPU runs when it is first seen, because it may have no switch at all."""
+    """Return the thread that each CPU runs at its first stay, because a CPU may have no switch at all."""
     first = (
         runs.sort("cpu", "start", maintain_order=True).group_by("cpu", maintain_order=True).first()
     )

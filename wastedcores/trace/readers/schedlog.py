@@ -9,8 +9,8 @@ tools/sched_log/sched_log @eb6382b4). The fields of each event are in log.c: sch
 recorded in core.c @1161be65 and sched.h @a6c25b92. Runqueue sizes are recorded as they change (add_nr_running, sub_nr_running).
 
 Event numbers differ from version to version. A copy of ``/proc/sched_log_traced_events`` near the rings states them
-(carverdamien/RecordSchedLog, monitoring/SchedLog/start, keeps one). Without a copy, the reader takes the known numbering
-under which context switches and runqueue sizes follow from one another.
+(carverdamien/RecordSchedLog, monitoring/SchedLog/start, keeps one). Without a copy, the reader chooses the known numbering
+under which successive context switches and runqueue sizes are consistent.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class SchedLogReading(Reading):
             if size % RECORD.itemsize:
                 rest = f"{size % RECORD.itemsize} bytes at the end of {file.name}"
                 self.found.truncated = f"line {whole + 1} has no end and was left out: {rest!r}"
-                if file.name.isdecimal():  # what this CPU did after it is lost
+                if file.name.isdecimal():  # events of this CPU after the end of its ring are lost
                     self.found.add_lost(int(file.name), -1)
             if not whole:
                 return np.zeros(0, RECORD)
@@ -208,7 +208,7 @@ def _read_table(file: Path) -> tuple[str, ...]:
 
 
 def _fits(names: tuple[str, ...], rings: list[Ring]) -> int:
-    """Count the records that agree with the one before them under a numbering; 0 if a tenth of them do not."""
+    """Count the records that are consistent with their predecessors under a numbering; 0 if more than a tenth are not."""
     good, of = [0, 0], [0, 0]
     for ring in rings:
         r = ring.records

@@ -43,7 +43,9 @@ class Boot:
     first_fold: int
     #: for each kind of run, the tick of the guest's clock at which it began after a boot of the usual speed
     began: dict[str, int]
-    late: dict[str, tuple[int, ...]]  #: for each kind of run, the ticks that the boot took longer
+    late: dict[
+        str, tuple[int, ...]
+    ]  #: for each kind of run, by how many ticks the boot was later than usual
     #: for each kind of run, the earliest and the latest time from the last tick to the start of the recorder, in us. The
     #: recorder waits for ticks (grace periods, sleeps) and then always does the same work, so its phase varies little.
     phase: dict[str, tuple[int, int]]
@@ -55,7 +57,7 @@ class Boot:
     idle: tuple[tuple[int, ...], ...] = ((),)
 
 
-#: any phase: the time of taking a CPU offline and online depends on no tick
+#: any phase: the time that hotplug takes does not depend on ticks
 ANY_PHASE = (0, 3_999)
 #: the guest of 64 CPUs (first_fold is 2.85 s, began is 4.04 s, ...); the one of 16 CPUs boots faster
 LARGE = Boot(
@@ -134,7 +136,7 @@ def start_ns(machine: Machine, seed: int, kind: str) -> int:
 
 
 def round_jiffies(now: int, cpu: int, period: int = INTERVAL) -> int:
-    """Return the jiffy that round_jiffies_relative() of one period leads to (kernel/time/timer.c, v4.1)."""
+    """Return the jiffy to which round_jiffies_relative() rounds one period from now (kernel/time/timer.c, v4.1)."""
     at = now + period + 3 * cpu
     rest = at % period
     at -= rest + 3 * cpu

@@ -58,7 +58,7 @@ def _hogs(w: Workload, shell: Script, hogs: int) -> Script:
 def _shell(w: Workload, cpus: Iterable[int]) -> Script:
     """Make the shell that the recorder forks: a session of its own, bound to CPUs, that sleeps for some time.
 
-    On the CPU where fork placed the shell, its group has already been on the queue when the threads come.
+    On the CPU where fork placed the shell, the entity of its group has been on the queue before the threads come.
     """
     shell = Script().touch().compute(SHELL_NS).session(w.session()).affinity(cpus)
     return shell.sleep(SHELL_FIRST_NS)

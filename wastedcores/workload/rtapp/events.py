@@ -2,7 +2,7 @@
 
 rt-app reads them in src/rt-app_parse_config.c: parse_task_event_data() and executes them in src/rt-app.c: run_event().
 
-A reader for the JSON of real rt-app files, with comments, trailing commas, repeated keys and a bare ``"suspend"``.
+The module also reads the JSON of real rt-app files, with comments, trailing commas, repeated keys and a bare ``"suspend"``.
 
 rt-app reads its files through workgen (doc/workgen in scheduler-tools/rt-app), which makes keys unique and fills in values,
 and through json-c, which accepts C comments and trailing commas. Order matters and keys repeat, so an object is a list of

@@ -292,7 +292,7 @@ def _policy(r: _Reading, where: str, spec: Pairs, default: str) -> str:
 
 
 def _set_policy(r: _Reading, script: Script, where: str, spec: Pairs, policy: str) -> None:
-    """Add the change to a policy, whose ``priority`` is 1 to 99 (10 without one, as in rt-app), or else a nice value."""
+    """Add the change to a policy; ``priority`` is 1 to 99 if it is real-time (default 10, as in rt-app), else a nice value."""
     name = _POLICIES[policy]
     if name in ("fifo", "rr"):
         script.policy(name, _whole(r, where, spec, "priority", 10, 1, 99))

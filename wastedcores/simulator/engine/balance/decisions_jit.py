@@ -58,7 +58,7 @@ def designate(k: Kernel, cpu: int) -> None:
 def note_group(
     k: Kernel, group: SchedGroup, place: int, is_local: int, s: SgLbStatsV4, dst: int
 ) -> None:
-    """Write down the statistics of the group at a place in the ring, which are row ``s``."""
+    """Log row ``s``, the statistics of the group at position ``place`` of the ring."""
     at = DecisionGroup(k, k.decisions + 1 + place)
     at.span = group.span
     at.local = is_local
@@ -96,7 +96,7 @@ def note_group_v6_12(k: Kernel, group: SchedGroup, place: int, is_local: int, s:
 
 @apart(NOTHING)
 def note_groups(k: Kernel, sd: SchedDomain, out: SdLbStats, prefer: int, average: int) -> None:
-    """Write down what the groups of a domain come to, once all of them are known."""
+    """Write down the totals of a domain's groups, once all of them are known."""
     at = Decision(k, k.decisions)
     at.tries += 1
     at.nr_groups = sd.nr_groups

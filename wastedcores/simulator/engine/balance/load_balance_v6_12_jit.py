@@ -96,7 +96,7 @@ def other_siblings_idle(k: Kernel, cpu: int) -> bool:
 
 @inner
 def after_its_core(k: Kernel, cpu: int) -> bool:
-    """Return whether an idle CPU of the same core was a candidate before this one, which left the whole core out."""
+    """Return whether an earlier idle CPU of the same core was rejected, which rejects the whole core."""
     other = cpu_cfs_rq(k, cpu).rq_modern.sibling
     while other != cpu:
         if other < cpu and test(k, cpuset.LB, other) and idle_cpu(k, other):
@@ -428,7 +428,7 @@ def active_load_balance(k: Kernel, src: int) -> None:
     env.idle = idle_type.IDLE
     env.src_cpu = src
     env.flags = lbf.ACTIVE_LB
-    env.migration = migration_type.BY_LOAD  # 0, as all that is not named
+    env.migration = migration_type.BY_LOAD  # 0, as all fields that are not set here
     p = cpu_rq(k, src).cfs_tasks_tail
     while p:
         if can_migrate_task(k, p, env):

@@ -111,7 +111,7 @@ def kick_ilb(k: Kernel, cpu: int, flags: int) -> None:
     before = cpu_cfs_rq(k, ilb).rq_modern.nohz_flags
     cpu_cfs_rq(k, ilb).rq_modern.nohz_flags |= flags
     if before & nohz_kick.KICKS == 0 and cpu_rq(k, ilb).ilb_next == 0:
-        # its softirq, too, runs after the ticks of this jiffy
+        # the softirq of that CPU also runs after the ticks of this jiffy
         later = max(k.ipi_ns, k.irq_ns)
         queue_jit.push(k, event_of(cpu_event.KICK, ilb), k.now_ns + later)
 
@@ -174,7 +174,7 @@ def continue_pass(k: Kernel, this_cpu: int) -> None:
         if not test(k, cpuset.NOHZ, cpu) or not idle_cpu(k, cpu):
             continue
         if cpu_rq(k, this_cpu).need_resched != 0 and not idle_cpu(k, this_cpu):
-            # the label abort: what is left undone is left to another CPU
+            # the label abort: another CPU has to do what remains
             if flags & nohz_kick.STATS:
                 this.ilb_blocked = 1
             if flags & nohz_kick.NEXT:
@@ -259,7 +259,7 @@ def run_idle_balance(k: Kernel, cpu: int) -> None:
 
 @apart(NOTHING)
 def booted(k: Kernel) -> None:
-    """Let the LLCs know what balancing of the idle machine has found out since boot, and seed newidle balancing."""
+    """Set the state of the LLCs that balancing of the idle machine has reached since boot, and seed newidle balancing."""
     n = k.nr_cpus
     smt_active = modern(k).smt_active
     for cpu in range(n):

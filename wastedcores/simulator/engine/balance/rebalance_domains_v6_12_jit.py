@@ -50,7 +50,7 @@ def is_decayed(k: Kernel, q: CfsRq, groups_on_list: int) -> bool:
 
 @inner
 def update_blocked_queue(k: Kernel, q: CfsRq) -> bool:
-    """Update one queue and its group's entity; return whether sleeping tasks left something there."""
+    """Update one queue and its group's entity; return whether an average of the queue has yet to decay to 0."""
     if update_queue(k, q):
         update_tg_load_avg(k, q)
     se = q.entity

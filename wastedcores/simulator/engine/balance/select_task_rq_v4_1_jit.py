@@ -144,7 +144,7 @@ def wake_wide(k: Kernel, p: TaskStruct, cpu: int) -> bool:
     """wake_wide(): return whether waker and wakee wake so many tasks that they should not share a cache."""
     factor = cpu_rq(k, cpu).sd_llc_size
     waker = cpu_rq(k, cpu).curr
-    # only modern kernels count for the idle task
+    # only modern kernels count wakeups by the idle task
     flips = waker.wakee_flips if waker else cpu_cfs_rq(k, cpu).rq_modern.wakee_flips
     own = p.wakee_flips
     if (k.load_v4_4 | k.is_modern) != 0:

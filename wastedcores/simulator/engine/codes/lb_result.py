@@ -1,3 +1,3 @@
-"""Results of a load_balance() call, which tables and traces name so (``vocabulary.BALANCE_RESULTS``)."""
+"""Results of a load_balance() call; ``vocabulary.BALANCE_RESULTS`` has their names in tables and traces."""
 
 NOT_DESIGNATED, BALANCED, NO_QUEUE, PINNED, FAILED, ACTIVE, MOVED = range(7)

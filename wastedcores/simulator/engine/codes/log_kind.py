@@ -1,4 +1,4 @@
-"""Kinds of log records (``log_column.KIND``); traces name them so (``vocabulary.KINDS``)."""
+"""Kinds of log records (``log_column.KIND``); ``vocabulary.KINDS`` has their names in traces."""
 
 (
     NR_RUNNING,
@@ -16,7 +16,7 @@
     FREQUENCY,
     TICK,
     DECISION,
-    DECISION_PART,  # follows its decision: six more of its values
+    DECISION_PART,  # comes after its decision and has six more of its values
     AFFINITY,
-    CONSIDERED_PART,  # follows a CONSIDERED without a row of the table: words of the set of CPUs
+    CONSIDERED_PART,  # comes after a CONSIDERED that names no row of the table, and has words of the set of CPUs
 ) = range(18)

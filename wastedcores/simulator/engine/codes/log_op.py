@@ -1,4 +1,4 @@
-"""Operations (``log_column.OP``); traces name them so (``vocabulary.OPERATIONS``)."""
+"""Operations (``log_column.OP``); ``vocabulary.OPERATIONS`` has their names in traces."""
 
 (
     WAKEUP,

@@ -169,7 +169,7 @@ def hotplug(k: Kernel, step: int) -> None:
         if cpu_rq(k, cpu).nr_running > 0:
             stopper_begin(k, cpu)
             while k.rt0 != 0 and k.status == status.RUNNING:
-                p = rt_class(k).rq_offline(k, cpu)  # the most urgent real-time task
+                p = rt_class(k).rq_offline(k, cpu)  # the most urgent real-time task, or NULL
                 if not p:
                     break
                 push_away(k, p, cpu)

@@ -1,6 +1,6 @@
 """CFS decisions: the next task, the tick, wakeup preemption (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1).
 
-Behind them is when a task gives way since v6.18: lazy preemption, and the timer that ends slices (core.c and fair.c).
+At the end are two ways in which a task gives way since v6.18: lazy preemption, and the timer that ends slices (core.c, fair.c).
 """
 
 from wastedcores.jit.compile import inner
@@ -111,7 +111,7 @@ def put_prev_entity(k: Kernel, se: SchedEntity) -> None:
     if se.on_rq != 0:
         update_curr(k, q)
         insert(k, q, se)
-        # v4.4 does not tell the group of it
+        # v4.4 does not report this to the group
         update_entity_load_avg(k, se, k.load_v4_4 == 0)
     q.curr = NO_ENTITY
 
@@ -239,7 +239,7 @@ def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
     se = curr.se
     pse = p.se
     if curr.policy == SCHED_IDLE and p.policy != SCHED_IDLE:
-        resched(k, cpu)  # without a last buddy, which set_last_buddy() refuses to SCHED_IDLE
+        resched(k, cpu)  # there is no last buddy: set_last_buddy() refuses SCHED_IDLE tasks
         return
     if p.policy != 0:
         return
@@ -261,7 +261,7 @@ def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
         set_buddy(k, se, CfsRq.last)
 
 
-#: the shortest time to which the timer that ends slices is set, and by how much a new time has to differ
+#: the timer that ends slices is set to this time at least, and set anew only if the time differs by more than this
 HRTICK_LEAST_NS = 10_000
 HRTICK_CLOSE_NS = 5_000
 NICE_0_LOAD = 1 << 20

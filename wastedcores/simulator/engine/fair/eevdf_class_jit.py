@@ -245,7 +245,7 @@ def dequeue_entities(k: Kernel, se: SchedEntity, flags: int) -> int:
     if tasks:
         log_load(k, cpu)
         if ends_delay:
-            # the log has counted it as asleep since its dequeue was delayed
+            # the log counts it as asleep from the moment at which its dequeue was delayed
             cpu_rq(k, cpu).nr_running -= 1
         else:
             entity_jit.add_nr_running(k, cpu, -1)
@@ -275,7 +275,7 @@ def dequeue_task(k: Kernel, p: TaskStruct, flags: int) -> None:
 def pick_next_entity(k: Kernel, q: CfsRq, protects: int) -> SchedEntity:
     """pick_next_entity(): choose an entity; NULL if it was a sleeper, which now leaves the queue."""
     se = q.next
-    # an entity that is alone is chosen either way
+    # an entity that is alone is chosen in any case
     if protects != 0 and se and eligible(k, q, se) != 0:
         return se
     se = pick_eevdf(k, q, protects)

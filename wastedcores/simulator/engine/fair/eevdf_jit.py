@@ -114,7 +114,7 @@ def entity_lag(k: Kernel, average: int, se: SchedEntity) -> int:
 
 @apart(VALUE)
 def update_entity_lag(k: Kernel, se: SchedEntity) -> bool:
-    """update_entity_lag(): note the lag of a queued entity; return whether it is not its distance from the average.
+    """update_entity_lag(): note the lag of a queued entity; return whether that differs from its distance from the average.
 
     Since v7.2 the lag of a sleeper that is still queued may only shrink, and does not become positive (DELAY_ZERO).
     """
@@ -212,7 +212,7 @@ def update_curr(k: Kernel, q: CfsRq) -> None:
 def set_next_entity(k: Kernel, se: SchedEntity, first: int) -> None:
     """set_next_entity(): make the chosen entity the running one and protect its slice; a task heads rq->cfs_tasks.
 
-    ``first`` is 0 of one that ran already, before its weight or group changed.
+    ``first`` is 0 if the entity already ran and only its weight or group has changed.
     """
     q = se.cfs_rq
     clear_buddies(k, se)

@@ -1,4 +1,6 @@
-"""Enqueueing and dequeueing of CFS entities: the sorted queue, weights and group shares. At the end, that of any class's task.
+"""Enqueueing and dequeueing of CFS entities: the sorted queue, weights and group shares.
+
+At the end are the functions that enqueue or dequeue a task of any class.
 
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1.
 """
@@ -244,7 +246,7 @@ def clear_buddies(k: Kernel, se: SchedEntity) -> None:
 
 @inner
 def set_buddy(k: Kernel, se: SchedEntity, which: int) -> None:
-    """set_next_buddy(), set_last_buddy(): mark the entity and its parents as a buddy; SCHED_IDLE tasks are none but to skip."""
+    """set_next_buddy(), set_last_buddy(): mark the entity and its parents as a buddy; a SCHED_IDLE task can only be skipped."""
     if which != CfsRq.skip and not se.my_q and task_of(se).policy == SCHED_IDLE:
         return
     while se:

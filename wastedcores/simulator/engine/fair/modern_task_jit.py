@@ -1,4 +1,4 @@
-"""What modern kernels have alike: the loads that are compared, weights, and what a fair class does to a task.
+"""Functions that all modern kernels share: the loads that are compared, weights, and what a fair class does to a task.
 
 Source: kernel/sched/fair.c, core.c and sched.h, v6.12.107; v6.1.192 is equal here. Weights are shifted up by ten bits
 (scale_load()). Every CPU has the capacity 1024: no real-time load, frequency or asymmetry reduces it.
@@ -222,7 +222,7 @@ def put_prev_task(k: Kernel, p: TaskStruct) -> None:
 
 @apart(NOTHING)
 def set_next_task(k: Kernel, p: TaskStruct, first: int) -> None:
-    """set_next_task_fair(): set_next_entity() on all levels; ``first`` is 0 of a task that ran already."""
+    """set_next_task_fair(): set_next_entity() on all levels; ``first`` is 0 if the task already ran."""
     se = p.se
     while se:
         fair_class(k).set_next_entity(k, se, first)

@@ -105,7 +105,7 @@ def add(k: Kernel, row: SchedAvg, avg: int, total: int, more: int, more_sum: int
 
 @inner
 def change(k: Kernel, row: SchedAvg, avg: int, total: int, more: int, more_sum: int) -> None:
-    """Do the same, and keep the sum from falling below what the average stands for; the kernel computes this with 32 bits."""
+    """Do the same, and raise the sum to the minimum that the average implies (in 32-bit arithmetic, as in the kernel)."""
     add(k, row, avg, total, more, more_sum)
     row[total] = max(row[total] & MAX32, (row[avg] * MIN_DIVIDER) & MAX32)
 

@@ -107,7 +107,7 @@ def update_curr(k: Kernel, q: CfsRq) -> None:
 
 @inner
 def weighed(k: Kernel, weight: int) -> int:
-    """scale_load_down(): a weight as slices are computed with it; those of modern kernels have ten bits more."""
+    """scale_load_down(): the weight with which slices are computed; weights of modern kernels have ten more bits."""
     if k.is_modern == 0 or weight == 0:
         return weight
     return max(2, weight >> 10)

@@ -171,7 +171,7 @@ def check_preempt_curr(k: Kernel, cpu: int, p: TaskStruct) -> None:
         return
     if p.rt_priority < curr.rt_priority or cpu_rq(k, cpu).need_resched != 0:
         return
-    # a task that must run here takes the CPU of one that may run elsewhere
+    # a task that may only run here takes the CPU of one that may run elsewhere
     if curr.nr_cpus_allowed == 1 or lowest_priority(k, curr) < 0:
         return
     if p.nr_cpus_allowed > 1 and lowest_priority(k, p) >= 0:
@@ -245,7 +245,7 @@ def set_policy(k: Kernel, p: TaskStruct, policy: int, priority: int) -> None:
     set_load_weight(k, p)
     if priority != 0:
         p.se.exec_start = k.now_ns
-        # to the tail only if the priority rises
+        # the task goes to the tail only if its priority rises
         enqueue_rt(k, p, 1 if before >= priority else 0)
         if before > priority:
             pull_rt_task(k, cpu)

@@ -15,7 +15,7 @@ WORD_LOW = 31
 LB = -1  # `cpus` of load_balance()
 ACTIVE = -2  # cpu_active_mask
 NOHZ = -3  # nohz.idle_cpus_mask
-SEEN = -4  # the CPUs that a search examined, if that is logged (v6.12)
+SEEN = -4  # the CPUs that a search examined, if they are logged (v6.12)
 
 
 def bits_of(cpus: Iterable[int]) -> np.ndarray:

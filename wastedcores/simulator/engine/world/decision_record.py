@@ -1,4 +1,4 @@
-"""How the rows of a decision are logged: as whole records of ``PER_RECORD`` values behind a time and a kind."""
+"""How the rows of a decision are logged: in records of a time, a kind, and ``PER_RECORD`` values."""
 
 PER_RECORD = 6
 #: values of the call of load_balance(), and of each group

@@ -39,9 +39,9 @@ class SchedDomain(Struct):
     forkexec_idx = integer(21)
     nr_balance_failed = integer(22)
     index = integer(23)  # entry of the level table
-    # within this a group's load is about equal for a new task (v4.10), 0 before
+    # for a new task, loads of groups that differ by at most this are about equal (v4.10); 0 before
     fork_margin = integer(24)
-    # whether another group has to be less loaded than the local one by more than that (v4.17, SD_NUMA)
+    # whether another group must be less loaded than the local one by more than ``fork_margin`` (v4.17, SD_NUMA)
     stays_on_node = integer(25)
     lb_count = array(26, 21)  # 3 x 7 numbers of load_balance() calls, by idle type and result
     newidle_call = integer(48)
@@ -61,7 +61,7 @@ class SchedDomainShared(Struct):
 
     nr_busy_cpus = integer(0)
     has_idle_cores = integer(1)
-    nr_idle_scan = integer(2)  # how many CPUs a wakeup may examine
+    nr_idle_scan = integer(2)  # the number of CPUs that a wakeup may examine
 
 
 class SchedGroup(Struct):
@@ -74,7 +74,7 @@ class SchedGroup(Struct):
     balance_cpu = integer(4)  # group_balance_cpu()
     balance_cpus = integer(5)  # where the list of the CPUs in its balance mask begins
     nr_balance_cpus = integer(6)
-    flags = integer(7)  # those of the domain below it (v6.12), as are
+    flags = integer(7)  # flags of the domain below (v6.12)
     cores = integer(8)  # the number of its cores
 
 
@@ -106,12 +106,12 @@ class LbEnv(Struct):
     # the group whose CPUs are dst_grpmask, -1 for none
     dst_group: Pointer[SchedGroup] = pointer("SchedGroup", 12)
     this_cpu = integer(13)  # the CPU for which load_balance() was called
-    moved = integer(14)  # the tasks that it moved
-    # for the log of decisions: how many tasks that were looked at stayed, by the reason: their affinity, and the three below
+    moved = integer(14)  # the number of tasks that it moved
+    # for the log of decisions: the number of examined tasks that stayed, by reason: affinity, and the three fields below
     held_back = array(15, 4)
     running = integer(16)  # they were running
     hot = integer(17)  # they were cache-hot
-    heavy = integer(18)  # their load was more than twice the imbalance
+    heavy = integer(18)  # tasks whose load was more than twice the imbalance
     migration = integer(19)  # what is to move (v6.12)
     reason = integer(20)  # the comparison that found the domain balanced (codes/balanced.py, v6.12)
     # 1 + what the last calculate_imbalance() decided to move, 0 if it was not called (v6.12)
@@ -172,23 +172,23 @@ class Decision(Struct):
     by_cpu = integer(0)
     idle = integer(1)  # codes/idle_type.py
     designated = integer(2)  # the CPU that may balance for the local group
-    # the CPU that pulled in the end, another one of the group if a task may not run on the first
+    # the CPU that pulled in the end; another CPU of the group if a task may not run on the first
     dst_cpu = integer(3)
     busiest = integer(4)  # place of the busiest group in the ring, -1 if there is none
     imbalance = integer(5)  # load to move
     average = integer(6)  # average load of the domain
     imbalance_pct = integer(7)
-    # how often a busiest group was looked for: once more after each queue with pinned tasks only
+    # the number of searches for a busiest group: one more after each queue that has only pinned tasks
     tries = integer(8)
     failed = integer(9)  # nr_balance_failed before the call
     interval = integer(10)  # balance_interval before the call, ms
-    held_back = array(11, 4)  # looks at a task that did not move, by reason
+    held_back = array(11, 4)  # number of examined tasks that did not move, by reason
     running = integer(12)
     hot = integer(13)
     heavy = integer(14)
     src_nr_running = integer(15)  # nr_running of the source before the call took anything
     nr_groups = integer(16)
-    # 1: the level below prefers to spread tasks over its siblings; v6.12 adds two more values
+    # 1: the level below prefers to spread tasks over its siblings; under v6.12, higher bits have two more values
     prefer_sibling = integer(17)
 
 

@@ -1,7 +1,7 @@
 """The structs of a replay's globals, of programs and of what tasks wait for, and structs of addresses of functions.
 
 ``wastedcores/simulator/engine/classes.py`` says which functions kernels and machines have of their own. A replay compiles and
-loads only those of its kernel. Each struct of addresses lies in a row that has something else, too.
+loads only those of its kernel. Each struct of addresses shares its row with another struct.
 """
 # mypy: disable-error-code="empty-body"
 # ruff: noqa: D102 (the methods are prototypes)
@@ -42,7 +42,7 @@ class Kernel(Struct):
     heap_hole = integer(71)  # 1: the root of the heap was taken out
     heap0 = integer(72)
     heap_n = integer(73)
-    heap_room = integer(74)  # entries that fit in the heap
+    heap_room = integer(74)  # number of entries that fit in the heap
     ticks0 = integer(75)  # first row of the ring of ticks to come
     ticks_head = integer(76)  # how many ticks were taken out of the ring
     ticks_tail = integer(77)  # how many ticks were put into the ring
@@ -58,7 +58,7 @@ class Kernel(Struct):
     # the row behind the named CPU sets (cpuset.py), which is the core row
     design: Pointer[Design] = pointer("Design", 87)
     runs = integer(88)  # leaves of the tournament
-    culprit = integer(89)  # the task that a status is about
+    culprit = integer(89)  # the task to which the status refers
     task_groups = integer(90)
     task_room = integer(91)  # tasks that fit in the table
     nr_tasks = integer(92)
@@ -130,7 +130,8 @@ class Kernel(Struct):
 class Modern(Struct):
     """The globals that modern kernels have besides, among them the rules of a release (wastedcores/kernels/rules.py)."""
 
-    nohz_has_blocked = integer(1)  # nohz.has_blocked: averages of tickless CPUs are left to update
+    # nohz.has_blocked: averages of tickless CPUs still have to be updated
+    nohz_has_blocked = integer(1)
     # nohz.needs_update: Kernel.nohz_next_balance has to be computed anew
     nohz_needs_update = integer(2)
     nohz_next_blocked = integer(3)  # nohz.next_blocked: the jiffy at which they are due
@@ -161,11 +162,11 @@ class Modern(Struct):
     lazy_preemption = integer(27)
     smt_active = integer(28)  # sched_smt_active()
     clusters = integer(29)  # sched_cluster_active
-    in_interrupt = integer(30)  # a timer wakes a task, and not the task that runs
-    scan_left = integer(31)  # of a search for an idle CPU: how many CPUs it may still examine
+    in_interrupt = integer(30)  # whether a timer, and not the running task, wakes a task
+    scan_left = integer(31)  # in a search for an idle CPU: how many CPUs may still be examined
     scan_cpu = integer(32)  # the idle CPU that it found, -1 for none
     scan_over = integer(33)
-    # of all kernels: what a task pays when it first runs behind another last-level cache
+    # for all kernels: the time that a task loses when it first runs behind another last-level cache
     refill_ns = integer(34)
 
 
@@ -173,7 +174,7 @@ class Design(Struct):
     """The state of a design (docs/design-mode.md); its row is the one behind the named CPU sets."""
 
     decides = integer(0)  # 1 if a design decides, 0 if Linux does
-    sync = integer(1)  # whether the waker of the present wakeup is about to sleep
+    sync = integer(1)  # whether the waker of the current wakeup is about to sleep
     nodes = integer(2)
     # the first row of the modules' counts: each module has a row that counts its answers at each moment
     counts = integer(3)
@@ -304,7 +305,7 @@ class FairClass(Struct):
     # online_fair_sched_group() for one CPU.
     @method(78)
     def online_sched_group(self, k: Kernel, se: SchedEntity) -> None: ...
-    # set_next_entity(); ``first`` is 0 of an entity that ran already, before its weight or group changed.
+    # set_next_entity(); ``first`` is 0 if the entity already ran and only its weight or group has changed.
     @method(79)
     def set_next_entity(self, k: Kernel, se: SchedEntity, first: int) -> None: ...
     @method(80)
@@ -314,7 +315,7 @@ class FairClass(Struct):
 class Balancer(Struct):
     """Placement and balancing of a modern kernel, in the row of Modern."""
 
-    # Let the LLCs know what balancing of the idle machine has found out since boot.
+    # Set the state of the LLCs that balancing of the idle machine has reached since boot.
     @method(40)
     def booted(self, k: Kernel) -> None: ...
     # Let the domains that every CPU got just now begin; ``now`` is the jiffy of their last balancing.

@@ -4,7 +4,7 @@
     TS,  # ns since the replay began
     KIND,  # codes/log_kind.py
     CPU,
-    PID,  # of the task; for "considered" the row of the CPU set; for "decision" that of the domain
+    PID,  # the pid of the task; for "considered" the row of the CPU set; for "decision" the row of the domain
     OTHER,  # the previous task's pid, the waking or forking task's pid, the code of the module, or the result of a decision
     SRC,  # the CPU that a task or a decision comes from
     VALUE,  # nr_running, load, state of the previous task, number of a text, tasks moved, the row of an allowed CPU set

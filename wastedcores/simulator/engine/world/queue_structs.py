@@ -123,7 +123,7 @@ class TaskStruct(Struct):
     recent_used_cpu = integer(123)
     # whether it has the name of a kernel thread of which each CPU has one; templates have this column, too
     kthread = integer(124)
-    # the two numbers of which v6.1 takes the larger one as UTIL_EST (struct util_est)
+    # the two numbers of struct util_est; v6.1 uses the larger one
     util_ewma = integer(125)
     util_enqueued = integer(126)
 
@@ -190,7 +190,7 @@ class CfsRq(Struct):
     propagate = integer(117)
     prop_runnable_sum = integer(118)
     last_update_tg = integer(119)
-    # what tasks that woke elsewhere left behind (struct removed); its load is CfsRq.removed_load
+    # the averages of tasks that woke on other CPUs, still to be subtracted (struct removed); their load is in CfsRq.removed_load
     removed_nr = integer(120)
     removed_util = integer(121)
     removed_runnable = integer(122)
@@ -263,11 +263,11 @@ class RqModern(Struct):
     ilb_blocked = integer(48)
     sibling = integer(49)  # the next CPU of the same core, in a ring; offline CPUs are in it
     share_id = integer(50)  # the first CPU of its cluster, or else of its LLC (sd_share_id)
-    # from here on: whom timers on this CPU wake while it is idle, which counts for its idle task
+    # from here on: wakees of the idle task, that is, tasks that timers on this CPU wake while it is idle
     last_wakee: Pointer[TaskStruct] = pointer("TaskStruct", 51)
     wakee_flips = integer(52)
     wakee_flip_decay_ts = integer(53)
-    # when the last newidle balancing ended: until then the CPU runs nothing else
+    # the time at which the last newidle balancing ends; until then the CPU runs nothing else
     newidle_until = integer(54)
     # the task gives way when its CPU next enters the kernel (TIF_NEED_RESCHED_LAZY)
     lazy_resched = integer(55)
@@ -285,7 +285,7 @@ class RtRq(Struct):
     head: Pointer[TaskStruct] = pointer("TaskStruct", 0)
     tail: Pointer[TaskStruct] = pointer("TaskStruct", 1)
     nr_running = integer(2)
-    # how many of them rq->nr_running counts: all, or none while they are throttled (rt_queued)
+    # how many of these tasks rq->nr_running counts: all, or none while they are throttled (rt_queued)
     counted = integer(3)
     throttled = integer(4)
     time = integer(5)  # for how long they ran in this period, in ns

@@ -34,9 +34,9 @@ from wastedcores.trace.readers.support.tracepoints import SWITCH
 
 
 class Waiting:
-    """The records that were found and that a later one may still come before.
+    """Records that were found but not handed out yet, because earlier ones may still follow.
 
-    perf writes what each CPU's buffer holds in rounds. What is older than the round before last can be used.
+    perf empties the CPUs' buffers in rounds, so records older than the round before last are safe.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Waiting:
         self._found.append(records)
 
     def take(self, safe: int, last: bool) -> pj.Records:
-        """Remove the records that nothing to come is older than."""
+        """Remove and return the records before which no further record can lie."""
         if not last and safe <= self._safe:
             return pj.Records(np.zeros(0, np.int64), np.zeros(0, np.int64))
         self._safe = safe
@@ -61,7 +61,7 @@ class Waiting:
         return pj.Records(ts[:ready], ref[:ready])
 
     def put_back(self, records: pj.Records) -> None:
-        """Undo the removal of the last ones that :meth:`take` returned."""
+        """Put back the last of the records that :meth:`take` returned."""
         self._found.insert(0, records)
 
 
@@ -77,12 +77,12 @@ class ThreadNames:
         self._before[0] = table.codes()[swapper] + 1
 
     def know(self, comms: Mapping[int, bytes]) -> None:
-        """Take the names that a trace.dat states; they hold for all of it."""
+        """Take the names of threads that a trace.dat states for the whole recording."""
         known = {
             tid: name
             for tid, name in {**comms, 0: b"<idle>"}.items()
             if tid <= PID_MAX_LIMIT
-            and name != b"<...>"  # what the kernel says where it forgot the name
+            and name != b"<...>"  # "<...>" is what the kernel prints if it has forgotten the name
         }
         numbers = {n: self.table.number(n[:COMM_MAX]) for n in dict.fromkeys(known.values())}
         codes = self.table.codes()
@@ -136,7 +136,7 @@ _PROBLEMS = {
 
 
 class Found(NamedTuple):
-    """Records that were found: where to go on, the problem there, and the time that nothing to come is older than."""
+    """Records that were found, the place to continue, the problem there, and a time before which no further record lies."""
 
     records: pj.Records
     at: int
@@ -173,7 +173,9 @@ class TracepointReading(Reading):
         self._hashed = hashed
         self._categories = CategoryCodes()
         self._threads = ThreadNames(NameTable(self._categories))
-        self._first_names: np.ndarray | None = None  # of the threads that existed when perf began
+        self._first_names: np.ndarray | None = (
+            None  # the names of the threads that existed when perf began
+        )
         self._changes: pj.Comms | None = None  # changes of names in the batch before
         self._worker = threading.local()
         self._counts = np.zeros(65536, np.int64)
@@ -221,14 +223,15 @@ class TracepointReading(Reading):
             yield self._finished(table)
 
     def _whole(self, records: pj.Records, i: int, n: int) -> int:
-        """Return where to cut the records ``i`` to ``n`` so that no sched_waking loses its sched_migrate_task."""
+        """Return where to cut the records ``i`` to ``n`` so that no sched_waking is separated from its sched_migrate_task."""
         if not self._formats.place:
             return n
         return pj.whole_until(self._data, records, i, n, self._formats, self._cpus_seen)
 
     def _start_decoding(self, records: pj.Records, table: _Table) -> None:
         """Let threads write these events into the table, a part each."""
-        if self._changes:  # the parts before still look up the names that are about to change
+        if self._changes:
+            # threads still look up names of the parts before, which are about to change
             table.wait()
             pj.end_batch(self._changes)
         comms = self._threads.learn(self._data, records.ref)
@@ -291,7 +294,8 @@ class TracepointReading(Reading):
         if not np.isin(self._formats.codes, (pj.EXEC, pj.MARK)).any():
             return frame
         kind, (execs, marks) = columns.kind[:rows], self._formats.kinds[[pj.EXEC, pj.MARK]]
-        at = np.flatnonzero((kind == execs) | (kind == marks))  # np.isin takes ten times as long
+        # faster than np.isin, which takes ten times as long
+        at = np.flatnonzero((kind == execs) | (kind == marks))
         texts = []
         for word in columns.text[at].tolist():
             raw = self._data[word >> 16 : (word >> 16) + (word & 0xFFFF)].tobytes().split(b"\0")[0]

@@ -85,7 +85,7 @@ def find_formats(
 ) -> pj.Formats:
     """Return the layout of a file's records and of the tracepoints that are read."""
     switch = tracepoints.get("sched_switch")
-    # all tracepoints that perf's file knows were recorded; in a trace.dat, the events decide
+    # perf.data lists exactly the recorded tracepoints; in a trace.dat, only the events show which were recorded
     place = "sched_waking" in tracepoints and "sched_wakeup" not in tracepoints
     kinds = np.zeros(pj.N_CODES, np.uint8)
     for code, kind in _KINDS.items():

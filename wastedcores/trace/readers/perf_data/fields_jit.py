@@ -61,7 +61,7 @@ def _int(b: U8, data: int, f: I64) -> Any:
 
 @lean
 def _string(b: U8, data: int, room: Any, f: I64) -> tuple[Any, Any]:
-    """Return the place of a string and its length at most; the length is -1 if it lies outside of the event's data."""
+    """Return the place of a string and its largest possible length, which is -1 if it lies outside of the event's data."""
     if f[rj.F_TYPE] == rj.T_COMM:
         return data + f[rj.F_OFFSET], f[rj.F_SIZE]
     if f[rj.F_TYPE] == rj.T_TAIL:  # all that follows

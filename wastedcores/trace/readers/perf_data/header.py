@@ -67,7 +67,7 @@ NO_SAMPLES = Samples(
 
 @dataclass
 class PerfHeader:
-    """All of the file but its records."""
+    """The facts of a file apart from its records."""
 
     data: tuple[int, int]  #: where the records begin and end
     samples: Samples  #: the layouts of the samples

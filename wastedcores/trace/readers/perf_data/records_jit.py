@@ -83,10 +83,10 @@ class Formats(NamedTuple):
     #: layout of each identifier; ``dense``: by distance from the lowest identifier, -1 for none
     which: I32
     dense: bool
-    #: (65536,) number of a tracepoint -> event code; IGNORED: only counted
+    #: (65536,) number of a tracepoint -> event code; IGNORED: the event is only counted
     codes: NDArray[np.int8]
-    #: (16,) by event code: where the raw data say whether the task was put on a runqueue (4.1: if success=0, it was
-    #: not, and there was no event); 0: they do not say
+    #: (16,) by event code: the offset of the field ``success``, which is 0 (in 4.1) if the task was not put on a runqueue, so
+    #: that the event does not count; 0: there is no such field
     success: I64
     #: (N_CODES, MAX_FIELDS, 3) by event code: see F_OFFSET and following
     fields: I64

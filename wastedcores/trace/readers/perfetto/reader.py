@@ -160,7 +160,7 @@ class PerfettoReading(Reading):
             try:
                 packet = TracePacket.FromString(data[at : at + size].tobytes())
             except DecodeError:
-                continue  # what it would state is not known
+                continue  # this fact cannot be read
             self._learn_from(packet)
 
     def _learn_from(self, packet: Any) -> None:
@@ -308,7 +308,7 @@ def _dtype(column: str) -> pl.DataType:
 
 
 def _padded(mapped: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the bytes with room for loads of whole words behind them; the rest of the last page is mapped, too."""
+    """Return the bytes with room behind them for loads of whole words; a mapped file has it if its last page is not full."""
     size = len(mapped)
     if -size % 4096 >= PADDING:
         return np.asarray(mapped), size

@@ -108,9 +108,8 @@ class SchedTraceReading(Reading):
                     "damaged from here on; cut it there (truncate -s) to read what comes before."
                 )
             left = os.fstat(f.fileno()).st_size - f.tell()
-            payload = f.read(
-                min(int(block["bytes"]), left)
-            )  # which would allocate 4 GB for a file of a kilobyte
+            # refused, because it would allocate 4 GB for a file of a kilobyte
+            payload = f.read(min(int(block["bytes"]), left))
             digest.update(payload)
             if len(payload) < block["bytes"]:
                 return
@@ -140,7 +139,7 @@ class SchedTraceReading(Reading):
             run = run or self._decoder()
             kind = int(block["type"])
             if kind == EVENTS_BLOCK:
-                # only between rounds is everything older on every CPU here
+                # only between rounds have all older events of all CPUs been read
                 if int(block["round"]) != round_ and size >= BATCH_RECORDS * RECORD.itemsize:
                     yield from run.slices(held)
                     held, size = [], 0

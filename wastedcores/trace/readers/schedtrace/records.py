@@ -202,7 +202,7 @@ TASK_STATES = ("sleeping", "waiting", "running")
 
 @dataclass
 class Around:
-    """All records of a batch, and the places of those that are decoded: names and masks follow the record they belong to."""
+    """All records of a batch, and the places of those to decode; names and masks come after the record they belong to."""
 
     kind: NDArray[np.int8]
     w1: U64
@@ -267,9 +267,9 @@ FUNCTIONS = (
 
 
 def columns_of(name: str, w: U64, x: I64, cpu: Any, around: Around) -> dict[str, Any]:
-    """Return the columns of records of one kind: those at their places, and those that are put together otherwise.
+    """Return the columns of records of one kind, both those that lie at fixed bits and those that are computed.
 
-    ``x`` has the bits of the other word that belong to no time and no kind.
+    ``x`` has the bits of the other word that belong neither to the time nor to the kind.
     """
     out: dict[str, Any] = {"cpu": cpu}
     for column, place in PLACES[name].items():

@@ -119,7 +119,7 @@ def _kutrace(page: IO[bytes]) -> Iterator[bytes]:
     rest = b""
     for chunk in scanner.until(_JSON_ENDS):
         spans = (rest + chunk).split(_BETWEEN_SPANS)
-        # the word may go on in the next chunk; behind the last span, whose name is empty, other things follow
+        # the word may continue in the next chunk; after the last span, whose name is empty, other data follow
         rest = spans.pop().replace(b'""] ', b'""]\n')
         yield b"".join(span + b"],\n[" for span in spans)
         keep = len(rest) - len(_BETWEEN_SPANS)

@@ -61,7 +61,7 @@ class CategoryCodes:
 
 
 class NameTable:
-    """The strings of up to 16 bytes that one thread met, numbered in the order in which it met them.
+    """The strings of up to 16 bytes that one thread has met, numbered in the order in which it met them.
 
     ``table`` is the hash table of :mod:`~wastedcores.trace.readers.support.names_jit`.
     """

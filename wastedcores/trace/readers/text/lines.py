@@ -60,7 +60,8 @@ class LineReading(TextReading):
         last_fast = 0
         for scanned in self.resources.enter_context(closing(scanning)):
             fast, rest = scanned.events, scanned.rest
-            if self._last_event.damaged:  # other lines follow, so the file was not cut there
+            if self._last_event.damaged:
+                # other lines follow the damaged one, so the file was not cut there
                 raise self._last_event.damaged
             count(scanned, self.found)
             self._last_event.some |= fast.height > 0
@@ -81,14 +82,14 @@ class _LastEvent:
 
     line: int = 0
     name: str = ""
-    #: whether other events stand before it
+    #: whether there are other events before it
     some: bool = False
-    #: about the last line so far, which is damaged: if it is the last one of the file, the file was cut there
+    #: the error of the last line so far, if it is damaged: if no line follows, the file was cut there
     damaged: TraceFormatError | None = None
     text: str = ""
 
     def refuse(self, lines: pl.DataFrame, column: str, found: FactsBuilder, error: str) -> None:
-        """Refuse damaged lines; a single one that lacks its end, behind other events, only when others follow."""
+        """Refuse damaged lines. A single line without its end, after other events, is refused only when further lines follow."""
         damaged, line = TraceFormatError(error), int(lines["line"][0])
         several = lines.height > 1 or found.truncated or self.damaged
         cut = (self.some or self.line) and not complete(lines[column][0])
@@ -187,7 +188,7 @@ def _split(lines: pl.DataFrame, dialect: Dialect) -> tuple[pl.DataFrame, pl.Data
 def _skip(
     path: Path, lines: pl.DataFrame, found: FactsBuilder, dialect: Dialect, last: _LastEvent
 ) -> None:
-    """Count lines that are no events; refuse those that were some, but are damaged or printed in another way."""
+    """Count lines that are not events; refuse lines that are damaged events, or events printed in an unknown way."""
     if not lines.height:
         return
     bad = lines.filter(pl.col("text").str.contains(_BROKEN))
@@ -405,7 +406,7 @@ PERF_SCRIPT = Dialect(
     ),
 )
 
-#: perf script sorts events by time; so many events tell whether their times are differences, a share of which steps back.
+#: perf script sorts events by time. In this many events, times that are differences step back in more than this share.
 _ENOUGH, _MOST_BACK = 20, 0.1
 
 

@@ -93,7 +93,8 @@ class Scanner:
             own.names, own.size, own.lines = NameTable(self._categories), 0, 0
         if size > own.size or lines > own.lines:
             own.size, own.lines = max(size, own.size), max(lines * 9 // 8, own.lines)
-            # an event has more bytes than that; a line that turns out to be none is written at the end
+            # room for every event (each has at least SHORTEST_EVENT bytes), and for one line that is written first and turns
+            # out to be none
             events = min(own.lines, own.size // SHORTEST_EVENT) + 1
             own.out, own.slow = tj.new_events(events), tj.new_slow(own.size, own.lines)
         return own.names, own.out, own.slow

@@ -47,7 +47,7 @@ class Cursor:
         return part
 
     def sized(self, size: int, what: str) -> bytes:
-        """Return the bytes that follow their number."""
+        """Read a number, and return that many bytes behind it."""
         return self.take(self.number(size, what), what)
 
     def string(self, what: str) -> bytes:

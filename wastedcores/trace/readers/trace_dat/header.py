@@ -2,7 +2,8 @@
 
 Formats: man trace-cmd.dat.v6 and trace-cmd.dat.v7 (trace-cmd 3.1); the options' numbers are in trace-cmd-private.h.
 
-Finds the pages in what the collector ``tracefs.py`` writes: the head of a trace.dat, and the pages as they came.
+Also finds the pages in a file of the collector ``tracefs.py``, which has the head of a trace.dat and then the pages in the
+order of their recording.
 
 trace-cmd writes the pages of each CPU into a file of its own and puts them together when the recording ends. The collector
 writes them block by block into one file, so that a recorder that is killed leaves all that it had recorded.
@@ -46,7 +47,7 @@ class Buffer:
 
 @dataclass
 class DatHeader:
-    """All of the file but its pages."""
+    """The facts of a file apart from its pages."""
 
     #: where the events of a page begin, and the size of a page
     page_start: int = 16
@@ -62,7 +63,7 @@ class DatHeader:
     hotplug: Future[tuple[int, int] | None] | None = None
     #: by name; that of the top one is empty
     buffers: dict[str, Buffer] = field(default_factory=dict)
-    offset_ns: int = 0  #: is added to all times
+    offset_ns: int = 0  #: an offset that is added to all times
     truncated: str | None = None  #: what is missing at the end of the file; None: nothing
     #: facts about the recording
     release: str | None = None
@@ -347,7 +348,7 @@ class _Options:
             ) from e
 
     def _count(self, text: str) -> None:
-        """Learn what the kernel counted (per_cpu/cpuN/stats), or the name of the buffer that is meant from now on."""
+        """Take the kernel's counts (per_cpu/cpuN/stats), or the name of the buffer to which the following counts belong."""
         if named := re.search(r"^Buffer: (.+)$", text, re.MULTILINE):
             self.about = self.header.buffers.setdefault(named[1], Buffer())
             return
@@ -360,7 +361,7 @@ class _Options:
                 self.about.dropped[self.cpu] += int(n)
 
     def count_missed(self, text: str) -> None:
-        """Learn what the kernel counted while its buffers were emptied, so that an event that was overwritten is missing."""
+        """Take the kernel's counts from while its buffers were emptied: an event that was overwritten then is missing."""
         self._count(text)
         self.about.dropped.update(self.about.overrun)
         self.about.overrun.clear()

@@ -27,7 +27,7 @@ from wastedcores.trace.readers.trace_dat.header import Buffer, DatHeader
 _MAX_CHUNK = 1 << 28
 #: Chunks that a thread unpacks at a time.
 _CHUNKS = 64
-#: Up to so many bytes are unpacked into memory, more into a temporary file.
+#: Up to this many bytes are unpacked into memory, more into a temporary file.
 _IN_MEMORY = 1 << 28
 
 
@@ -212,7 +212,7 @@ def _swapped(
     fields = np.zeros((len(numbers), max(map(len, numbers), default=0) or 1, 2), np.int64)
     for row, (format, mine) in enumerate(zip(header.formats.values(), numbers, strict=True)):
         rows[format.number] = row
-        # the common fields are turned for every event
+        # the common fields of every event are swapped anyway
         own = [f for f in mine if f[0] >= 8]
         fields[row, : len(own)] = np.array(own, np.int64).reshape(-1, 2)
     room = _room(sum(size for _, _, size in places), plain, path)

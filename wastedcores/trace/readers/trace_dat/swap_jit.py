@@ -45,7 +45,7 @@ def _number(b: U8, at: int) -> Any:
 
 @lean
 def _swap_page(b: U8, page: int, bound: int, start: int, rows: I32, fields: I64) -> None:
-    """Turn one page; what does not fit in is left, and who reads the page refuses it."""
+    """Turn one page; entries that do not fit in are left as they are, and the reader of the page refuses them."""
     if page + start > bound:
         return
     _reverse(b, page, 8)
