@@ -78,9 +78,9 @@ def test_a_gap_at_a_known_place_widens_the_bounds(tmp_path):
     code, found = scored(write_parquet(trace, tmp_path / "gap.parquet"))
     assert (code, found["confidence"]) == (1, "bounded")
     assert 0.54 < found["at_least_core_s"] <= found["lost_core_s"] == 0.55
-    # a thread that was woken in the gap may have waited unseen from its beginning until CPU 0 was idle, at 601 ms; and CPU 1 may
-    # have been idle in the gap, because 9 had stopped and waited
-    assert found["at_most_core_s"] == pytest.approx(0.55 + 0.601 + 0.01, abs=1e-6)
+    # threads that were woken in the gap may have waited unseen from its beginning until CPU 0 was idle, at 601 ms, and CPU 1 was
+    # or may have been idle all that time; it is the only one, so nothing is counted twice
+    assert found["at_most_core_s"] == pytest.approx(0.601, abs=1e-6)
 
 
 def test_what_was_lost_nobody_knows_where_leaves_no_upper_bound(tmp_path):

@@ -311,6 +311,45 @@ def test_check__after_a_loss_a_thread_may_wait_unseen_until_its_cpu_idles(idles,
     assert check(trace_of(rows, cpus=2, follows_affinity=False, lost={1: 1})).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("idle_ms", "moved", "verdict"),
+    [
+        ((), False, "clean"),
+        ((300,), False, "unknown"),
+        ((30, 300), False, "clean"),
+        ((30, 300), True, "unknown"),
+    ],
+)
+def test_check__who_waits_unseen_after_a_loss_wastes_nothing_while_all_cpus_are_busy(
+    idle_ms, moved, verdict
+):
+    """CPU 1 always works; what was lost may have woken 13, and CPU 0 idles for 1 ms at 30 ms, and for 200 ms at 300 ms."""
+    ms = 1_000_000
+    rows = [
+        switch(0, 0, 0, "R", 10),
+        switch(1, 1, 0, "R", 9),
+        {"ts_ns": 20 * ms, "kind": "lost", "cpu": 1, "value": 1},
+        wakeup(20 * ms, 1, 12, by_pid=9, src_cpu=1),
+        switch(20 * ms + 1, 1, 9, "S", 12),
+    ]
+    if 30 in idle_ms:
+        rows += [
+            wakeup(25 * ms, 1, 9),
+            switch(25 * ms, 1, 12, "S", 0),
+            switch(26 * ms, 1, 0, "R", 9),
+        ]
+    if moved:
+        rows += [
+            {"ts_ns": 28 * ms, "kind": "migrate", "cpu": 1, "src_cpu": 0, "pid": 13, "by_pid": 9}
+        ]
+    for at in idle_ms:
+        back = (at + (1 if at == 30 else 200)) * ms
+        rows += [switch(at * ms, 0, 10, "S", 0), wakeup(back, 0, 10), switch(back, 0, 0, "R", 10)]
+    rows += [switch(600 * ms, 0, 10, "S", 0)]
+    found = check(trace_of(rows, cpus=2, follows_affinity=False, lost={1: 1}))
+    assert found.verdict == verdict
+
+
 def test_check__raises_where_nothing_can_be_known():
     with pytest.raises(MissingEventsError, match="neither nr_running nor switch"):
         check(trace_of([wakeup(0, 0, 5)], cpus=1))

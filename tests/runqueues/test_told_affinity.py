@@ -115,6 +115,35 @@ def test_one_snapshot_is_not_believed_where_somebody_changes_affinities(more, he
     assert any("taken once" in note for note in found.notes) == (verdict == "unknown")
 
 
+#: task 10 on CPU 0 wakes task 12 and moves it to CPU 1, or moves it there while it waits
+WAKING = wakeup(2 * MS, 1, 12, by_pid=10, src_cpu=0)
+MOVE = {"ts_ns": 2 * MS + 1, "kind": "migrate", "cpu": 1, "src_cpu": 0, "pid": 12, "by_pid": 10}
+RAN = [switch(3 * MS, 1, 0, "R", 12), switch(4 * MS, 1, 12, "S", 0)]
+#: task 9 wakes task 12, and moves it to the CPU on which 9 itself runs, or to another one; the switch to 9 is missing
+WOKE = wakeup(2 * MS, 1, 12, by_pid=9, src_cpu=1)
+PULL = MOVE | {"by_pid": 9}
+
+
+@pytest.mark.parametrize(
+    ("more", "header", "verdict"),
+    [
+        # the readers place a sched_waking by the move after it
+        ([WAKING, MOVE, *RAN], {"wakings": True}, "violations"),
+        ([WAKING | {"cpu": 0}, MOVE, *RAN], {"wakings": True}, "unknown"),
+        # a sched_wakeup comes after the move that belongs to it
+        ([MOVE, WAKING | {"ts_ns": 2 * MS + 2}, *RAN], {}, "violations"),
+        ([WAKING | {"cpu": 0}, MOVE, *RAN], {}, "unknown"),
+        ([WOKE, PULL | {"src_cpu": 1, "cpu": 0}, *RAN], {}, "unknown"),
+        ([WOKE | {"cpu": 0}, PULL, *RAN], {}, "violations"),
+        ([WOKE | {"cpu": 0, "src_cpu": 0}, PULL, *RAN], {}, "unknown"),
+    ],
+)
+def test_the_move_of_a_wakeup_and_a_pull_are_no_changes_of_affinity(more, header, verdict):
+    found = check(beside_idle(more, **header))
+    assert found.verdict == verdict
+    assert any("taken once" in note for note in found.notes) == (verdict == "unknown")
+
+
 @pytest.mark.parametrize(
     ("child", "by", "verdict"),
     [

@@ -124,8 +124,6 @@ class Pooled:
                 out.waiting[:rows],
                 out.ghosts[:rows],
             )
-        if pool.since_ns[0] >= 0:
-            self.unseen.append(np.array([[pool.since_ns[0], rq.end_ns]]))
         late = pool.task[:, pool_jit.LATE] != 0
         self.unseen.append(pool.task_ns[late, pool_jit.FROM :])
 
@@ -139,7 +137,9 @@ class Pooled:
         """As many threads as there are CPUs may wait unseen on dark CPUs; if only one CPU is dark, all of them wait there."""
         dark = np.flatnonzero(self._dark)
         only = int(dark[0]) + 1 if dark.size == 1 else 0
-        return np.array([min(self._rq.cpus, 127) if dark.size else 0, only], np.int32)
+        return np.array(
+            [min(self._rq.cpus, pool_jit.MOST_GHOSTS) if dark.size else 0, only], np.int32
+        )
 
     def _placed(self) -> int:
         """1 if the trace tells on which queue each thread is, else 0."""

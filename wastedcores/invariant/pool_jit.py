@@ -7,6 +7,11 @@ Where the trace tells each placement and move, a thread on the queue of an idle 
 there, or its control group is throttled there. Then other threads of the group cannot run on that CPU either
 (kernel/sched/fair.c, v6.12: throttle_cfs_rq() takes the group's cfs_rq of one CPU from its runqueue). On a CPU that was not
 recorded, a thread waits only while that CPU is busy.
+
+After a loss any sleeping thread may have been woken unseen, and it waits on a CPU that was not idle since: a thread of which
+nobody knows is no longer there when its CPU goes idle. So until every CPU was idle once, waste is possible whenever some CPU may
+be idle, and at no other time: while all CPUs are busy, nobody who waits could run. A thread that begins to run without a wakeup
+was one of those.
 """
 
 from __future__ import annotations
@@ -38,6 +43,8 @@ I32 = NDArray[np.int32]
 
 #: a wakeup up to this long after the thread began to run is late, not missing: the clocks of two CPUs differ
 SKEW_NS = 1_000_000
+#: so many threads that nobody sees are counted, whatever the number of CPUs
+MOST_GHOSTS = 127
 
 # columns of Pool.task; STATE has the values of task_row
 STATE, WOKEN, LATE = 0, 1, 2
@@ -108,10 +115,14 @@ def useful(p: Pool) -> int:
 @jit
 def haunting(p: Pool) -> int:
     """Return how many threads may wait unseen while a CPU may be idle. While the only dark CPU has them it is busy."""
-    only, idle = p.ghosts[1] - 1, 0
+    only, idle, others = p.ghosts[1] - 1, 0, 0
     for c in range(p.nr.size):
-        idle += 1 if p.nr[c] == 0 and c != only else 0
-    return p.ghosts[0] if idle > 0 else 0
+        if p.nr[c] == 0:
+            idle += 1
+            others += 1 if c != only else 0
+    if p.since_ns[0] >= 0 and idle > 0:
+        return min(p.nr.size, MOST_GHOSTS)
+    return p.ghosts[0] if others > 0 else 0
 
 
 @jit
@@ -183,7 +194,7 @@ def _set(p: Pool, out: Changes, t: int, c: int, nr: int, idle: int) -> None:
     if some:
         _blocked(p, c, -1)
     _row(out, t, c, nr, 0, 0)
-    waits = p.ghosts[0] > 0
+    waits = p.ghosts[0] > 0 or p.since_ns[0] >= 0
     for k in range(p.waiting.size):
         waits |= p.waiting[k] > 0
     if some or (change != 0 and waits):
@@ -260,8 +271,8 @@ def _went_idle(p: Pool, out: Changes, t: int, c: int) -> None:
     for d in range(p.was_idle.size):
         if p.was_idle[d] == 0 and p.nr[d] >= 0:
             return
-    _unseen(out, p.since_ns[0], t)
     p.since_ns[0] = -1
+    _pool_row(p, out, t)
 
 
 @jit
@@ -285,6 +296,9 @@ def _begin(p: Pool, out: Changes, t: int, q: int, trusted: bool) -> None:
         _settle(p, out, q)
         p.task[q, LATE] = 1
         p.task_ns[q, FROM], p.task_ns[q, BEGAN] = p.task_ns[q, SINCE], t
+        k = np.searchsorted(p.lost_ns, p.task_ns[q, SINCE])
+        if p.since_ns[0] >= 0 and k < p.lost_ns.size and p.lost_ns[k] + 1 >= p.since_ns[0]:
+            p.task_ns[q, FROM] = t  # it is one of those that may wait unseen
     p.task[q, STATE] = task_row.RUNNING
     p.task[q, WOKEN] = 0
 
@@ -325,6 +339,8 @@ def pool(e: Events, wakings: bool, trusted: NDArray[np.bool_], p: Pool, out: Cha
         elif q <= 0:
             continue
         elif k == MIGRATE:
+            if p.task[q, STATE] != task_row.WAITING and p.task[q, STATE] != task_row.RUNNING:
+                p.was_idle[c] = 0  # it may have waited unseen, and now it may do so here
             _move(p, out, t, q, c)
         elif k == WAKEUP or k == WAKEUP_NEW or k == UNTHROTTLE:
             if k != UNTHROTTLE:

@@ -79,12 +79,14 @@ def _first_switch(s: State, c: int, p: int, q: int, listed: bool) -> None:
 
 
 @callee
-def _queued(s: State, p: int, by: int, where: int) -> None:
-    """Task ``p`` was put on a runqueue, in the context of ``by`` on CPU ``where``."""
+def _queued(s: State, p: int, c: int, by: int, where: int) -> None:
+    """Task ``p`` was put on the runqueue of CPU ``c``, in the context of ``by`` on CPU ``where``."""
     if p > 0:
-        s.task[p, task_row.QUEUED] = 1
+        s.task[p, task_row.QUEUED] = 1 if s.numbers[se.WAKINGS] == 0 else -1 - c
         s.task[p, task_row.WAKER] = by
         s.task[p, task_row.WAKER_CPU] = where
+    if by > 0 and where >= 0:  # the switch to it may be missing
+        s.task[by, task_row.RAN] = where
 
 
 @callee
@@ -96,7 +98,8 @@ def _looks_repinned(s: State, p: int, c: int, by: int) -> int:
     caller wakes (kernel/sched/core.c, v6.12: affine_move_task()). The stopper also serves active balancing, which wakes it
     from the CPU that pulls (fair.c: sched_balance_rq()), and sched_exec(), which nothing tells from a change of affinity.
     cpuhp/N empties a CPU that goes offline; a thread that was bound to it, or may have been, gets another affinity
-    (select_fallback_rq()).
+    (select_fallback_rq()). Where only sched_waking was recorded, the move by which a wakeup chooses a CPU comes after it
+    (core.c: try_to_wake_up()), and the readers have put the thread there already (trace/readers/support/sched_waking_jit.py).
     """
     if by == 0:
         return 0
@@ -112,7 +115,7 @@ def _looks_repinned(s: State, p: int, c: int, by: int) -> int:
         if waker < 0:
             return task_row.BY_SOMEBODY
         return task_row.BY_ITSELF if waker == p else task_row.BY_ANOTHER
-    if s.task[p, task_row.QUEUED] == 0:
+    if s.task[p, task_row.QUEUED] == 0 or s.task[p, task_row.QUEUED] == -1 - c:
         return 0
     if by < 0:
         return task_row.BY_SOMEBODY
@@ -129,7 +132,7 @@ def _note_moves(s: State, k: int, c: int, p: int, q: int, by: int, where: int, k
             s.task[p, task_row.QUEUED] = 1
             s.task[p, task_row.RAN] = c
     elif k == se.WAKEUP or k == se.WAKEUP_NEW:
-        _queued(s, p, by, where)
+        _queued(s, p, c, by, where)
     elif k == se.FORK and p > 0:
         if s.task[p, task_row.QUEUED] != 0 or s.task[p, task_row.RAN] >= 0:
             s.task[p, task_row.REUSED] = 1

@@ -18,7 +18,7 @@ from __future__ import annotations
     PUSHED,  # found in pass 1: 1 if the stopper moved it, not on behalf of an idle CPU
     CHILD_REPINNED,  # found in pass 1: 1 if that holds of a child
     REUSED,  # found in pass 1: 1 if its number was another thread's before
-    QUEUED,  # in pass 1: 1 while it runs or waits
+    QUEUED,  # in pass 1: 1 while it runs or waits, and -1 - CPU from a waking to that CPU on until it runs
     WAKER,  # in pass 1: who woke it last, -1 unknown
     WAKER_CPU,  # in pass 1: and on which CPU
     RECORDER,  # 1: it recorded the trace, so that a wakeup of it may be missing
