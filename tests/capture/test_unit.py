@@ -104,6 +104,7 @@ def test_options_of_a_file_have_the_units_of_the_command_line(tmp_path):
 
 
 VIOLATION = {"idle_cpu": 1, "busy_cpu": 0, "pid": 42, "lasted_ms": 105, "number": 3}
+VIOLATION |= {"began_ns": 7_000_000, "confirmed_ns": 112_000_000}
 
 
 def test_the_journal_gets_fields(tmp_path):
