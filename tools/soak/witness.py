@@ -170,7 +170,8 @@ def scan() -> Scan:
 
 def ahead(nice: int = -20) -> None:
     """Let this thread run before others. One that kept Python's lock while it waits would keep the witness from reading."""
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
 
 
 class Witness(threading.Thread):
