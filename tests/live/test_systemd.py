@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -105,7 +106,13 @@ def test_systemd_runs_the_service_with_its_two_capabilities_and_restarts_it(bpf,
     assert files(systemd) == before
 
 
-def test_the_journal_has_the_fields_of_a_violation(bpf, balancing, systemd):
+def recordings(result: str) -> float:
+    return float(re.search(rf'wastedcores_recordings_total{{result="{result}"}} (\S+)', page())[1])
+
+
+def test_a_violation_is_in_the_journal_with_fields_and_its_recording_is_judged(
+    bpf, balancing, systemd
+):
     do(systemd, "--install", "--serve", f":{PORT}")
     for _ in range(5):
         with balancing_off():
@@ -123,6 +130,8 @@ def test_the_journal_has_the_fields_of_a_violation(bpf, balancing, systemd):
     began, confirmed = (int(first[f"WASTEDCORES_{k}_NS"]) for k in ("BEGAN", "CONFIRMED"))
     told = int(first["__MONOTONIC_TIMESTAMP"]) * 1000
     assert began + 100_000_000 <= confirmed <= told
+    until(lambda: recordings("kept") + recordings("clean") + recordings("failed"), 90)
+    assert recordings("failed") == 0
 
 
 #: says which processes the loaded programs take for the checker's own, instead of looking

@@ -33,7 +33,8 @@ from soak.witness import Witness, ahead, explain
 from wastedcores.capture.live_result import LiveOptions
 from wastedcores.files import written_whole
 
-_WRITE_S = 10.0
+#: the watchers are sampled so often, and everything is written again after so many samples
+_SAMPLE_S, _WRITE_EVERY = 10.0, 6
 #: the defaults of `watch`
 _LIVE = LiveOptions()
 
@@ -150,7 +151,10 @@ def soak(
         stack.callback(witness.stop)
         url = f"http://127.0.0.1:{services[0].port}/metrics"
         argv = [sys.executable, "-S", str(Path(__file__).with_name("scraper.py")), url]
-        _until(lambda: all(w.looks() for w in found.watchers), end, 120)
+        if not _until(lambda: all(w.looks() for w in found.watchers), end, 120):
+            raise RuntimeError(
+                f"not all watchers look: {systemd.run('journalctl', '-n', '20').stdout}"
+            )
         scraper = subprocess.Popen([*argv, str(folder / "scrapes.txt")])
         stack.callback(scraper.wait)
         stack.callback(scraper.kill)
@@ -258,14 +262,15 @@ def _keep_books(
     """Judge the alarms, measure what the watchers cost, and write everything down."""
     ahead()
     while True:
-        last = end.wait(_WRITE_S)
+        last = end.wait(_SAMPLE_S)
         for alarm in [a for w in found.watchers for a in list(w.alarms) if "answer" not in a]:
             if (answer := explain(alarm, witness)) is not None:
                 alarm.update(answer)
                 say(f"alarm of {alarm['watcher']}: {answer['answer']}, {answer['why']}")
         at_s = round((time.monotonic_ns() - found.started_ns) / 1e9, 1)
         found.samples.append({"at_s": at_s, **{w.name: w.sample() for w in found.watchers}})
-        found.write()
+        if last or len(found.samples) % _WRITE_EVERY == 1:
+            found.write()
         if last:
             return
 

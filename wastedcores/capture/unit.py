@@ -56,6 +56,8 @@ OOMScoreAdjust=500
 
 # bcc and numba make code at run time, so MemoryDenyWriteExecute= cannot be set; bcc reads headers below /lib/modules
 SystemCallFilter=@system-service bpf perf_event_open
+# a library that tries a newer call, such as polars cachestat(), goes on without it
+SystemCallErrorNumber=ENOSYS
 SystemCallArchitectures=native
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
 RestrictNamespaces=yes
