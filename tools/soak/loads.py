@@ -49,7 +49,7 @@ def provoke(
                 try:
                     longest = longest_hold(witness, forker, needed_s, end)
                 finally:
-                    ahead(0)  # what this thread starts has its priority
+                    ahead(False)  # what this thread starts has its priority
                 held = max(held, longest, key=lambda h: h[1] - h[0])
     return {
         "start_ns": start_ns,

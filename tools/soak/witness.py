@@ -168,10 +168,14 @@ def scan() -> Scan:
     return Scan(now, delays)
 
 
-def ahead(nice: int = -20) -> None:
-    """Let this thread run before others. One that kept Python's lock while it waits would keep the witness from reading."""
+def ahead(really: bool = True) -> None:
+    """Let this thread run before all others, also before the sampler of the recorder, which is a real-time thread.
+
+    One that kept Python's lock while it waits would keep the witness from reading.
+    """
+    kind, priority = (os.SCHED_FIFO, 20) if really else (os.SCHED_OTHER, 0)
     with suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
+        os.sched_setscheduler(0, kind, os.sched_param(priority))
 
 
 class Witness(threading.Thread):
