@@ -43,6 +43,7 @@ def rows(found: dict[str, Any]) -> list[dict[str, Any]]:
 
     for name, w in found["summary"]["watchers"].items():
         how, late = found["watchers"][name]["how"], w["found"] - w["in_time"]
+        row(f"{name}_crashes", f"ended by itself ({how})", w["crashes"], "times", 0, "")
         looked = f"looked for {w['looked_s'] / 60:.0f} minutes"
         judged = f"{looked}; {w['true']} true, {w['unexplained'] + w['pending']} unexplained"
         row(f"{name}_false", f"false alarms ({how})", w["false"], f"of {w['alarms']}", 0, judged)

@@ -205,6 +205,7 @@ def alarm(at_ns, answer="true"):
         ([], [(0, None)], {"provoked": 2, "found": 0, "missed": 1}),
         ([], [(0, 11 * S), (11 * S, None)], {"provoked": 1, "missed": 0}),  # killed in between
         ([alarm(51 * S)], [(0, None)], {"found": 1, "after_s": [1.0], "missed": 1}),
+        ([], [(0, 20 * S), (30 * S, None)], {"crashes": 1, "kills": 0}),
         ([alarm(30 * S, "false")], [(0, None)], {"false": 1, "unprovoked": 1, "missed": 1}),
         ([alarm(30 * S, None)], [(0, None)], {"pending": 1, "true": 0}),
     ],

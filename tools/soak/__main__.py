@@ -293,7 +293,7 @@ def _model() -> str:
 
 
 def main() -> int:
-    """Run a soak; 3: an alarm was false or a violation was missed."""
+    """Run a soak; 3: an alarm was false, a violation was missed, or a service ended by itself."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -311,7 +311,8 @@ def main() -> int:
         folder, plan, tuple(asked.ports), lambda line: print(line, file=sys.stderr, flush=True)
     )
     print(markdown(found), end="")
-    return 3 if any(w["false"] or w["missed"] for w in found["summary"]["watchers"].values()) else 0
+    bad = ("false", "missed", "crashes")
+    return 3 if any(w[k] for w in found["summary"]["watchers"].values() for k in bad) else 0
 
 
 if __name__ == "__main__":

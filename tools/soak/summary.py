@@ -64,6 +64,7 @@ def _of_watcher(watcher: dict[str, Any], found: dict[str, Any]) -> dict[str, Any
         "missed": missed,
         "after_s": after_s,
         "kills": len(watcher["kills"]),
+        "crashes": 0 if turns else max(0, len(spans) - 1 - len(watcher["kills"])),
         "turns": len(turns),
         "alarming_turns": sum(
             t["verdict"] == "violations" and not provoked for t, provoked in turns
@@ -128,6 +129,7 @@ def markdown(found: dict[str, Any]) -> str:
         ("Longest time to find one", [f"{max(w['after_s']):.2f} s" if w["after_s"] else "-" for w in told.values()]),
         ("Established and missed", [w["missed"] for w in told.values()]),
         ("Killed", [w["kills"] for w in told.values()]),
+        ("Ended by itself", [w["crashes"] for w in told.values()]),
         ("Turns: all, alarming without a provocation, undecided",
          [f"{w['turns']}, {w['alarming_turns']}, {w['undecided_turns']}" if w["turns"] else "-" for w in told.values()]),
         *[

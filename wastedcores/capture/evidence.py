@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,14 +107,12 @@ class Evidence:
         facts, before, self._throttled = header_facts(take()), self._throttled, throttled()
         facts["provenance"] = {"throttled": throttled_since(before, self._throttled)}
         options = self._options
-        work = (judge, raw, facts, options.persist_ns, options.chronic_share, self._key)
+        work = partial(judge, raw, facts, options.persist_ns, options.chronic_share, self._key)
         try:
-            future = self._pool.submit(*work)
-        except (
-            BrokenProcessPool
-        ):  # the last judge was killed, perhaps because it took too much memory
+            future = self._pool.submit(work)
+        except BrokenProcessPool:  # the last judge was killed, perhaps because it took too much memory
             self._pool = _judges()
-            future = self._pool.submit(*work)
+            future = self._pool.submit(work)
         future.add_done_callback(self._judged)
 
     def _judged(self, future: Future[dict[str, Any]]) -> None:
