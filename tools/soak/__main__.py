@@ -139,11 +139,11 @@ def soak(
     root = folder / "machine"
     root.mkdir()
     with ExitStack() as stack:
+        followers: list[threading.Thread] = []
+        stack.callback(lambda: [thread.join(10) for thread in followers])
         systemd = stack.enter_context(booted(root))
         services = install(systemd, ports)
-        journal = follow(services, systemd)
-        stack.callback(journal.wait)
-        stack.callback(journal.kill)
+        followers.append(follow(services, systemd))
         recorder = Recorder(folder / "tracefs", plan.turn_s, busy)
         found.watchers += [*services, recorder]
         stack.callback(recorder.stop)

@@ -122,7 +122,8 @@ class Service(Watcher):
         self.find()
         for pid in [p for p, its in self.parts.items() if its == part]:
             now_ns = time.monotonic_ns()
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
             self.ended(now_ns)
             self.kills.append({"at_ns": now_ns, "part": part})
 
@@ -181,23 +182,25 @@ def install(systemd: Booted, ports: tuple[int, int]) -> tuple[Service, Service]:
     )
 
 
-def follow(services: tuple[Service, ...], systemd: Booted) -> subprocess.Popen[str]:
-    """Let the services hear what the journal has of them, from their start on."""
+def follow(services: tuple[Service, ...], systemd: Booted) -> threading.Thread:
+    """Let the services hear what the journal has of them, from their start on; the thread ends with systemd."""
     argv = systemd.argv("journalctl", "-f", "-n", "all", "-o", "json")
-    journal = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
 
     def read() -> None:
         ahead()
-        assert journal.stdout is not None
-        for line in journal.stdout:
-            entry = json.loads(line)
-            unit = entry.get("UNIT") or entry.get("_SYSTEMD_UNIT")
-            for service in services:
-                if unit == f"{service.unit}.service":
-                    service.heard(entry)
+        with journal:
+            assert journal.stdout is not None
+            for line in journal.stdout:
+                entry = json.loads(line)
+                unit = entry.get("UNIT") or entry.get("_SYSTEMD_UNIT")
+                for service in services:
+                    if unit == f"{service.unit}.service":
+                        service.heard(entry)
 
-    threading.Thread(target=read, daemon=True).start()
-    return journal
+    journal = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    return thread
 
 
 class Recorder(Watcher):
