@@ -78,6 +78,9 @@ OFFSETS = {
     "OFF_ON_RQ": ("task_struct", "on_rq"),
     "OFF_ON_CPU": ("task_struct", "on_cpu"),
     "OFF_COMM": ("task_struct", "comm"),
+    "OFF_THREAD_PID": ("task_struct", "thread_pid"),  # 2c4704756cab, 4.19
+    "OFF_PID_LEVEL": ("pid", "level"),
+    "OFF_PID_NUMBERS": ("pid", "numbers"),
     "OFF_CPUS_PTR": ("task_struct", "cpus_ptr"),  # 3bd3706251ee, 5.3
     "OFF_NR_ALLOWED": ("task_struct", "nr_cpus_allowed"),
     "OFF_TASK_CFS": ("task_struct", "se.cfs_rq"),

@@ -30,7 +30,8 @@ struct wc_check {
 	u64 every_tick;		/* look at every tick, for chronic waste; set by the loader */
 	u64 slice;		/* number of the slice (of length M) of the last look */
 	u64 wasted;		/* one bit for each of the last ten slices, the newest lowest: did a look find a pair in it? */
-	u32 own[OWN];		/* process ids of this program and of those that started it; 0: none. Set by the loader */
+	u32 told[OWN];		/* process ids of this program and of those that started it, in its pid namespace; set by the loader */
+	u32 own[OWN];		/* the same as the kernel counts; 0: none. See own_leaders() */
 	u64 own_leader[OWN];	/* their leaders' task_struct; see own_leaders() */
 };
 

@@ -105,7 +105,7 @@ struct task_struct {
 	struct { unsigned int cpu; } thread_info;
 	int prio, on_rq, on_cpu, nr_cpus_allowed;
 	char comm[16];
-	void *cpus_ptr, *signal, *sched_task_group;
+	void *cpus_ptr, *signal, *sched_task_group, *thread_pid;
 	struct sched_entity se;
 	struct { unsigned long long run_delay, last_queued; } sched_info;
 	struct list thread_node;
@@ -115,6 +115,8 @@ struct task_struct {
 struct task_struct___v5_13 { long state; };
 struct task_struct___v5_15 { unsigned int cpu; };
 struct signal_struct { struct list thread_head; };
+struct upid { int nr; };
+struct pid { unsigned int level; struct upid numbers[1]; };
 struct cgroup { void *kn; };
 struct kernfs_node { u64 id; };
 struct __call_single_data { struct { unsigned int u_flags; } node; };
@@ -157,6 +159,9 @@ struct lb_env { long imbalance; };
 #define OFF_ON_CPU AT(task_struct, on_cpu)
 #define OFF_COMM AT(task_struct, comm)
 #define OFF_CPUS_PTR AT(task_struct, cpus_ptr)
+#define OFF_THREAD_PID AT(task_struct, thread_pid)
+#define OFF_PID_LEVEL AT(pid, level)
+#define OFF_PID_NUMBERS AT(pid, numbers)
 #define OFF_NR_ALLOWED AT(task_struct, nr_cpus_allowed)
 #define OFF_TASK_CFS AT(task_struct, se.cfs_rq)
 #define OFF_GROUP_NODE AT(task_struct, se.group_node)
@@ -211,6 +216,7 @@ struct lb_env { long imbalance; };
 #define HAS_OFF_LAST_QUEUED EXISTS(task_struct, sched_info.last_queued)
 #define HAS_OFF_THREAD_NODE EXISTS(task_struct, thread_node)
 #define HAS_OFF_THREAD_HEAD EXISTS(signal_struct, thread_head)
+#define HAS_OFF_THREAD_PID EXISTS(task_struct, thread_pid)
 #define HAS_OFF_THROTTLED EXISTS(task_struct, throttled)
 #define HAS_OFF_SCHED_GROUP EXISTS(task_struct, sched_task_group)
 #define HAS_OFF_GROUP_CGROUP EXISTS(task_group, css.cgroup)

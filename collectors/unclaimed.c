@@ -290,7 +290,8 @@ int watch_nr(u64 *ctx)
 int own_leaders(struct iter_task *ctx)
 {
 	u64 meta = ctx->meta, p = ctx->task;
-	u32 zero = 0, pid = 0, tgid = 0;
+	u32 zero = 0, pid = 0, tgid = 0, level = 0, nr;
+	u64 id = 0;
 	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
 
 	hide(meta);
@@ -301,9 +302,18 @@ int own_leaders(struct iter_task *ctx)
 	COPY(tgid, p + OFF_TGID);
 	if (pid != tgid)
 		return 0;
+	nr = pid;
+	if (HAS(OFF_THREAD_PID)) { /* in a container, the loader knows other numbers */
+		COPY(id, bpf_get_current_task() + OFF_THREAD_PID);
+		COPY(level, id + OFF_PID_LEVEL);
+		COPY(id, p + OFF_THREAD_PID);
+		COPY(nr, id + OFF_PID_NUMBERS + 16 * level); /* sizeof(struct upid) */
+	}
 	for (int i = 0; i < OWN; i++)
-		if (pid == chk->own[i])
+		if (nr == chk->told[i]) {
+			chk->own[i] = pid;
 			chk->own_leader[i] = p;
+		}
 	return 0;
 }
 

@@ -45,7 +45,6 @@ VERBS: dict[str, dict[str, type[BaseModel]]] = {
     "schedstat": {"schedstat": traces.Schedstat},
     "score": {"score": verdicts.Score},
     "snapshot": {"snapshot": Snapshot},
-    "soak": {"soak": verdicts.Soak},
     "sweep": {"sweep": replays.Sweep},
     "watch": {"watch": verdicts.Watch, "watch-config": WatchConfig},
     "whatif": {"whatif": replays.WhatIf},

@@ -9,13 +9,14 @@ import json
 import sys
 import time
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from soak.summary import LIMITS_MB, SCRAPE_P99_MS, markdown
 
 from benchmarks.__main__ import STORE, write
-from wastedcores.capture.soak import markdown
 
 PAGE = Path(__file__).parents[1] / "docs/soak.md"
 BEGIN, END = "<!-- begin of the run -->\n", "<!-- end of the run -->\n"
@@ -23,44 +24,75 @@ BEGIN, END = "<!-- begin of the run -->\n", "<!-- end of the run -->\n"
 
 def rows(found: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of RESULTS.md."""
-    alarms, provoked, cost = found["alarms"], found["provocations"], found["cost"]
-    minutes = f"{found['seconds'] / 60:.0f} minutes"
-    shares = [100 * c["collector_cpu"] for c in cost]
-    memory = [c["collector_rss_kib"] / 1024 for c in cost]
-    return [
-        {
-            "id": "false_alarms",
-            "name": f"false alarms of the online checker in {minutes} of mixed loads",
-            "value": alarms["false"],
-            "unit": f"of {alarms['all']}",
-            "goal": "0",
-            "met": alarms["false"] == 0,
-            "note": f"{alarms['true']} true, {alarms['unexplained'] + alarms['pending']} unexplained",
-        },
-        {
-            "id": "missed",
-            "name": "provoked violations that the independent reading established and the checker missed",
-            "value": provoked["missed"],
-            "unit": f"of {provoked['established']}",
-            "goal": "0",
-            "met": provoked["missed"] == 0,
-            "note": f"{provoked['found']} of all {provoked['all']} provocations were found; docs/soak.md",
-        },
-        {
-            "id": "collector_cpu",
-            "name": "CPU time of the collector",
-            "value": round(median(shares), 2),
-            "unit": "% of one CPU",
-            "note": f"median of {len(cost)} times 10 s, {max(shares):.2f} at most",
-        },
-        {
-            "id": "collector_memory",
-            "name": "memory of the collector at the end",
-            "value": round(memory[-1], 1),
-            "unit": "MiB",
-            "note": f"{memory[0]:.1f} MiB at first, {max(memory):.1f} at most",
-        },
-    ]
+    made = []
+
+    def row(name: str, what: str, value: float, unit: str, most: float, note: str) -> None:
+        goal = f"{most:g}" if most == 0 else f"below {most:g}"
+        met = value <= most if most == 0 else value < most
+        made.append(
+            {
+                "id": name,
+                "name": what,
+                "value": value,
+                "unit": unit,
+                "goal": goal,
+                "met": met,
+                "note": note,
+            }
+        )
+
+    for name, w in found["summary"]["watchers"].items():
+        how, late = found["watchers"][name]["how"], w["found"] - w["in_time"]
+        row(f"{name}_crashes", f"ended by itself ({how})", w["crashes"], "times", 0, "")
+        looked = f"looked for {w['looked_s'] / 60:.0f} minutes"
+        judged = f"{looked}; {w['true']} true, {w['unexplained'] + w['pending']} unexplained"
+        row(f"{name}_false", f"false alarms ({how})", w["false"], f"of {w['alarms']}", 0, judged)
+        longest = f"; the longest took {max(w['after_s']):.2f} s" if w["after_s"] else ""
+        seen = f"{w['found']} were found, {late} of them after more than S + M{longest}"
+        row(
+            f"{name}_missed",
+            f"established violations that were missed ({how})",
+            w["missed"],
+            f"of {w['provoked']}",
+            0,
+            seen,
+        )
+        if w["turns"]:
+            undecided = f"{w['undecided_turns']} undecided"
+            row(
+                f"{name}_turns",
+                "turns that alarmed without a provocation",
+                w["alarming_turns"],
+                f"of {w['turns']}",
+                0,
+                undecided,
+            )
+            continue
+        for part, most in LIMITS_MB.items():
+            cpu = f"its CPU time was {w['cost']['cpu_percent'].get(part, 0):.2f} % of one CPU (median)"
+            row(
+                f"{name}_{part}",
+                f"memory of the {part} at most ({how})",
+                w["cost"]["memory_mb"][part],
+                "MB",
+                most,
+                cpu,
+            )
+        row(
+            f"{name}_disk",
+            f"files at most ({how})",
+            w["cost"]["disk_mb"],
+            "MB",
+            found["keep_mb"],
+            "",
+        )
+    scraped = found["summary"]["scrapes"]
+    for key in ("all", "apart_from_provocations"):
+        its = scraped[key]
+        note = f"{its['number']} scrapes, one per second; the longest took {its['most_ms']:.0f} ms"
+        what = "scrape, 99 %, " + key.replace("_", " ")
+        row(f"scrape_{key}", what, its["p99_ms"], "ms", SCRAPE_P99_MS, note)
+    return made
 
 
 def main() -> None:
@@ -72,10 +104,10 @@ def main() -> None:
     PAGE.write_text(f"{before}{BEGIN}\n{run}\n{END}{after}")
     store = json.loads(STORE.read_text())
     store["soak"] = {
-        "command": f"wastedcores soak --hours {found['planned_seconds'] / 3600:g}",
+        "command": f"tools/soak, {found['plan']['seconds'] / 60:g} minutes",
         "date": time.strftime("%Y-%m-%d", time.gmtime(found["started_unix"])),
         "commit": commit,
-        "load": f"{found['cost'][0]['load']:.1f}",
+        "load": f"{found['load_before']:.1f}",
         "machine": f"{found['cpus']} x {found['machine']} (virtual), Linux {found['kernel']}",
         "rows": rows(found),
     }

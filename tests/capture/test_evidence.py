@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from support import TRACE_GOLDEN
 from support.builders import nr, trace_of
+from support.waiting import wait_for
 
 import wastedcores
 from wastedcores.capture import evidence as module
@@ -203,6 +205,22 @@ def test_what_is_no_recording_is_told_as_failed_and_stays_within_the_limits(tmp_
     limits = Limits(most_s=1e12)
     Evidence(folder, LiveOptions(), limits, told=lambda result, _: told.append(result)).finish()
     assert told == ["failed"]
+
+
+@pytest.mark.slow
+def test_a_judge_that_is_killed_does_not_end_the_service(tmp_path):
+    folder, told = tmp_path / "e", []
+    evidence = Evidence(folder, LiveOptions(), told=lambda result, _: told.append(result))
+    raws = [folder / f"violation-20270115T0{hour}0000Z.wct" for hour in (8, 9)]
+    for raw in raws:
+        raw.write_bytes(b"nonsense")
+    evidence.add(raws[0])
+    (judging,) = evidence._pool._processes
+    os.kill(judging, signal.SIGKILL)
+    wait_for(lambda: told == ["failed"])
+    evidence.add(raws[1])
+    evidence.finish()
+    assert told == ["failed", "failed"]
 
 
 @pytest.mark.slow

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import random
 import subprocess
 import sys
 import threading
 import time
 
 import pytest
-from support.schemas import fits
-
-from wastedcores.capture.soak import SoakOptions, loads, markdown
-from wastedcores.capture.soak.loads import _HEAD, PROGRAMS, turns
-from wastedcores.capture.soak.soak import _judge, _match, _Result
-from wastedcores.capture.soak.witness import Between, Waited, Witness, explain
+from soak import loads
+from soak.__main__ import SHORT, Plan
+from soak.loads import _HEAD, IDLE, LOADS, PROGRAMS
+from soak.summary import markdown, summary
+from soak.watchers import Service
+from soak.witness import Between, Waited, Witness, explain
 
 MS = 1_000_000
-ALARM = {"number": 1, "idle_cpu": 1, "busy_cpu": 0, "began_ns": 0, "confirmed_ns": 100 * MS}
+ALARM = {"watcher": "service", "idle_cpu": 1, "began_ns": 0, "confirmed_ns": 100 * MS}
 
 
 class Told:
     """A witness that has read these things."""
 
     def __init__(self, idle, waited, pressure=0.5, own=0.0, seconds=0.075):
-        self.reading = Between(seconds, {0: 0.0, 1: idle}, pressure, own)
+        self.reading = Between(seconds, {0: 0.0, 1: idle}, pressure, {"service": own})
         self.tasks = waited
 
     def between(self, start_ns, end_ns):
@@ -72,19 +70,6 @@ def test_a_late_sample_makes_the_witness_look_around_the_alarm():
     assert explain(ALARM, Late(0.2, [task(90, 0, 1)]))["answer"] != "true"
 
 
-def test_the_summary_fits_its_schema(tmp_path):
-    result = _Result(SoakOptions(), tmp_path)
-    raised = ALARM | {"pid": 10, "lasted_ms": 100, "evidence": None, "provoked": False}
-    result.alarms += [dict(raised), dict(raised)]
-    _judge(result, Told(1.0, [task(90, 0, 1)]), print)
-    del result.alarms[1]["answer"]
-    done = {"start_ns": 0, "end_ns": 9 * MS, "established": True, "attempts": 1, "held_s": 0.2}
-    _match(result, done)
-    result.checker = {"checks": 3, "suspected": 1, "confirmed": 1, "moves": 7}
-    result.loads = {"idle": 2.5}
-    fits("soak", result.to_json())
-
-
 def test_an_alarm_waits_for_the_next_scan():
     told = Told(1.0, None)
     assert explain(ALARM, told) is None
@@ -102,7 +87,7 @@ while time.monotonic() < end: pass
 @pytest.mark.slow
 def test_the_witness_sees_two_tasks_wait_for_each_other():
     cpu = max(os.sched_getaffinity(0))
-    witness = Witness(time.process_time_ns)
+    witness = Witness(lambda: {"service": 0})
     witness.start()
     hogs = subprocess.Popen([sys.executable, "-I", "-S", "-c", HOGS % cpu], start_new_session=True)
     try:
@@ -125,7 +110,7 @@ def test_the_witness_sees_two_tasks_wait_for_each_other():
 
 
 def test_the_witness_has_no_answer_before_its_next_scan():
-    witness = Witness(time.process_time_ns)
+    witness = Witness(lambda: {"service": 0})
     witness.start()
     try:
         time.sleep(0.2)
@@ -149,46 +134,131 @@ def test_a_load_ends_by_itself(load):
     assert time.monotonic() - began >= 0.35
 
 
-def test_every_load_comes_once_per_round_and_the_seed_decides():
-    first = list(itertools.islice(turns(random.Random(3)), 2 * len(PROGRAMS)))
-    again = list(itertools.islice(turns(random.Random(3)), 2 * len(PROGRAMS)))
-    assert first == again
-    for part in (first[: len(PROGRAMS)], first[len(PROGRAMS) :]):
-        assert sorted(loads[0] for loads, _ in part) == sorted(PROGRAMS)
+@pytest.mark.parametrize("plan", [Plan(), SHORT, Plan(violations=7, load_s=100)])
+def test_each_load_has_its_time_and_the_violations_are_spread(plan):
+    turns = list(plan.segments())
+    assert turns[0] == ((IDLE,), plan.idle_s, False)
+    assert sum(seconds for _, seconds, _ in turns) == pytest.approx(plan.seconds)
+    for load in LOADS:
+        its = [(loads, s) for loads, s, _ in turns if loads[0] == load]
+        assert sum(s for _, s in its) == pytest.approx(plan.load_s)
+        assert {loads[1:] for loads, _ in its} == {(), ("quota",), ("cpuset",), ("pinned",)}
+    assert sum(then for _, _, then in turns) == plan.violations
 
 
-def test_the_summary_names_what_was_not_true():
-    alarms = [{"number": 7, "idle_cpu": 3, "answer": "false", "why": "no task waited"}]
-    text = markdown(
-        {
-            "kernel": "6.18",
-            "machine": "EPYC",
-            "cpus": 2,
-            "seconds": 90.0,
-            "planned_seconds": 7200.0,
-            "complete": False,
-            "alarms": {
-                "all": 5,
-                "true": 4,
-                "false": 1,
-                "unexplained": 0,
-                "pending": 0,
-                "unprovoked": 1,
-            },
-            "provocations": {"all": 4, "established": 3, "found": 3, "missed": 1},
-            "load_seconds": {"half": 20.0},
-            "each_alarm": alarms,
-            "cost": [
-                {"collector_cpu": share, "collector_rss_kib": 1024, "soak_rss_kib": 2048}
-                for share in (0.002, 0.004)
-            ],
-        }
-    )
+S = 1_000 * MS
+#: established from 10 s to 12.2 s, and never
+PROVOKED = [
+    {
+        "start_ns": 9 * S,
+        "on_ns": 9 * S,
+        "end_ns": 13 * S,
+        "established": True,
+        "held_ns": [10 * S, 12_200 * MS],
+    },
+    {
+        "start_ns": 50 * S,
+        "on_ns": 50 * S,
+        "end_ns": 56 * S,
+        "established": False,
+        "held_ns": [50 * S, 51 * S],
+    },
+]
+
+
+def soaked(alarms, spans=((0, None),), turns=()):
+    """What a soak of one watcher has found."""
+    sample = {
+        "at_s": 1,
+        "rss_kib": {"collector": 2000},
+        "cpu": {"collector": 0.002},
+        "disk_bytes": 9,
+    }
+    watcher = {"how": "undisturbed", "spans": list(spans), "kills": [], "turns": list(turns)}
+    watcher |= {"chronic": [], "alarms": alarms, "samples": [sample]}
+    found = {"kernel": "6.18", "machine": "EPYC", "cpus": 2, "load_before": 0.1, "complete": False}
+    found |= {"start_ns": 0, "end_ns": 90 * S, "plan": {"seconds": 7200.0}, "keep_mb": 50}
+    found |= {"s_ns": S, "m_ns": 100 * MS, "load_seconds": {"half": 20.0}, "provocations": PROVOKED}
+    found |= {"watchers": {"service": watcher}}
+    found["scrapes"] = [[float(n), 2.0, 700] for n in range(98)] + [
+        [10.0, 90.0, 800],
+        [20.0, 7.0, 0],
+    ]
+    return found | {"summary": summary(found)}
+
+
+def alarm(at_ns, answer="true"):
+    told = {"idle_cpu": 1, "confirmed_ns": at_ns, "why": "no task waited", "answer": answer}
+    return {k: v for k, v in told.items() if v} | {"watcher": "service"}
+
+
+@pytest.mark.parametrize(
+    ("alarms", "spans", "counts"),
+    [
+        (
+            [alarm(10_900 * MS)],
+            [(0, None)],
+            {"provoked": 2, "found": 1, "in_time": 1, "after_s": [0.9]},
+        ),
+        ([alarm(12 * S)], [(0, None)], {"found": 1, "in_time": 0, "missed": 0}),
+        ([alarm(9_500 * MS)], [(0, None)], {"found": 1, "in_time": 1, "after_s": [-0.5]}),
+        ([], [(0, None)], {"provoked": 2, "found": 0, "missed": 1}),
+        ([], [(0, 11 * S), (11 * S, None)], {"provoked": 1, "missed": 0}),  # killed in between
+        ([alarm(51 * S)], [(0, None)], {"found": 1, "after_s": [1.0], "missed": 1}),
+        ([], [(0, 20 * S), (30 * S, None)], {"crashes": 1, "kills": 0}),
+        ([alarm(30 * S, "false")], [(0, None)], {"false": 1, "unprovoked": 1, "missed": 1}),
+        ([alarm(30 * S, None)], [(0, None)], {"pending": 1, "true": 0}),
+    ],
+)
+def test_a_violation_counts_for_a_watcher_that_looked_all_the_time(alarms, spans, counts):
+    told = soaked(alarms, spans)["summary"]["watchers"]["service"]
+    assert {k: told[k] for k in counts} == counts
+
+
+def test_a_turn_of_the_recorder_alarms_falsely_only_without_a_provocation():
+    def turn(at_s, verdict):
+        return {"start_ns": at_s * S, "end_ns": (at_s + 20) * S, "verdict": verdict}
+
+    turns = [turn(0, "violations"), turn(20, "violations"), turn(40, "unknown"), turn(60, "clean")]
+    told = soaked([], turns=turns)["summary"]["watchers"]["service"]
+    assert (told["turns"], told["alarming_turns"], told["undecided_turns"]) == (4, 1, 1)
+
+
+def test_scrapes_are_told_with_and_without_those_beside_a_violation():
+    told = soaked([])["summary"]["scrapes"]
+    assert (told["failed"], told["largest_bytes"], told["all"]["p99_ms"]) == (1, 800, 90.0)
+    assert told["apart_from_provocations"]["most_ms"] == 7.0
+
+
+def test_the_page_names_what_was_not_true():
+    text = markdown(soaked([alarm(10_900 * MS), alarm(60 * S, "false")]))
     assert "2 minutes of 120 (not complete)" in text
     assert "| False alarms | 1 |" in text
-    assert "| Established and missed | 1 |" in text
-    assert "0.30% of one CPU (median), 0.40% at most" in text
-    assert "| 7 | 3 | false | no task waited |" in text
+    assert "| Established and missed | 0 |" in text
+    assert "| CPU time of the collector, median | 0.20 % |" in text
+    assert "| service | 1.0 | 1 | no | false | no task waited |" in text
+
+
+def test_a_service_is_followed_by_its_journal(tmp_path):
+    """What systemd and the service write there says when it looked and what it raised."""
+
+    class Machine:
+        folder = tmp_path
+
+    service = Service("killed", "", "wastedcores-killed", 1, Machine())
+    entry = {
+        "WASTEDCORES_NUMBER": "1",
+        "WASTEDCORES_BEGAN_NS": "5",
+        "WASTEDCORES_CONFIRMED_NS": "9",
+    }
+    for at_us, said in enumerate(
+        [{"MESSAGE": "looking"}, entry, {"EXIT_CODE": "killed"}, {"MESSAGE": "looking"}], 1
+    ):
+        service.heard({"__MONOTONIC_TIMESTAMP": str(at_us), **said})
+    assert service.spans == [[1000, 3000], [4000, None]]
+    assert service.alarms == [{"watcher": "killed", "number": 1, "began_ns": 5, "confirmed_ns": 9}]
+    assert service.looks()
+    assert not service.looks(since_ns=3500)
 
 
 @pytest.mark.parametrize(("idle", "established"), [(1.0, True), (0.9, False)])
@@ -199,9 +269,9 @@ def test_other_work_for_a_tenth_of_the_time_establishes_no_violation(
 
     class Steady:
         def between(self, start_ns, end_ns):
-            return Between((end_ns - start_ns) / 1e9, {0: 0.0, 1: idle}, 1.0, 0.0)
+            return Between((end_ns - start_ns) / 1e9, {0: 0.0, 1: idle}, 1.0, {})
 
     monkeypatch.setattr(loads, "children_waited_ns", lambda forker: 2 * time.monotonic_ns())
     monkeypatch.setattr(loads, "HOLD_S", 1.0)
-    held = loads.longest_hold(Steady(), 1, 0.5, threading.Event())
-    assert (held >= 0.5) == established
+    began, ended = loads.longest_hold(Steady(), 1, 0.5, threading.Event())
+    assert (ended - began >= 500 * MS) == established

@@ -52,6 +52,18 @@ def test_the_capabilities_are_those_that_this_kernel_asks_for(tmp_path, paranoid
     assert re.search(r"^CapabilityBoundingSet=(.*)$", text, re.MULTILINE)[1] == names
 
 
+@pytest.mark.parametrize(
+    ("interpreter", "may"), [("/usr/bin/python3", "yes"), ("/home/me/.pyenv/python", "read-only")]
+)
+def test_homes_are_hidden_unless_the_interpreter_lies_in_one(
+    tmp_path, monkeypatch, interpreter, may
+):
+    (tmp_path / "python").symlink_to(interpreter)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    monkeypatch.setattr(unit, "__file__", "/usr/lib/unit.py")
+    assert f"ProtectHome={may}\n" in unit.unit("/opt/wastedcores")
+
+
 def test_uninstalling_leaves_nothing(tmp_path):
     (tmp_path / "etc/systemd/system").mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
@@ -104,6 +116,7 @@ def test_options_of_a_file_have_the_units_of_the_command_line(tmp_path):
 
 
 VIOLATION = {"idle_cpu": 1, "busy_cpu": 0, "pid": 42, "lasted_ms": 105, "number": 3}
+VIOLATION |= {"began_ns": 7_000_000, "confirmed_ns": 112_000_000}
 
 
 def test_the_journal_gets_fields(tmp_path):

@@ -164,7 +164,7 @@ def test_the_service_listens_on_the_loopback_only(bpf):
 
 
 def test_two_capabilities_are_enough(bpf):
-    """The unit's bounding set; a service that systemd starts cannot be had where the first process is another program."""
+    """The unit's bounding set, where no systemd is to be had; test_systemd.py has a real one."""
     if shutil.which("setpriv") is None:
         pytest.skip("no setpriv: apt-get install util-linux")
     confine = [

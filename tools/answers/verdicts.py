@@ -1,4 +1,4 @@
-"""The answers of the verbs that judge recordings: check, watch, score, gate, fleet and soak."""
+"""The answers of the verbs that judge recordings: check, watch, score, gate and fleet."""
 
 from __future__ import annotations
 
@@ -231,77 +231,3 @@ class Fleet(Strict):
     clean: int
     unknown: int
     failed: int
-
-
-class Alarms(Strict):
-    all: int
-    true: int
-    false: int
-    unexplained: int
-    pending: int
-    unprovoked: int
-
-
-class Provocations(Strict):
-    all: int
-    established: int
-    found: int
-    missed: int
-
-
-class SoakChecker(Counts):
-    checks: int = absent()
-    suspected: int = absent()
-    confirmed: int = absent()
-
-
-class JudgedAlarm(Alarm):
-    provoked: bool
-    answer: Literal["true", "false", "unexplained"] = absent("missing: pending")
-    why: str = absent()
-    idle_share: float | None = absent()
-    own_share: float | None = absent()
-    pressure_share: float | None = absent()
-    waited_ms: list[tuple[str, int, int, list[int]]] = absent(
-        "name, thread, ms that it waited and the CPUs on which it may run"
-    )
-
-
-class Provocation(Strict):
-    start_ns: int
-    end_ns: int
-    established: bool
-    attempts: int
-    held_s: float
-    found: bool
-
-
-class Cost(Strict):
-    at_s: float
-    collector_cpu: float
-    collector_rss_kib: int
-    soak_rss_kib: int
-    load: float
-
-
-class Soak(Strict):
-    """What ``wastedcores soak --json`` prints, and its file ``soak.json``."""
-
-    schema_: Literal["wastedcores.soak/1"] = Field(alias="schema")
-    kernel: str
-    machine: str
-    cpus: int
-    started_unix: float
-    seconds: float
-    planned_seconds: float
-    complete: bool
-    seed: int
-    s_ns: int
-    m_ns: int
-    alarms: Alarms
-    provocations: Provocations
-    checker: SoakChecker
-    load_seconds: dict[str, float]
-    each_alarm: list[JudgedAlarm]
-    each_provocation: list[Provocation]
-    cost: list[Cost]

@@ -9,7 +9,9 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +69,7 @@ class Evidence:
         for left in leftovers(folder):
             left.unlink()
         self._throttled = throttled()
-        self._pool = ProcessPoolExecutor(
-            1,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=os.nice,
-            initargs=(19,),
-            max_tasks_per_child=1,
-        )
+        self._pool = _judges()
         for raw in sorted(folder.glob("*.wct")):  # a killed process had no time to judge them
             self.add(raw)
         self.prune()
@@ -111,9 +107,12 @@ class Evidence:
         facts, before, self._throttled = header_facts(take()), self._throttled, throttled()
         facts["provenance"] = {"throttled": throttled_since(before, self._throttled)}
         options = self._options
-        future = self._pool.submit(
-            judge, raw, facts, options.persist_ns, options.chronic_share, self._key
-        )
+        work = partial(judge, raw, facts, options.persist_ns, options.chronic_share, self._key)
+        try:
+            future = self._pool.submit(work)
+        except BrokenProcessPool:  # the last judge was killed, perhaps because it took too much memory
+            self._pool = _judges()
+            future = self._pool.submit(work)
         future.add_done_callback(self._judged)
 
     def _judged(self, future: Future[dict[str, Any]]) -> None:
@@ -150,6 +149,17 @@ class Evidence:
             for ending in _ENDINGS:
                 (self.folder / f"{stem}{ending}").unlink(missing_ok=True)
             total -= sizes[stem]
+
+
+def _judges() -> ProcessPoolExecutor:
+    """Return a pool of one process at a time, each of which judges one recording at the lowest priority."""
+    return ProcessPoolExecutor(
+        1,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=os.nice,
+        initargs=(19,),
+        max_tasks_per_child=1,
+    )
 
 
 def _parts(path: Path) -> tuple[str, int]:

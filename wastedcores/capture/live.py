@@ -37,26 +37,35 @@ class _Counts:
     samples the lengths instead. What it finds is certain, while its silence proves nothing.
     """
 
-    def __init__(self, result: LiveCheck, backend: Backend, file: Path) -> None:
+    def __init__(self, result: LiveCheck, backend: Backend, file: Path, report: Report) -> None:
         own = ["--until-eof", "--own", str(os.getpid()), *result.options.times()]
         self.collector = Collector(command("debugfs.py", own, backend), PIPE)
-        self.result, self.file = result, file
+        self.result, self.file, self.report = result, file, report
+        self.failure: CollectorError | None = None
         assert self.collector.process.stdout is not None
         self.received: queue.Queue[Any] = queue.Queue()
         stream = self.collector.process.stdout
         threading.Thread(target=read_messages, args=(stream, self.received), daemon=True).start()
+        self.teller = threading.Thread(target=self._tell, daemon=True)
+        self.teller.start()
 
-    def end(self, report: Report) -> bool:
+    def _tell(self) -> None:
+        try:
+            for message, _ in messages(self.received):
+                if message["event"] != "ready":
+                    add_message(self.result, message, None, self.report)
+        except CollectorError as e:
+            self.failure = e
+
+    def end(self) -> bool:
         """End it, add what it found to the result, and return whether it looked."""
         assert self.collector.process.stdin is not None
         with suppress(OSError):
             self.collector.process.stdin.close()
-        try:
-            for message, _ in messages(self.received):
-                if message["event"] != "ready":
-                    add_message(self.result, message, None, report)
-        finally:
-            code = self.collector.stop()
+        self.teller.join()
+        code = self.collector.stop()
+        if self.failure is not None:
+            raise self.failure
         for violation in self.result.violations:
             violation["evidence"] = str(self.file)
         if code not in (0, 1):
@@ -74,7 +83,7 @@ def record_and_check(
 
     file = folder / "recording.parquet"
     persist_ns = result.options.persist_ns
-    counts = _Counts(result, backend, file)
+    counts = _Counts(result, backend, file, report)
 
     def forward(line: str) -> None:
         report("looking" if line == "recording" else line)
@@ -82,7 +91,7 @@ def record_and_check(
     try:
         trace = capture(file, seconds=seconds, backend=backend.name, progress=forward)
     finally:
-        looked = counts.end(report)
+        looked = counts.end()
     found = check(trace, persist_ns=persist_ns, chronic_share=result.options.chronic_share)
     result.worst = found
     result.seconds = found.duration_ns / 1e9
@@ -270,9 +279,6 @@ def _explain_clean_recording(result: LiveCheck) -> None:
         )
 
 
-OnViolation = Callable[[dict[str, Any], Path | None], None]
-
-
 def live_check(
     options: LiveOptions = LiveOptions(),
     *,
@@ -280,7 +286,6 @@ def live_check(
     output: str | Path | None = None,
     backend: str = "auto",
     progress: Report | None = None,
-    on_violation: OnViolation | None = None,
     on_message: Callable[[dict[str, Any]], None] | None = None,
     evidence: Evidence | None = None,
 ) -> LiveCheck:
@@ -299,9 +304,6 @@ def live_check(
         kernel's own counts meanwhile.
     progress
         Called with a line of text now and then; the line ``looking`` says that the checker has started.
-    on_violation
-        Called at once with each violation and the file of its recording (None if there is none). Recordings that it deletes
-        are not imported. Only with the BPF backend.
     on_message
         Called with each message of the collector. Only with the BPF backend.
     evidence
@@ -341,7 +343,7 @@ def live_check(
             record_and_check(result, folder, seconds, chosen, report)
         else:
             recordings = evidence or Recordings(result, folder, report)
-            _check_in_kernel(result, recordings, seconds, chosen, report, on_violation, on_message)
+            _check_in_kernel(result, recordings, seconds, chosen, report, on_message)
         if output is None and evidence is None:  # the recordings go away with the scratch folder
             for found in (*result.violations, *result.chronic):
                 found["evidence"] = None
@@ -354,7 +356,6 @@ def _check_in_kernel(
     seconds: float | None,
     backend: Backend,
     report: Report,
-    on_violation: OnViolation | None,
     on_message: Callable[[dict[str, Any]], None] | None,
 ) -> None:
     duration = [] if seconds is None else ["--seconds", f"{seconds:g}"]
@@ -378,8 +379,6 @@ def _check_in_kernel(
             add_message(result, message, raw, report)
             if raw is not None:
                 recordings.add(raw)
-            if on_violation is not None and event == "violation":
-                on_violation(result.violations[-1], raw)
 
     try:
         try:

@@ -158,7 +158,15 @@ def log(violation: dict[str, Any], journal: str = JOURNAL) -> None:
         "SYSLOG_IDENTIFIER": "wastedcores",
         **{
             f"WASTEDCORES_{name.upper()}": violation[name]
-            for name in ("idle_cpu", "busy_cpu", "pid", "lasted_ms", "number")
+            for name in (
+                "idle_cpu",
+                "busy_cpu",
+                "pid",
+                "lasted_ms",
+                "number",
+                "began_ns",
+                "confirmed_ns",
+            )
         },
     }
     text = "".join(f"{name}={value}\n" for name, value in fields.items())

@@ -56,6 +56,8 @@ OOMScoreAdjust=500
 
 # bcc and numba make code at run time, so MemoryDenyWriteExecute= cannot be set; bcc reads headers below /lib/modules
 SystemCallFilter=@system-service bpf perf_event_open
+# a library that tries a newer call, such as polars cachestat(), goes on without it
+SystemCallErrorNumber=ENOSYS
 SystemCallArchitectures=native
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
 RestrictNamespaces=yes
@@ -86,7 +88,10 @@ def unit(program: str, root: Path = Path("/")) -> str:
     if paranoid.exists() and int(paranoid.read_text()) > 2:
         capabilities += " CAP_SYS_ADMIN"
         why = ";\n# this kernel's perf_event_paranoid is above 2, so the timers need CAP_SYS_ADMIN at first, too"
-    home = "read-only" if program.startswith(("/home/", str(Path("~root").expanduser()))) else "yes"
+    # an environment's interpreter may be a link to one that lies in a home
+    needed = (program, str(Path(sys.executable).resolve()), __file__)
+    homes = ("/home/", str(Path("~root").expanduser()))
+    home = "read-only" if any(place.startswith(homes) for place in needed) else "yes"
     return _TEMPLATE.format(
         program=program, config=CONFIG, capabilities=capabilities, why=why, home=home
     )

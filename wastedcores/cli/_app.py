@@ -41,7 +41,6 @@ VERBS = (
     "data",
     "doctor",
     "warmup",
-    "soak",
     "course",
     "completion",
     "man",
