@@ -110,7 +110,7 @@ class Evidence:
         work = partial(judge, raw, facts, options.persist_ns, options.chronic_share, self._key)
         try:
             future = self._pool.submit(work)
-        except BrokenProcessPool:  # the last judge was killed, perhaps because it took too much memory
+        except BrokenProcessPool:  # the last judge was killed, perhaps for its memory
             self._pool = _judges()
             future = self._pool.submit(work)
         future.add_done_callback(self._judged)
