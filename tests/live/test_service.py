@@ -15,6 +15,7 @@ import urllib.request
 from contextlib import contextmanager, suppress
 
 import pytest
+from support.waiting import until
 
 import wastedcores
 from wastedcores.capture import balancing_off, pile_up
@@ -55,14 +56,6 @@ def page(address: str) -> str:
 def value(text: str, name: str) -> float | None:
     found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
     return float(found[1]) if found else None
-
-
-def until(condition, seconds: float):
-    end = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < end, "did not happen in time"
-        time.sleep(0.5)
-    return result
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from soak.__main__ import Plan, soak
 from soak.summary import SCHEMA
 from soak.systemd import absent
 from support import ROOT
+from support.waiting import until
 
 #: it needs a machine on which nothing else runs
 pytestmark = pytest.mark.slow
@@ -44,27 +44,29 @@ def test_a_minute_of_soak_has_no_false_alarm_and_misses_nothing(bpf, balancing, 
     assert told["service"]["true"]
 
 
-@pytest.mark.skip(
-    reason="the soak does not leave its processes reliably when it is ended: to be mended (docs/soak.md)"
-)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_an_ended_soak_leaves_its_results(bpf, balancing, tmp_path, number):
     argv = [sys.executable, str(ROOT / "tools/soak"), "-o", str(tmp_path / "soak")]
-    run = subprocess.Popen(
-        [*argv, "--ports", "39971", "39972"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    end = time.monotonic() + 120
-    while not (tmp_path / "soak/soak.json").exists():
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    told = tmp_path / "told"
+    with told.open("w") as out:
+        run = subprocess.Popen(
+            [*argv, "--ports", "39971", "39972"], stdout=out, stderr=subprocess.DEVNULL
+        )
+    until((tmp_path / "soak/soak.json").exists, 120)
     run.send_signal(number)
-    out, _ = run.communicate(timeout=120)
+    run.wait(timeout=120)
     found = json.loads((tmp_path / "soak/soak.json").read_text())
     assert not found["complete"]
     assert found["watchers"]["service"]["spans"]
     if number != signal.SIGKILL:
         assert run.returncode in (0, 3)
-        assert "(not complete)" in out
+        assert "(not complete)" in told.read_text()
+    argv = ("ps", "-eo", "args")
+    until(
+        lambda: (
+            str(tmp_path)
+            not in subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        ),
+        30,
+        "processes of the soak are left",
+    )

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from soak.systemd import absent, booted
 from support import ROOT
+from support.waiting import until
 
 from wastedcores.capture import balancing_off, pile_up, unit
 from wastedcores.capture.backends import command
@@ -51,14 +52,6 @@ def do(systemd, *arguments: str) -> str:
 def files(systemd) -> set[str]:
     own = [p for part in ("etc", "var") for p in (systemd.folder / part).rglob("*")]
     return {str(p) for p in own if "journal" not in p.parts}
-
-
-def until(condition, seconds: float):
-    end = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < end, "did not happen in time"
-        time.sleep(0.2)
-    return result
 
 
 def page() -> str:

@@ -1,13 +1,18 @@
-"""Waits for a condition of another process."""
+"""Waiting for what another process does."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 
-def wait_for(condition, seconds=60):
-    """Wait until ``condition()`` is true; fail after some seconds."""
+def until(
+    condition: Callable[[], Any], seconds: float, what: str = "did not happen in time"
+) -> Any:
+    """Return the first true answer of a condition, and fail if there is none in time."""
     end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition never became true"
-        time.sleep(0.05)
+    while not (result := condition()):
+        assert time.monotonic() < end, what
+        time.sleep(0.2)
+    return result

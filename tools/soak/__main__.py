@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from soak.loads import IDLE, LIMITS, LOADS, provoke, running
 from soak.summary import SCHEMA, markdown, summary
-from soak.systemd import absent, booted
+from soak.systemd import UNTIL_KILLED, absent, booted
 from soak.watchers import KEEP_MB, Recorder, Service, Watcher, follow, install
 from soak.witness import Witness, ahead, explain
 from wastedcores.capture.live_result import LiveOptions
@@ -155,7 +155,7 @@ def soak(
             raise RuntimeError(
                 f"not all watchers look: {systemd.run('journalctl', '-n', '20').stdout}"
             )
-        scraper = subprocess.Popen([*argv, str(folder / "scrapes.txt")])
+        scraper = subprocess.Popen([*UNTIL_KILLED, *argv, str(folder / "scrapes.txt")])
         stack.callback(scraper.wait)
         stack.callback(scraper.kill)
         helpers = [

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +17,8 @@ from pathlib import Path
 
 PROGRAM = Path("/usr/lib/systemd/systemd")
 _UNITS = Path("/usr/lib/systemd/system")
+#: begins a command that ends with the process that starts it, also if that is killed
+UNTIL_KILLED = ("setpriv", "--pdeathsig", "KILL")
 #: `systemctl enable --now` needs the targets, and the fields of a violation need the journal
 _KEPT = ["sysinit.target", "basic.target", "multi-user.target", "shutdown.target", "umount.target"]
 _KEPT += ["systemd-journald.service", "systemd-journald.socket"]
@@ -111,6 +112,10 @@ def booted(folder: Path) -> Iterator[Booted]:
     boot = folder / "boot.sh"
     boot.write_text(_BOOT.format(units=_UNITS, groups="\n".join(lines), program=PROGRAM))
     for group in groups:
+        for old in group.parent.glob("wastedcores-*"):  # of a run that was killed
+            number = old.name.rpartition("-")[2]
+            if number.isdecimal() and not Path("/proc", number).exists():
+                _remove(old)
         group.mkdir()
         for name in ("cpuset.cpus", "cpuset.mems"):  # empty in a new group of version 1
             if (group.parent / "cpuset.sched_load_balance").exists():
@@ -119,7 +124,14 @@ def booted(folder: Path) -> Iterator[Booted]:
     apart = "exec unshare --fork --kill-child --pid --mount-proc --mount --cgroup --ipc --uts"
     with (folder / "boot.log").open("w") as log:
         outer = subprocess.Popen(
-            ["/bin/sh", "-c", f'{join}{apart} /bin/sh "$1/boot.sh" "$1"', "boot", str(folder)],
+            [
+                *UNTIL_KILLED,
+                "/bin/sh",
+                "-c",
+                f'{join}{apart} /bin/sh "$1/boot.sh" "$1"',
+                "boot",
+                folder,
+            ],
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
@@ -127,9 +139,7 @@ def booted(folder: Path) -> Iterator[Booted]:
     try:
         yield _ready(outer, folder, groups)
     finally:
-        outer.send_signal(
-            signal.SIGKILL
-        )  # the kernel ends process 1 of the namespace, and so all of its processes
+        outer.kill()  # and so process 1 of the namespace, with which the kernel ends all others there
         outer.wait()
         for group in groups:
             _remove(group)
@@ -143,12 +153,8 @@ def _hierarchies() -> dict[str, str]:
         if kind == "cgroup2" and at.startswith(str(_GROUPS)):
             found[at] = kind
         elif kind == "cgroup" and at.startswith(str(_GROUPS)):
-            which = [
-                o
-                for o in options.split(",")
-                if o not in ("rw", "relatime", "nosuid", "nodev", "noexec", "xattr")
-            ]
-            which = [o for o in which if not o.startswith("release_agent")]
+            common = ("rw", "relatime", "nosuid", "nodev", "noexec", "xattr", "release_agent")
+            which = [o for o in options.split(",") if not o.startswith(common)]
             none = ["none"] if which[0].startswith("name=") else []
             found[at] = f"cgroup -o {','.join(none + which)}"
     return found

@@ -59,9 +59,7 @@ class Pool(NamedTuple):
     task_ns: I64  # (pids, 3)
     nr: I32  # (cpus,) 0 may be idle, 1 busy, -1 offline
     kind: I32  # (pids,) kinds of threads: the CPUs that they may use and the groups that limit them
-    cpu: (
-        I32  # (pids,) the CPU on whose queue the thread is; the number of CPUs if that is not known
-    )
+    cpu: I32  # (pids,) the CPU on whose queue the thread is; if not known, the number of CPUs
     queued: I64  # (cpus + 1, kinds) number of threads that could run and do not, by queue
     idle: NDArray[np.int8]  # (cpus + 1,) 1: certainly idle
     waiting: I64  # (kinds,) number of those whose CPU is not certainly idle
