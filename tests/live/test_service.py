@@ -15,7 +15,7 @@ import urllib.request
 from contextlib import contextmanager, suppress
 
 import pytest
-from support.waiting import until
+from support.waiting import wait_for
 
 import wastedcores
 from wastedcores.capture import balancing_off, pile_up
@@ -107,24 +107,26 @@ def prometheus(tmp_path):
 def test_prometheus_reads_the_service(bpf, prometheus):
     with service("--seconds", "60") as (address, _):
         ask = prometheus(address)
-        scraped = until(lambda: ask("wastedcores_looks_total > 2"), 30)
+        scraped = wait_for(lambda: ask("wastedcores_looks_total > 2"), 30)
         assert float(scraped[0]["value"][1]) >= 3
         assert ask("up == 1")
         states = {r["metric"]["wastedcores_verdict"] for r in ask("wastedcores_verdict")}
         assert states == {"clean", "violations", "unknown"}
         spin = subprocess.Popen([sys.executable, "-I", "-S", "-c", "while True: pass"])
         try:
-            until(lambda: ask('wastedcores_cgroup_seconds_total{cgroup="/",state="ran"} > 1'), 20)
+            wait_for(
+                lambda: ask('wastedcores_cgroup_seconds_total{cgroup="/",state="ran"} > 1'), 20
+            )
         finally:
             spin.kill()
             spin.wait()
-        until(lambda: ask("rate(wastedcores_samples_total[10s]) > 10"), 20)
+        wait_for(lambda: ask("rate(wastedcores_samples_total[10s]) > 10"), 20)
 
 
 def test_a_real_violation_is_told_and_its_recording_kept(bpf, balancing, tmp_path):
     folder = tmp_path / "evidence"
     with service("-o", str(folder), "--seconds", "90") as (address, _):
-        until(lambda: value(page(address), "wastedcores_looks_total"), 30)
+        wait_for(lambda: value(page(address), "wastedcores_looks_total"), 30)
         time.sleep(1)
         with balancing_off():
             push_work_away()
@@ -137,7 +139,7 @@ def test_a_real_violation_is_told_and_its_recording_kept(bpf, balancing, tmp_pat
         assert value(told, "wastedcores_wasted_cpu_seconds_total") > 0.5
         assert value(told, "wastedcores_longest_wait_seconds") > 0.001
         done = 'wastedcores_recordings_total{result="kept"}'
-        until(lambda: value(page(address), done), 60)
+        wait_for(lambda: value(page(address), done), 60)
         assert "wastedcores_recorded_refusals_total{reason=" in page(address)
     (trace,) = folder.glob("violation-*.parquet")  # the waste may be chronic, too
     assert wastedcores.check(trace).verdict == "violations"
@@ -180,7 +182,7 @@ def test_two_capabilities_are_enough(bpf):
 
 def test_the_collector_keeps_no_compiler_and_the_server_reads_no_traces(bpf):
     with service("--seconds", "60") as (address, run):
-        until(lambda: value(page(address), "wastedcores_looks_total"), 30)
+        wait_for(lambda: value(page(address), "wastedcores_looks_total"), 30)
         time.sleep(6)  # the page is made every 5 s
         told = page(address)
         children = f"/proc/{run.pid}/task/{run.pid}/children"

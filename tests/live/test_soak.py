@@ -12,7 +12,7 @@ from soak.__main__ import Plan, soak
 from soak.summary import SCHEMA
 from soak.systemd import absent
 from support import ROOT
-from support.waiting import until
+from support.waiting import wait_for
 
 #: it needs a machine on which nothing else runs
 pytestmark = pytest.mark.slow
@@ -52,7 +52,7 @@ def test_an_ended_soak_leaves_its_results(bpf, balancing, tmp_path, number):
         run = subprocess.Popen(
             [*argv, "--ports", "39971", "39972"], stdout=out, stderr=subprocess.DEVNULL
         )
-    until((tmp_path / "soak/soak.json").exists, 120)
+    wait_for((tmp_path / "soak/soak.json").exists, 120)
     run.send_signal(number)
     run.wait(timeout=120)
     found = json.loads((tmp_path / "soak/soak.json").read_text())
@@ -61,12 +61,9 @@ def test_an_ended_soak_leaves_its_results(bpf, balancing, tmp_path, number):
     if number != signal.SIGKILL:
         assert run.returncode in (0, 3)
         assert "(not complete)" in told.read_text()
-    argv = ("ps", "-eo", "args")
-    until(
-        lambda: (
-            str(tmp_path)
-            not in subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-        ),
-        30,
-        "processes of the soak are left",
-    )
+    left = (
+        "pgrep",
+        "-f",
+        f"{tmp_path}|time.sleep\\(1 / 30\\)",
+    )  # its services, and the load with which it begins
+    wait_for(lambda: subprocess.run(left, check=False, capture_output=True).returncode, 30)

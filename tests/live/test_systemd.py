@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from soak.systemd import absent, booted
 from support import ROOT
-from support.waiting import until
+from support.waiting import wait_for
 
 from wastedcores.capture import balancing_off, pile_up, unit
 from wastedcores.capture.backends import command
@@ -88,8 +88,8 @@ def test_systemd_runs_the_service_with_its_two_capabilities_and_restarts_it(bpf,
 
     killed = min(processes)
     os.kill(killed, signal.SIGKILL)
-    until(lambda: systemd.tell(unit.NAME, "NRestarts") == "1", 30)
-    until(lambda: systemd.tell(unit.NAME, "ActiveState") == "active", 60)
+    wait_for(lambda: systemd.tell(unit.NAME, "NRestarts") == "1", 30)
+    wait_for(lambda: systemd.tell(unit.NAME, "ActiveState") == "active", 60)
     assert killed not in systemd.processes(unit.NAME)
     assert "wastedcores_looks_total" in page()
 
@@ -123,7 +123,7 @@ def test_a_violation_is_in_the_journal_with_fields_and_its_recording_is_judged(
     began, confirmed = (int(first[f"WASTEDCORES_{k}_NS"]) for k in ("BEGAN", "CONFIRMED"))
     told = int(first["__MONOTONIC_TIMESTAMP"]) * 1000
     assert began + 100_000_000 <= confirmed <= told
-    until(lambda: recordings("kept") + recordings("clean") + recordings("failed"), 90)
+    wait_for(lambda: recordings("kept") + recordings("clean") + recordings("failed"), 90)
     assert recordings("failed") == 0
 
 

@@ -1,18 +1,14 @@
-"""Waiting for what another process does."""
+"""Waits for a condition of another process."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
 
 
-def until(
-    condition: Callable[[], Any], seconds: float, what: str = "did not happen in time"
-) -> Any:
-    """Return the first true answer of a condition, and fail if there is none in time."""
+def wait_for(condition, seconds=60):
+    """Return the first true answer of ``condition()``; fail after some seconds."""
     end = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < end, what
-        time.sleep(0.2)
-    return result
+    while not (answer := condition()):
+        assert time.monotonic() < end, "the condition never became true"
+        time.sleep(0.05)
+    return answer

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from soak.systemd import UNTIL_KILLED
 from soak.witness import BUSY_CPU, IDLE_CPU, Witness, ahead, run_delay_ns
 from wastedcores.capture.demonstration import balancing_off, pile_up, push_work_away
 
@@ -222,8 +223,19 @@ def control_group(load: str) -> Iterator[str]:
 def running(load: str, seconds: float) -> Iterator[None]:
     """Run a load inside the block."""
     with control_group(load) as group:
+        # a process namespace of its own, so that its forks end with it when the soak is killed
+        apart = (*UNTIL_KILLED, "unshare", "--fork", "--kill-child", "--pid")
         child = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _HEAD + PROGRAMS[load], f"{seconds:g}", group],
+            [
+                *apart,
+                sys.executable,
+                "-I",
+                "-S",
+                "-c",
+                _HEAD + PROGRAMS[load],
+                f"{seconds:g}",
+                group,
+            ],
             start_new_session=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
