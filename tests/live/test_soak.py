@@ -61,9 +61,6 @@ def test_an_ended_soak_leaves_its_results(bpf, balancing, tmp_path, number):
     if number != signal.SIGKILL:
         assert run.returncode in (0, 3)
         assert "(not complete)" in told.read_text()
-    left = (
-        "pgrep",
-        "-f",
-        f"{tmp_path}|time.sleep\\(1 / 30\\)",
-    )  # its services, and the load with which it begins
+    started = f"{tmp_path}|--backend tracefs|1 / 30"
+    left = ("pgrep", "-f", "--", started)
     wait_for(lambda: subprocess.run(left, check=False, capture_output=True).returncode, 30)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from support.idleness import idle_seconds
 from support.schemas import fits
 
 import wastedcores
@@ -30,14 +30,6 @@ pytestmark = pytest.mark.slow
 
 S_NS, M_NS = 1_000_000_000, 100_000_000
 SLOW = os.environ.get("WASTEDCORES_SLOW") == "1"
-
-
-def idle_seconds() -> float:
-    """Return the idle time of all CPUs but the first, so far."""
-    lines = Path("/proc/stat").read_text().splitlines()
-    return sum(int(x.split()[4]) for x in lines if re.match(r"cpu[1-9]", x)) / os.sysconf(
-        "SC_CLK_TCK"
-    )
 
 
 def cpu_seconds(pid: int) -> float:

@@ -117,9 +117,11 @@ def booted(folder: Path) -> Iterator[Booted]:
             if number.isdecimal() and not Path("/proc", number).exists():
                 _remove(old)
         group.mkdir()
-        for name in ("cpuset.cpus", "cpuset.mems"):  # empty in a new group of version 1
-            if (group.parent / "cpuset.sched_load_balance").exists():
+        if (group.parent / "cpuset.sched_load_balance").exists():
+            for name in ("cpuset.cpus", "cpuset.mems"):  # empty in a new group of version 1
                 (group / name).write_text((group.parent / name).read_text())
+            # balancing is on if any group asks for it, and this one must not if a provocation turns it off in the root
+            (group / "cpuset.sched_load_balance").write_text("0")
     join = "".join(f'echo $$ > "{g}/cgroup.procs"\n' for g in groups)
     apart = "exec unshare --fork --kill-child --pid --mount-proc --mount --cgroup --ipc --uts"
     with (folder / "boot.log").open("w") as log:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from soak.systemd import Booted
+from soak.systemd import UNTIL_KILLED, Booted
 from soak.witness import ahead
 from wastedcores.capture.unit import CONFIG, UNIT
 
@@ -221,7 +221,8 @@ class Recorder(Watcher):
 
     def _take_turns(self) -> None:
         while not self._end.is_set():
-            argv = [sys.executable, "-m", "wastedcores", "watch", "--backend", "tracefs", "--json"]
+            watch = ("-m", "wastedcores", "watch", "--backend", "tracefs", "--json")
+            argv = [*UNTIL_KILLED, sys.executable, *watch]
             env = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(self.disk)}
             with (self.disk / "said.txt").open("w+") as said:
                 pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": said, "text": True}
