@@ -1,6 +1,6 @@
 """Tries the checker for hours as an operator runs it, and judges every alarm: see docs/soak.md.
 
-sudo .venv/bin/python tools/soak -o soak             # half an hour idle, then two hours; needs a machine of its own
+sudo .venv/bin/python tools/soak -o soak             # two hours, then half an hour idle; needs a machine of its own
 sudo .venv/bin/python tools/soak -o soak --short     # seven minutes, to try it
 """
 
@@ -56,7 +56,6 @@ class Plan:
 
     def segments(self) -> Iterator[tuple[tuple[str, ...], float, bool]]:
         """Yield the loads that run next, for how many seconds, and whether a violation is provoked afterwards."""
-        yield (IDLE,), self.idle_s, False
         part, total = self.load_s / len(LIMITS), len(LOADS) * self.load_s
         provoked = {round(total * (n + 0.5) / self.violations, 1) for n in range(self.violations)}
         turns = {round(n * part, 1) for n in range(len(LOADS) * len(LIMITS) + 1)}
@@ -64,6 +63,7 @@ class Plan:
             turn = int((start + end) / 2 // part)
             load, limit = LOADS[turn // len(LIMITS)], LIMITS[turn % len(LIMITS)]
             yield (load, *([limit] if limit else [])), end - start, end in provoked
+        yield (IDLE,), self.idle_s, False
 
 
 SHORT = Plan(idle_s=60, load_s=80, violations=4, kill_s=70, turn_s=45)
@@ -299,7 +299,7 @@ def main() -> int:
     )
     parser.add_argument("-o", "--output", type=Path, default=Path("soak"))
     parser.add_argument("--short", action="store_true", help="seven minutes, to try it")
-    parser.add_argument("--idle-minutes", type=float, default=30.0, help="before the loads")
+    parser.add_argument("--idle-minutes", type=float, default=30.0, help="after the loads")
     parser.add_argument("--ports", type=int, nargs=2, default=(19969, 19970), metavar="PORT")
     asked = parser.parse_args()
     if why := absent():
