@@ -310,6 +310,23 @@ def test_threads_may_wait_unseen_on_a_cpu_of_which_nobody_knows_whether_it_was_r
     assert (found.verdict, found.unknown_cpus) == (verdict, [1])
 
 
+@pytest.mark.parametrize(
+    ("known", "verdict"),
+    [
+        ({}, "unknown"),
+        ({"every_cpu": True}, "violations"),
+        ({"cpus_online": [0, 1]}, "violations"),
+        ({"unswitched": {2: True}}, "violations"),
+    ],
+)
+def test_a_cpu_that_was_not_recorded_may_have_woken_a_thread_that_first_runs_late(known, verdict):
+    """CPU 1 is idle, and thread 11 runs after 10 on CPU 0 without a wakeup; nothing happens on CPU 2."""
+    rows = [switch(1, 0, 0, "R", 10), switch(2, 1, 12, "S", 0)]
+    rows += [switch(S, 0, 10, "S", 11), switch(2 * S, 0, 11, "S", 0)]
+    found = check(trace_of(rows, cpus=3, source_format="ftrace", **known))
+    assert found.verdict == verdict
+
+
 @pytest.mark.parametrize("lost_ms", [1, 500])
 def test_what_a_cpu_did_is_in_doubt_from_its_last_event_before_a_loss_on(lost_ms):
     """As in text, the loss has the time of the event after it. CPU 1 may have been idle beside 10 and 11 since its last event."""

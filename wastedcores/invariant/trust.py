@@ -108,6 +108,7 @@ def judge(
     brief = end_ns - start_ns < persist_ns and state.counted.sum() > 1
     reasons = set(doubts["reason"].unique())
     decisive = bool(reasons & {*_NO_BOUND}) or reasons >= _UNBELIEVED
+    decisive |= rq.trace.header.quotas == {} and _idle_beside(doubts) >= persist_ns
     open_ = doubts.height or unknown_cpus.any() or lost or brief
     if rq.source == "tasks" and open_ and not decisive:
         most = at_most(rq, state, unknown_cpus & _perhaps_unrecorded(rq))
@@ -173,6 +174,12 @@ def _perhaps_unrecorded(rq: Runqueues) -> NDArray[np.bool_]:
     header = rq.trace.header
     online = range(rq.cpus) if header.cpus_online is None else header.cpus_online
     return np.isin(np.arange(rq.cpus), [] if header.every_cpu else list(online))
+
+
+def _idle_beside(doubts: pl.DataFrame) -> int:
+    """Return how long, in ns, a CPU idles beside a thread on its own queue, which the bound takes for throttled."""
+    spans = doubts.filter(pl.col("reason") == "idle_beside_waiting")
+    return int((spans["end_ns"] - spans["start_ns"]).max() or 0)
 
 
 def _cut_short(rq: Runqueues) -> list[str]:

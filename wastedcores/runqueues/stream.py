@@ -40,6 +40,11 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 Part = TypeVar("Part")
 
+#: events that another CPU than theirs may have recorded
+_FROM_ANYWHERE = (
+    st.WAKEUP, st.WAKEUP_NEW, st.MIGRATE, st.AFFINITY, st.FORGET, st.HOTPLUG, st.UNTHROTTLE,
+)  # fmt: skip
+
 
 @dataclass
 class Batch:
@@ -199,6 +204,7 @@ class Runqueues:
         state.numbers[st.INHERITS] = self.affinity.follows
         state.numbers[st.WAKINGS] = header.wakings
         seen = np.zeros(self.cpus + 1, np.bool_)  # the last one stands for no CPU
+        recorded = seen.copy()  # an event happened on the CPU itself
         alone, elsewhere = once(header, self.affinity.follows), False
         for batch in self.task_events(BATCH_ROWS):
             asleep = (batch.code == st.SNAPSHOT) & (batch.aux == task_row.ASLEEP)
@@ -208,7 +214,9 @@ class Runqueues:
             if alone:
                 elsewhere |= self._off_mask(batch)
             seen[batch.cpu] = True
-            seen[batch.src_cpu[batch.code != st.MIGRATE]] = True
+            recorded[batch.cpu[~np.isin(batch.code, _FROM_ANYWHERE)]] = True
+            recorded[batch.src_cpu[batch.code != st.MIGRATE]] = True
+        seen |= recorded
         if alone:
             self._doubt_snapshot(state, elsewhere)
         elif not self.affinity.follows:
@@ -225,6 +233,12 @@ class Runqueues:
         self.silent_cpus = [c for c in self.silent_cpus if not seen[c]]
         if self.silent == "idle":
             state.cpu[self.silent_cpus, cpu_row.CURR] = 0
+        elif not (state.numbers[st.LISTED_NS] or header.every_cpu):
+            online = header.cpus_online or range(self.cpus)
+            if any(not recorded[c] and state.cpu[c, cpu_row.CURR] < 0 for c in online):
+                # whoever waits since the start may have been woken later by a CPU that was not recorded
+                waits = state.task[:, task_row.STATE] == task_row.WAITING
+                state.task[waits, task_row.LOST_MEANWHILE] = 1
         return state
 
     def _off_mask(self, batch: st.Events) -> bool:
