@@ -179,7 +179,7 @@ def _perhaps_unrecorded(rq: Runqueues) -> NDArray[np.bool_]:
 def _idle_beside(doubts: pl.DataFrame) -> int:
     """Return how long, in ns, a CPU idles beside a thread on its own queue, which the bound takes for throttled."""
     spans = doubts.filter(pl.col("reason") == "idle_beside_waiting")
-    return int((spans["end_ns"] - spans["start_ns"]).max() or 0)
+    return int(spans.select((pl.col("end_ns") - pl.col("start_ns")).max()).item() or 0)
 
 
 def _cut_short(rq: Runqueues) -> list[str]:
