@@ -22,10 +22,6 @@ ONE_THING = {
     ("topology.machine", "topology.presets"): "the same",
     ("topology.machine", "topology.describe"): "the same",
     (
-        "queries.spans",
-        "queries.language",
-    ): "the condition of a span is a query, and queries use the lengths of spans",
-    (
         "course.labs.idle_cores",
         "course.answers.idle_cores",
     ): "checks use the right answer, which graders hide from students",

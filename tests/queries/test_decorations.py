@@ -8,7 +8,7 @@ import pytest
 
 from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.queries import EventTable, QueryError, Span, events_where, with_span
-from wastedcores.queries.spans import NUMBERED_BELOW, numbered
+from wastedcores.queries.lengths import NUMBERED_BELOW, numbered
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import Header, TaskFacts
 from wastedcores.trace.schema import conform

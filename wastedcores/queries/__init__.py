@@ -14,7 +14,8 @@ __getattr__, __dir__, __all__ = lazy(
         "language": "Query parse QueryError",
         "columns": "Column added_columns columns_of",
         "completion": "complete",
-        "spans": "Span with_span",
+        "spans": "Span",
+        "lengths": "with_span",
         "decorate": "EventTable events_where filtered condition",
     },
 )

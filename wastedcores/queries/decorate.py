@@ -12,7 +12,8 @@ from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.queries import names
 from wastedcores.queries.columns import added_columns, columns_of
 from wastedcores.queries.language import Query, parse
-from wastedcores.queries.spans import SPANS, Span, lengths, with_span
+from wastedcores.queries.lengths import lengths, with_span
+from wastedcores.queries.spans import SPANS, Span
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from wastedcores.queries.spans import numbered
+from wastedcores.queries.lengths import numbered
 
 #: columns that :func:`with_names` reads
 NEEDED = ("kind", "pid", "comm", "prev_pid", "prev_comm", "by_pid", "by_comm", "text")

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
-
-import numpy as np
-import polars as pl
-
-from wastedcores.errors import UsageError
-
-#: numbers below this can be used as indices directly; Linux has at most 2^22 pids
-NUMBERED_BELOW = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -76,66 +66,3 @@ SPANS = {
              doc="For the entry of an idle state: how long until the CPU left it."),
     )
 }  # fmt: skip
-
-
-def with_span(events: pl.DataFrame, span: Span) -> pl.DataFrame:
-    """Add the lengths of a span to the events that begin one."""
-    if span.column in events.columns:
-        raise UsageError(
-            f"span {span.name!r}: the column {span.column!r} exists already; give the span another name."
-        )
-    return events.with_columns(lengths(events, span).alias(span.column))
-
-
-def lengths(events: pl.DataFrame, span: Span, *, at_end: bool = False) -> pl.Series:
-    """Return the lengths of a span at the events that begin one, or at those that end one."""
-    from wastedcores.queries.language import parse
-    from wastedcores.queries.names_jit import NONE, pair
-
-    schema = dict(events.schema)
-    missing = [c for c in (*span.keys, *(span.same or ())) if c not in schema]
-    if missing:
-        raise UsageError(f"span {span.name!r}: there is no column {missing[0]!r}.")
-    chosen = events.select(  # selected together with a column of the table, so that constant queries have its height
-        "ts_ns",
-        begins=parse(span.begin, schema=schema).where,
-        ends=parse(span.end, schema=schema).where,
-    )
-    keys = numbered(events[c] for c in span.keys)
-    checks = numbered(events[c] for c in span.same) if span.same else [np.zeros(1, np.int32)] * 2
-    opened = np.full(1 + max(int(k.max(initial=-1)) for k in keys), NONE, np.int64)
-    ts, begins, ends = (_read_only(chosen[c]) for c in ("ts_ns", "begins", "ends"))
-    k0, k1, c0, c1 = (_read_only(c) for c in (*keys, *checks))
-    found = pl.Series(pair(ts, begins, ends, k0, k1, c0, c1, opened, at_end))
-    return found.set(found == NONE, None)
-
-
-def _read_only(column: pl.Series | np.ndarray) -> np.ndarray:
-    """Return a read-only array, as some of polars' arrays are, so that the function is compiled for one type only."""
-    array = np.asarray(column).view()
-    array.flags.writeable = False
-    return array
-
-
-def numbered(columns: Iterable[pl.Series]) -> list[np.ndarray]:
-    """Give the values of some columns numbers from 0 on, the same in all of them, so that arrays can be indexed by them."""
-    given = list(columns)
-    if all(c.dtype.is_integer() for c in given):
-        ends = [cast(int, e) for c in given for e in (c.min(), c.max()) if e is not None]
-        if all(0 <= e < NUMBERED_BELOW for e in ends):
-            return [c.cast(pl.Int32).fill_null(-1).to_numpy() for c in given]
-        given = [c.cast(pl.Int64) for c in given]
-    elif len({c.dtype for c in given}) > 1:
-        given = [c.cast(pl.String) for c in given]
-    known = pl.concat([c.rename("value").unique() for c in given]).unique().drop_nulls().to_frame()
-    known = known.with_row_index("number")
-    return [
-        c.rename("value")
-        .to_frame()
-        .join(known, on="value", how="left", maintain_order="left")["number"]
-        .cast(pl.Int64)
-        .fill_null(-1)
-        .cast(pl.Int32)
-        .to_numpy()
-        for c in given
-    ]
