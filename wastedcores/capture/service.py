@@ -123,6 +123,11 @@ def run_service(
         if file is not None:
             file.write()
 
+    def say(line: str) -> None:
+        in_journal = "JOURNAL_STREAM" in os.environ and line.startswith("VIOLATION ")
+        if " checks, " not in line and not in_journal:  # log() writes violations with their fields
+            progress(line)
+
     return live_check(
         replace(
             options,
@@ -132,7 +137,7 @@ def run_service(
             most_listed=100,
         ),
         seconds=seconds,
-        progress=lambda line: None if " checks, " in line else progress(line),
+        progress=say,
         on_message=heard,
         evidence=evidence,
     )
