@@ -1,6 +1,6 @@
 """The whole check, against the same check of an older commit: both in one run, in turns, each with a file of its own.
 
-The peer is commit c2cd001, the last one before verdicts knew their limits.
+The peer is commit d40907d, the last one before the evidence that a thread may use a CPU was graded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 ROOT = Path(__file__).resolve().parent.parent
-BEFORE = "c2cd001"
+BEFORE = "d40907d"
 EXAMPLES = ("group-imbalance-buggy", "group-imbalance-fixed", "overload-on-wakeup-buggy")
 EVENTS, CPUS, RUNS = 10_000_000, 64, 5
 
@@ -219,8 +219,8 @@ def long_checks(folder: Path, old: Build, new: Build) -> list[dict]:
                 "name": f"wall time of a check, 10^{exponent} nr_running events from Parquet",
                 "value": ratio,
                 "unit": f"x of {BEFORE}",
-                "goal": "<= 0.5",
-                "met": ratio <= 0.5,
+                "goal": "<= 1.05",
+                "met": ratio <= 1.05,
                 "peer": f"{BEFORE}: {statistics.median(times[old]):.2f} s",
                 "note": f"{statistics.median(times[new]):.2f} s; median of {runs} pairs in turns, warm",
             }
