@@ -14,7 +14,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from soak.summary import LIMITS_MB, SCRAPE_P99_MS, markdown
+from soak.summary import LIMITS_MB, SCRAPE_P99_MS, markdown, summary
 
 from benchmarks.__main__ import STORE, write
 
@@ -98,6 +98,7 @@ def rows(found: dict[str, Any]) -> list[dict[str, Any]]:
 def main() -> None:
     """Replace what is between the two marks of the page, and the rows of the results."""
     found, commit = json.loads(Path(sys.argv[1]).read_text()), sys.argv[2]
+    found["summary"] = summary(found)
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     run = markdown(found).partition("\n\n")[2]  # without its title

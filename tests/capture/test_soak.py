@@ -137,7 +137,7 @@ def test_a_load_ends_by_itself(load):
 @pytest.mark.parametrize("plan", [Plan(), SHORT, Plan(violations=7, load_s=100)])
 def test_each_load_has_its_time_and_the_violations_are_spread(plan):
     turns = list(plan.segments())
-    assert turns[0] == ((IDLE,), plan.idle_s, False)
+    assert turns[-1] == ((IDLE,), plan.idle_s, False)
     assert sum(seconds for _, seconds, _ in turns) == pytest.approx(plan.seconds)
     for load in LOADS:
         its = [(loads, s) for loads, s, _ in turns if loads[0] == load]
@@ -161,7 +161,7 @@ PROVOKED = [
         "on_ns": 50 * S,
         "end_ns": 56 * S,
         "established": False,
-        "held_ns": [50 * S, 51 * S],
+        "held_ns": [52 * S, 53 * S],
     },
 ]
 
@@ -205,6 +205,8 @@ def alarm(at_ns, answer="true"):
         ([], [(0, None)], {"provoked": 2, "found": 0, "missed": 1}),
         ([], [(0, 11 * S), (11 * S, None)], {"provoked": 1, "missed": 0}),  # killed in between
         ([alarm(51 * S)], [(0, None)], {"found": 1, "after_s": [1.0], "missed": 1}),
+        ([alarm(52_500 * MS)], [(0, None)], {"in_time": 1, "after_s": [0.5]}),  # idle since 52 s
+        ([alarm(54 * S)], [(0, None)], {"in_time": 0, "after_s": [4.0]}),
         ([], [(0, 20 * S), (30 * S, None)], {"crashes": 1, "kills": 0}),
         ([alarm(30 * S, "false")], [(0, None)], {"false": 1, "unprovoked": 1, "missed": 1}),
         ([alarm(30 * S, None)], [(0, None)], {"pending": 1, "true": 0}),
