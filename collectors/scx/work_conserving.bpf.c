@@ -9,7 +9,7 @@
  * All threads that wait are in one queue, first come, first served, so no CPU has to look for work in the queues of others. The
  * kernel skips those that may not run on the CPU that asks. There are no classes of threads: a woken thread preempts nobody.
  *
- * Names without a source are from kernel/sched/ext.c of 6.12. For Linux 6.12 and later with BTF:
+ * For Linux 6.13 and later, which have these names of functions (kernel/sched/ext.c):
  *	clang -target bpf -O2 -g -I/usr/include/x86_64-linux-gnu -c work_conserving.bpf.c -o work_conserving.bpf.o
  */
 #include <linux/types.h>
@@ -40,15 +40,15 @@ typedef _Bool bool;
 struct sched_ext_entity {
 	u32 weight;
 };
+struct cpumask {
+	u64 bits[1];
+};
 struct task_struct {
+	struct cpumask cpus_mask; /* not used; without it clang only declares cpumask, and libbpf needs its definition */
 	const struct cpumask *cpus_ptr;
 	struct sched_ext_entity scx;
 };
-struct scx_event_stats {
-	int unused;
-};
 #pragma clang attribute pop
-struct cpumask;
 struct scx_cpu_release_args;
 struct bpf_iter_scx_dsq {
 	u64 opaque[6];
@@ -69,6 +69,8 @@ struct sched_ext_ops {
 };
 
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
+void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym;
+bool scx_bpf_dsq_move_to_local(u64 dsq_id) __ksym;
 s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_flags, bool *is_idle) __ksym;
 s32 scx_bpf_pick_idle_cpu(const struct cpumask *allowed, u64 flags) __ksym;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
@@ -80,26 +82,12 @@ bool bpf_cpumask_empty(const struct cpumask *mask) __ksym;
 int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym;
 struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __ksym;
 void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __ksym;
-/* 6.13 gave these two new names, and later kernels have only those */
-void scx_bpf_dispatch(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym __weak;
-bool scx_bpf_consume(u64 dsq_id) __ksym __weak;
-void scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym __weak;
-bool scx_bpf_dsq_move_to_local(u64 dsq_id) __ksym __weak;
-
-/* a type that came while both names were there; the verifier drops the branch that the kernel cannot take */
-#define HAS_NEW_NAMES bpf_core_type_exists(struct scx_event_stats)
-
 char LICENSE[] SEC("license") = "GPL";
 
 /* Round robin; a thread's weight makes its turn longer or shorter. */
 static void insert(struct task_struct *p, u64 queue, u64 enq_flags)
 {
-	u64 slice = SLICE_NS * p->scx.weight / NICE_0_WEIGHT;
-
-	if (HAS_NEW_NAMES)
-		scx_bpf_dsq_insert(p, queue, slice, enq_flags);
-	else
-		scx_bpf_dispatch(p, queue, slice, enq_flags);
+	scx_bpf_dsq_insert(p, queue, SLICE_NS * p->scx.weight / NICE_0_WEIGHT, enq_flags);
 }
 
 /* Wake an idle CPU on which this thread may run. The kernel gives each idle CPU to one caller only. */
@@ -136,10 +124,7 @@ void BPF_PROG(enqueue, struct task_struct *p, u64 enq_flags)
 SEC("struct_ops/dispatch")
 void BPF_PROG(dispatch, s32 cpu, struct task_struct *prev)
 {
-	if (HAS_NEW_NAMES)
-		scx_bpf_dsq_move_to_local(QUEUE);
-	else
-		scx_bpf_consume(QUEUE);
+	scx_bpf_dsq_move_to_local(QUEUE);
 }
 
 /*

@@ -62,6 +62,10 @@ def place(trace: Trace, machine: Machine | None, kernel: KernelModel | str | Non
             f"{said}, and Linux {KERNEL} stands for it; what depends on the kernel has low trust until --kernel names it, as "
             "uname -r prints it there"
         )
+    if ran := header.provenance.get("scheduler"):
+        assumed.append(
+            f"the scheduler {ran} ran instead of the kernel's own; what depends on the kernel's has low trust, as it did not decide"
+        )
     return Place(machine, named, tuple(assumed))
 
 

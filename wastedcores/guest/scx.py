@@ -79,8 +79,8 @@ def check_kernel(kernel: Kernel) -> None:
     if lacks := [name for name in CONFIG if f"CONFIG_{name}=y" not in there]:
         raise GuestError(
             f"{kernel.name}: the kernel cannot load the scheduler of --scx: its configuration lacks "
-            f"{', '.join(f'CONFIG_{name}' for name in lacks)}. Expected Linux 6.12 or later with these built in. Debian 13's "
-            "kernels have them (--kernel debian:6.12); a kernel of your own needs a .config with them."
+            f"{', '.join(f'CONFIG_{name}' for name in lacks)}. Expected Linux 6.12 or later with these built in. Debian's "
+            "kernels have them (--kernel debian:6.18); a kernel of your own needs a .config with them."
         )
 
 

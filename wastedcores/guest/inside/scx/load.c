@@ -10,7 +10,7 @@
 
 /* lines of the verifier's log that the console shows */
 #define SHOWN 8
-#define NEEDED "Expected Linux 6.12 or later with CONFIG_SCHED_CLASS_EXT and CONFIG_DEBUG_INFO_BTF, as --kernel debian:6.12 has them"
+#define NEEDED "Expected Linux 6.12 or later with CONFIG_SCHED_CLASS_EXT and CONFIG_DEBUG_INFO_BTF, as --kernel debian:6.18 has them"
 
 static char verifier[1 << 20];
 
