@@ -62,9 +62,9 @@ def place(trace: Trace, machine: Machine | None, kernel: KernelModel | str | Non
             f"{said}, and Linux {KERNEL} stands for it; what depends on the kernel has low trust until --kernel names it, as "
             "uname -r prints it there"
         )
-    if ran := header.provenance.get("scheduler"):
+    if header.scheduler:
         assumed.append(
-            f"the scheduler {ran} ran instead of the kernel's own; what depends on the kernel's has low trust, as it did not decide"
+            f"the scheduler {header.scheduler} ran instead of the kernel's own; what depends on that one has low trust"
         )
     return Place(machine, named, tuple(assumed))
 

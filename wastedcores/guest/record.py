@@ -254,6 +254,7 @@ def _trace(
         "kernel_release": got.text("proc/sys/kernel/osrelease"),
         # of the kernel's own scheduler, which no thread had
         "kernel_model": None if options.scheduler else kernel.model(options.features),
+        "scheduler": got.text("sys/kernel/sched_ext/root/ops"),
         "host": "guest",
         "clock": "local",
         "cpus": m.cpus,
@@ -302,13 +303,9 @@ def _provenance(
         "base_slice_ns": got.text("sys/kernel/debug/sched/base_slice_ns") or "",
         "emulator": f"QEMU {emulator.version}, lockstep patch {emulator.patch_sha256[:12]}, rounds of {ROUND_NS} ns",
         "notes": "; ".join((*machine.notes, *work.notes)),
+        "scheduler_file": options.scheduler.name if options.scheduler else "",
+        "scheduler_sha256": options.scheduler.sha256 if options.scheduler else "",
     }
-    if scheduler := options.scheduler:
-        told |= {
-            "scheduler": f"{got.text('sys/kernel/sched_ext/root/ops')} (sched_ext)",
-            "scheduler_file": scheduler.name,
-            "scheduler_sha256": scheduler.sha256,
-        }
     return {name: value for name, value in told.items() if value}
 
 

@@ -1,9 +1,8 @@
-"""Schedulers as BPF objects for sched_ext (``--scx``): what such a file is, which kernels take it, and what loads it in a guest."""
+"""Schedulers as BPF objects for sched_ext (``--scx``): what such a file is, which kernels take it, and the guest's loader."""
 
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
