@@ -213,7 +213,7 @@ def boot(
         "guest record recorded-db --machine bd-paper-16 --set iterations=50 --feature NO_NI_RANDOM",
         "guest record job.sh --machine two-dies.json --bzimage arch/x86/boot/bzImage",
         "guest record recorded-db --source linux-6.12.107 --patch mine.patch",
-        "guest record recorded-db --kernel debian:6.12 --set iterations=50 --scx mine.bpf.o",
+        "guest record recorded-db --kernel debian:6.18.15 --set iterations=50 --scx mine.bpf.o",
         "guest record ./a.out --machine uma8 -- --threads 8",
     )
 )

@@ -79,7 +79,7 @@ def check_kernel(kernel: Kernel) -> None:
         raise GuestError(
             f"{kernel.name}: the kernel cannot load the scheduler of --scx: its configuration lacks "
             f"{', '.join(f'CONFIG_{name}' for name in lacks)}. Expected Linux 6.12 or later with these built in. Debian's "
-            "kernels have them (--kernel debian:6.18); a kernel of your own needs a .config with them."
+            "6.18 has them (--kernel debian:6.18); a kernel of your own needs a .config with them."
         )
 
 
@@ -100,7 +100,8 @@ def _compiled() -> Path:
     if not target.exists():
         _need(COMPILER, f"compiling {OWN}")
         made = target.with_suffix(".part")
-        run([*CLANG, "-c", source, "-o", made], guest_cache() / "scx.log", f"compiling {OWN}")
+        words = [*CLANG, f"-fdebug-prefix-map={source.parent}=.", "-c", source.name, "-o", made]
+        run(words, guest_cache() / "scx.log", f"compiling {OWN}", source.parent)
         made.rename(target)
     return target
 
