@@ -9,7 +9,7 @@
  * All threads that wait are in one queue, first come, first served, so no CPU has to look for work in the queues of others. The
  * kernel skips those that may not run on the CPU that asks. There are no classes of threads: a woken thread preempts nobody.
  *
- * For Linux 6.13 and later, which have these names of functions (kernel/sched/ext.c):
+ * For Linux 6.13 and later, which have these names of functions (kernel/sched/ext.c); 6.18.15 was tried:
  *	clang -target bpf -O2 -g -I/usr/include/x86_64-linux-gnu -c work_conserving.bpf.c -o work_conserving.bpf.o
  */
 #include <linux/types.h>
@@ -26,6 +26,7 @@ typedef _Bool bool;
 
 /* include/linux/sched/ext.h */
 #define SCX_DSQ_LOCAL ((1ULL << 63) | 2)
+#define SCX_OPS_KEEP_BUILTIN_IDLE (1ULL << 0)
 #define SCX_OPS_ENQ_EXITING (1ULL << 2)
 #define SCX_KICK_IDLE 1
 
@@ -59,6 +60,7 @@ struct sched_ext_ops {
 	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
 	void (*enqueue)(struct task_struct *p, u64 enq_flags);
 	void (*dispatch)(s32 cpu, struct task_struct *prev);
+	void (*update_idle)(s32 cpu, bool idle);
 	void (*tick)(struct task_struct *p);
 	void (*cpu_release)(s32 cpu, struct scx_cpu_release_args *args);
 	void (*cpu_online)(s32 cpu);
@@ -128,9 +130,20 @@ void BPF_PROG(dispatch, s32 cpu, struct task_struct *prev)
 }
 
 /*
- * The invariant is checked at every tick of a busy CPU, and mended. enqueue() looks for an idle CPU before its thread is in the
- * queue, because the kernel puts it there when enqueue() returns. A CPU that becomes idle in between sees neither. And a CPU that
- * was woken for one thread may find another one first.
+ * A CPU is idle now, and enqueue() sees it from here on. It looks once more for a thread that came after it had looked and before
+ * enqueue() could see it. The kernel does not call this again if there is nothing that may run here.
+ */
+SEC("struct_ops/update_idle")
+void BPF_PROG(update_idle, s32 cpu, bool idle)
+{
+	if (idle && scx_bpf_dsq_nr_queued(QUEUE) > 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/*
+ * The invariant is checked at every tick of a busy CPU, and mended. The kernel puts a thread into the queue only when enqueue()
+ * returns, so a CPU that becomes idle within enqueue() still misses it. And a CPU that was woken for one thread may first find
+ * another one.
  */
 SEC("struct_ops/tick")
 void BPF_PROG(tick, struct task_struct *running)
@@ -182,12 +195,14 @@ struct sched_ext_ops work_conserving = {
 	.select_cpu = (void *)select_cpu,
 	.enqueue = (void *)enqueue,
 	.dispatch = (void *)dispatch,
+	.update_idle = (void *)update_idle,
 	.tick = (void *)tick,
 	.cpu_release = (void *)cpu_release,
 	.cpu_online = (void *)cpu_online,
 	.cpu_offline = (void *)cpu_offline,
 	.init = (void *)init,
-	/* threads that exit come through enqueue(), too, instead of waiting for the CPU on which they were */
-	.flags = SCX_OPS_ENQ_EXITING,
+	/* the kernel's own list of idle CPUs beside update_idle(); threads that exit come through enqueue(), too, instead of waiting
+	 * for the CPU on which they were */
+	.flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ENQ_EXITING,
 	.name = "work_conserving",
 };

@@ -179,7 +179,7 @@ def test_our_own_scheduler_leaves_no_cpu_idle(kernel, tmp_path):
     assert trace.header.kernel_model is None
     found = check(trace)
     assert found.verdict == "clean"
-    assert found.waiting_ns > found.duration_ns  # six threads for four CPUs
+    assert found.waiting_ns > found.duration_ns / 2  # six threads for four CPUs
     assert found.longest_ns < TICK_NS + ROUND_NS
 
 
@@ -188,7 +188,7 @@ def test_our_own_scheduler_leaves_no_cpu_idle(kernel, tmp_path):
     ("changes", "words"),
     [
         ([("return scx_bpf_create_dsq(QUEUE, -1);", "return *(volatile s32 *)(long)ctx[5];")], "verifier: "),
-        ([("return scx_bpf_create_dsq(QUEUE, -1);", "return -12;")], "cannot be started"),
+        ([("return scx_bpf_create_dsq(QUEUE, -1);", "return -12;")], "ended at once"),
         ([("scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE)", "scx_bpf_kick_cpu(-1, 0)")], "did not keep the scheduler"),
     ],
 )  # fmt: skip

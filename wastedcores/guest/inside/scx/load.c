@@ -3,6 +3,7 @@
    What goes wrong is said with @@ERROR, after the verifier's last lines. It is linked with libbpf 1.0 or later, statically. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,16 @@ static void failed(const char *object, const char *what, int error)
         printf("verifier: %s\n", line);
     printf("@@ERROR %s: the scheduler %s: %s (error %d)\n", object, what, strerror(abs(error)), abs(error));
     exit(1);
+}
+
+/* The kernel says of a scheduler that it was started also if its init() fails. */
+static int is_running(void)
+{
+    char state[8] = "";
+    FILE *file = fopen("/sys/kernel/sched_ext/state", "r");
+    if (file && fgets(state, sizeof state, file))
+        fclose(file);
+    return strcmp(state, "enabled") == 0;
 }
 
 /* libbpf 1.1 does not know this kind of section */
@@ -66,6 +77,9 @@ int main(int arguments, char **argument)
             struct bpf_link *link = bpf_map__attach_struct_ops(map);
             if ((error = libbpf_get_error(link)))
                 failed(path, "cannot be started", error);
+            usleep(100000); /* for what the kernel has to say */
+            if (!is_running())
+                failed(path, "ended at once", ECANCELED);
             return 0; /* without the link's destructor, which would end the scheduler */
         }
     failed(path, "has no section .struct_ops", 0);
