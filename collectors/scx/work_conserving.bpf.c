@@ -9,7 +9,7 @@
  * All threads that wait are in one queue, first come, first served, so no CPU has to look for work in the queues of others. The
  * kernel skips those that may not run on the CPU that asks. There are no classes of threads: a woken thread preempts nobody.
  *
- * For Linux 6.13 and later, which have these names of functions (kernel/sched/ext.c); 6.18.15 was tried:
+ * For Linux 6.13 and later, which have these names of functions (kernel/sched/ext.c); 6.18.15 and 7.3.4 were tried:
  *	clang -target bpf -O2 -g -I/usr/include/x86_64-linux-gnu -c work_conserving.bpf.c -o work_conserving.bpf.o
  */
 #include <linux/types.h>
