@@ -172,7 +172,8 @@ def crowd() -> Work:
 
 @pytest.mark.slow
 def test_our_own_scheduler_leaves_no_cpu_idle(kernel, tmp_path):
-    scheduler = compiled(tmp_path)
+    # as most schedulers are compiled; test_a_scheduler_stays_when_its_loader_ends
+    scheduler = compiled(tmp_path, [('SEC(".struct_ops")', 'SEC(".struct_ops.link")')])
     trace = record_all([crowd()], kernel, MACHINE, Options(scheduler=scheduler))[0]
     assert trace.header.scheduler == "work_conserving"
     assert trace.header.provenance["scheduler_sha256"] == scheduler.sha256
@@ -197,3 +198,14 @@ def test_a_scheduler_that_fails_ends_the_recording(kernel, tmp_path, changes, wo
     with pytest.raises(GuestError, match=words) as e:
         record_all([crowd()], kernel, MACHINE, options)
     assert "last lines of its console" in str(e.value)
+
+
+@pytest.mark.slow
+def test_an_image_without_sched_ext_says_so(kernel):
+    lacking = [k for k in fetched_kernels() if not takes_schedulers(k)]
+    if not lacking:
+        pytest.skip("no kernel without it is here: wastedcores guest kernels --fetch debian:6.12")
+    image = Kernel.of_image(lacking[-1].image)
+    options = Options(scheduler=scx.Scheduler("mine.bpf.o", OBJECT))
+    with pytest.raises(GuestError, match=r"it has no /sys/kernel/sched_ext\. Expected .*--kernel"):
+        record_all([crowd()], image, MACHINE, options)
