@@ -3,7 +3,6 @@
    What goes wrong is said with @@ERROR, after the verifier's last lines. It is linked with libbpf 1.0 or later, statically. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +27,8 @@ static void failed(const char *object, const char *what, int error)
             break;
     for (line = strtok(line, "\n"); line; line = strtok(0, "\n"))
         printf("verifier: %s\n", line);
-    printf("@@ERROR %s: the scheduler %s: %s (error %d)\n", object, what, strerror(abs(error)), abs(error));
+    printf("@@ERROR %s: the scheduler %s", object, what);
+    printf(error ? ": %s\n" : "\n", strerror(abs(error)));
     exit(1);
 }
 
@@ -79,7 +79,7 @@ int main(int arguments, char **argument)
                 failed(path, "cannot be started", error);
             usleep(100000); /* for what the kernel has to say */
             if (!is_running())
-                failed(path, "ended at once", ECANCELED);
+                failed(path, "ended at once, for the reason above", 0);
             return 0; /* without the link's destructor, which would end the scheduler */
         }
     failed(path, "has no section .struct_ops", 0);
