@@ -100,8 +100,8 @@ def _compiled() -> Path:
     if not target.exists():
         _need(COMPILER, f"compiling {OWN}")
         made = target.with_suffix(".part")
-        words = [*CLANG, f"-fdebug-prefix-map={source.parent}=.", "-c", source.name, "-o", made]
-        run(words, guest_cache() / "scx.log", f"compiling {OWN}", source.parent)
+        options = [f"-fdebug-prefix-map={source.parent}=.", "-c", source.name, "-o", str(made)]
+        run([*CLANG, *options], guest_cache() / "scx.log", f"compiling {OWN}", source.parent)
         made.rename(target)
     return target
 
