@@ -57,7 +57,9 @@ def test_configuration():
         sched_domains=[{"cpus": "0-1", "level": 0}],
         boot_parameters="isolcpus=2-3",
         changed=["quotas"],
+        scheduler="mine",
     )
+    assert found["scheduler"] == "mine (sched_ext), not the kernel's own"
     assert found["isolated CPUs"] == "2-3"
     assert found["tickless CPUs"] == "3"
     assert found["cpusets"] == "/ (CPUs 0-3, not balanced) and /a (CPUs 0-1)"

@@ -62,6 +62,10 @@ def place(trace: Trace, machine: Machine | None, kernel: KernelModel | str | Non
             f"{said}, and Linux {KERNEL} stands for it; what depends on the kernel has low trust until --kernel names it, as "
             "uname -r prints it there"
         )
+    if header.scheduler:
+        assumed.append(
+            f"the scheduler {header.scheduler} ran instead of the kernel's own; what depends on that one has low trust"
+        )
     return Place(machine, named, tuple(assumed))
 
 

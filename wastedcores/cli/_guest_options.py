@@ -40,6 +40,14 @@ Sysctls = Annotated[
         help="Set kernel.sched_autogroup_enabled=0 and the like. May be repeated.",
     ),
 ]
+Scx = Annotated[
+    str | None,
+    Option(
+        "--scx",
+        metavar="FILE|work-conserving",
+        help="Load this sched_ext scheduler first: a BPF object (FILE.bpf.o), or our own by its name.",
+    ),
+]
 Append = Annotated[str, Option("--append", metavar="TEXT", help="Further boot parameters.")]
 Buffer = Annotated[
     int, Option("--buffer", metavar="KIB", min=64, help="The trace buffer of each CPU, in KiB.")
@@ -136,10 +144,12 @@ def boot_options(
     buffer: int,
     timeout: float,
     console: Path | None,
+    scx: str | None = None,
 ) -> BootOptions:
     """Return how the guest is booted."""
     from wastedcores.errors import UsageError
     from wastedcores.guest.boot import Options
+    from wastedcores.guest.scx import find_scheduler
 
     given = {}
     for text in sysctl or []:
@@ -152,4 +162,5 @@ def boot_options(
     if console is not None:
         check_writable(console)
         console.unlink(missing_ok=True)
-    return Options(tuple(feature or ()), given, append, buffer, timeout, console)
+    scheduler = None if scx is None else find_scheduler(scx)
+    return Options(tuple(feature or ()), given, append, buffer, timeout, console, scheduler)

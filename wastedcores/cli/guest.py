@@ -20,6 +20,7 @@ from wastedcores.cli._guest_options import (
     KernelOptions,
     MachineGiven,
     ScenarioOptions,
+    Scx,
     Sysctls,
     Timeout,
     boot_options,
@@ -212,6 +213,7 @@ def boot(
         "guest record recorded-db --machine bd-paper-16 --set iterations=50 --feature NO_NI_RANDOM",
         "guest record job.sh --machine two-dies.json --bzimage arch/x86/boot/bzImage",
         "guest record recorded-db --source linux-6.12.107 --patch mine.patch",
+        "guest record recorded-db --kernel debian:6.18.15 --set iterations=50 --scx mine.bpf.o",
         "guest record ./a.out --machine uma8 -- --threads 8",
     )
 )
@@ -234,6 +236,7 @@ def record(
     scenario: ScenarioOptions = ScenarioOptions(),
     feature: Features = None,
     sysctl: Sysctls = None,
+    scx: Scx = None,
     append: Append = "",
     buffer: Buffer = 2048,
     timeout: Timeout = 3600,
@@ -248,7 +251,7 @@ def record(
     from wastedcores.units import human_ns
 
     check_writable(output)
-    options = boot_options(feature, sysctl, append, buffer, timeout, console)
+    options = boot_options(feature, sysctl, append, buffer, timeout, console, scx)
     is_file = is_file_work(what)
     on = guest_machine(machine_of(machine, None if is_file else what))
     if is_file:

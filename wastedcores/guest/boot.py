@@ -26,6 +26,7 @@ from wastedcores.guest.emulator import INSIDE, Emulator, runner
 from wastedcores.guest.kernels import Kernel
 from wastedcores.guest.machines import GuestMachine
 from wastedcores.guest.places import GuestError, tell
+from wastedcores.guest.scx import LOADED, Scheduler
 
 FOLDERS = ("bin", "dev", "job", "proc", "sys", "tmp")
 #: devices that the first process needs before devtmpfs is there: mode, major and minor number
@@ -93,6 +94,7 @@ class Options:
     buffer_kb: int = 2048
     timeout_s: float = 3600  #: Host seconds after which the guest is stopped.
     console: Path | None = None  #: A file that keeps what the guest's console said.
+    scheduler: Scheduler | None = None  #: The sched_ext scheduler that the guest loads.
 
 
 def setup_script(machine: GuestMachine, options: Options) -> str:
@@ -107,6 +109,8 @@ def setup_script(machine: GuestMachine, options: Options) -> str:
     for feature in options.features:
         new, old = (_put(feature, f) for f in _FEATURES)
         lines.append(f"if [ -e {_FEATURES[0]} ]; then {new}; else {old}; fi")
+    if options.scheduler is not None:
+        lines.append(LOADED)
     lines.append("sleep 0.5")  # hotplug leaves work behind
     return "\n".join(lines) + "\n"
 
@@ -241,6 +245,9 @@ def _watch(
                 done = done or line[at:] == "@@ALL"
                 if line[at:].startswith("@@ERROR"):
                     wrong = f"could not be set up: {line[at + 8 :]}"
+                    break
+                if line[at:].startswith("@@EJECTED"):
+                    wrong = f"did not keep the scheduler of --scx to the end: {line[at + 10 :]}"
                     break
             elif "Kernel panic" in line:
                 # kept, because later lines may push it out of the last ones

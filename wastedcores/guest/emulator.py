@@ -46,7 +46,7 @@ NEEDED = {
     "bison": "bison", "patch": "patch", "dpkg-source": "dpkg-dev", "python3": "python3",
     "glib-2.0": "libglib2.0-dev", "pixman-1": "libpixman-1-dev", "/usr/include/libfdt.h": "libfdt-dev", "libc.a": "libc6-dev",
 }  # fmt: skip
-_LIBRARIES = ("glib-2.0", "pixman-1")
+_LIBRARIES = ("glib-2.0", "pixman-1", "libbpf")
 BUILD_MB = 1500
 
 
@@ -223,18 +223,25 @@ def _compile(tree: Path, jobs: int, log: Path) -> None:
 def runner() -> Path:
     """Return the program that runs jobs inside of the guest, compiled if its source is another one than in the cache."""
     parts = sorted(INSIDE.glob("*.[ch]"))
+    return static_program("runner", "runs workloads", parts, ["-pthread"], ["-lm"])
+
+
+def static_program(
+    name: str, purpose: str, parts: list[Path], options: list[str], libraries: list[str]
+) -> Path:
+    """Return a program for the guest, compiled if its source is another one than in the cache."""
     digest = hashlib.sha256(b"".join(p.read_bytes() for p in parts)).hexdigest()[:12]
-    program = guest_cache() / f"runner-{digest}"
+    program = guest_cache() / f"{name}-{digest}"
     if not program.exists():
         if not shutil.which("gcc") or not _is_there("libc.a"):
             raise GuestError(
-                "the program that runs workloads inside of the guest has to be compiled, and there is no gcc or no static C "
+                f"the program that {purpose} inside of the guest has to be compiled, and there is no gcc or no static C "
                 "library. Install them: apt install gcc libc6-dev"
             )
         made = program.with_suffix(f".{os.getpid()}")
         sources = [p for p in parts if p.suffix == ".c"]
-        command: list[str | Path] = ["gcc", "-O2", "-static", "-pthread", "-o", made]
-        command += [*sources, "-lm"]
-        run(command, guest_cache() / "runner.log", "compiling the guest's runner")
+        command: list[str | Path] = ["gcc", "-O2", "-static", *options, "-o", made]
+        command += [*sources, *libraries]
+        run(command, guest_cache() / f"{name}.log", f"compiling the guest's {name}")
         made.rename(program)
     return program

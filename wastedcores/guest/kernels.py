@@ -292,6 +292,8 @@ def fetch_kernel(name: str) -> Kernel:
         images[0].rename(part / "vmlinuz")
         config = next((part / "x").rglob("config-*"), None)
         digest = file_digest(config) if config else ""
+        if config:
+            config.rename(part / "config")
         shutil.rmtree(part / "x")
         kernel = Kernel(
             f"debian:{chosen}",

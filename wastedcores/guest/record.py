@@ -29,6 +29,7 @@ from wastedcores.guest.jobs import Work, numbered, scenario_work
 from wastedcores.guest.kernels import Kernel
 from wastedcores.guest.machines import GuestMachine, guest_machine
 from wastedcores.guest.places import GuestError, tell
+from wastedcores.guest.scx import check_kernel
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.sysfs import live
 from wastedcores.trace.io import open_trace
@@ -174,9 +175,12 @@ def record_all(
 ) -> list[Trace]:
     """Run several works, one after the other in one boot, and record each of them."""
     check_options(options)
+    if options.scheduler is not None:
+        check_kernel(kernel)
     emulator = tool or find_emulator()
     tell_notes([*machine.notes, *(note for w in works for note in w.notes)])
-    jobs = numbered(works) | {
+    jobs = numbered(works) | (options.scheduler.files() if options.scheduler else {})
+    jobs |= {
         "setup": setup_script(machine, options).encode(),
         "list": "".join(
             f"{i} {_events()} {options.buffer_kb}\n" for i in range(len(works))
@@ -248,7 +252,9 @@ def _trace(
     facts = system_facts(got.root) | {
         "tasks": list(tasks_below(got.root)),
         "kernel_release": got.text("proc/sys/kernel/osrelease"),
-        "kernel_model": kernel.model(options.features),
+        # of the kernel's own scheduler, which no thread had
+        "kernel_model": None if options.scheduler else kernel.model(options.features),
+        "scheduler": got.text("sys/kernel/sched_ext/root/ops"),
         "host": "guest",
         "clock": "local",
         "cpus": m.cpus,
@@ -297,6 +303,8 @@ def _provenance(
         "base_slice_ns": got.text("sys/kernel/debug/sched/base_slice_ns") or "",
         "emulator": f"QEMU {emulator.version}, lockstep patch {emulator.patch_sha256[:12]}, rounds of {ROUND_NS} ns",
         "notes": "; ".join((*machine.notes, *work.notes)),
+        "scheduler_file": options.scheduler.name if options.scheduler else "",
+        "scheduler_sha256": options.scheduler.sha256 if options.scheduler else "",
     }
     return {name: value for name, value in told.items() if value}
 

@@ -112,6 +112,8 @@ class Header(BaseModel):
         Release, host name and clock of the recorded machine as the source states them; None if it does not.
     kernel_model
         Name of the kernel model with its fixes, as ``KernelModel.named()`` takes it, if known.
+    scheduler
+        Name of the sched_ext scheduler that ran instead of the kernel's own; None: none is known.
     recording
         Name of the recorder's run from which a bundled data set was made.
     cpus
@@ -190,6 +192,7 @@ class Header(BaseModel):
     kernel_release: str | None = None
     host: str | None = None
     kernel_model: str | None = None
+    scheduler: str | None = None
     recording: str | None = None
     clock: str | None = None
     cpus: int | None = None

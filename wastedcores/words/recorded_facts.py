@@ -17,6 +17,9 @@ _MOST = 6
 def recorded_facts(header: Header, kinds: Mapping[str, int]) -> dict[str, str]:
     """Return what a trace tells of its tasks and of the configuration, in words, by topic."""
     facts = {
+        "scheduler": f"{header.scheduler} (sched_ext), not the kernel's own"
+        if header.scheduler
+        else "",
         "affinity": _affinity(header, kinds),
         "policies": _policies(header.tasks or []),
         "CPU time": _limits(header),

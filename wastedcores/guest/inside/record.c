@@ -136,7 +136,7 @@ static const char *FACTS[] = {
     "/sys/kernel/debug/sched/domains/cpu[0-9]*/domain*/flags", "/sys/kernel/debug/sched/features",
     "/sys/kernel/debug/sched/base_slice_ns", "/proc/cgroups", "/proc/self/mountinfo", "/proc/cmdline",
     "/proc/sys/kernel/random/boot_id", "/proc/sys/kernel/osrelease", "/proc/sys/kernel/version",
-    "/proc/sys/kernel/sched_autogroup_enabled", "/proc/config.gz",
+    "/proc/sys/kernel/sched_autogroup_enabled", "/proc/config.gz", "/sys/kernel/sched_ext/root/ops",
 };
 
 static void send_tasks(void)
