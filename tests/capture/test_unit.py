@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from wastedcores.capture import service, unit
+from wastedcores.capture.live_result import LiveOptions
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns
 
@@ -127,6 +128,22 @@ def test_the_journal_gets_fields(tmp_path):
     assert "WASTEDCORES_IDLE_CPU=1" in lines
     assert "PRIORITY=4" in lines
     assert lines[0] == "MESSAGE=CPU 1 was idle for 105 ms while pid 42 waited on CPU 0"
+
+
+def test_a_violation_is_not_in_the_journal_as_a_line_of_output_too(monkeypatch):
+    def live_check(options, *, progress, **_):
+        for line in ("looking", "VIOLATION 3: CPU 1 was idle", "9 checks, 0 suspected"):
+            progress(line)
+
+    monkeypatch.setattr(service, "live_check", live_check)
+    for stream, lines in ((None, ["looking", "VIOLATION 3: CPU 1 was idle"]), ("8:1", ["looking"])):
+        if stream:
+            monkeypatch.setenv("JOURNAL_STREAM", stream)
+        else:
+            monkeypatch.delenv("JOURNAL_STREAM", raising=False)
+        said: list[str] = []
+        service.run_service(service.ServiceOptions(), LiveOptions(), progress=said.append)
+        assert said == lines
 
 
 def test_systemd_is_told_that_the_service_looks(tmp_path, monkeypatch):

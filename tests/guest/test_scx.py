@@ -206,7 +206,7 @@ def test_a_scheduler_that_fails_ends_the_recording(kernel, tmp_path, changes, wo
 
 @pytest.mark.slow
 def test_an_image_without_sched_ext_says_so(kernel):
-    # Debian has built it in since a release between 6.12.118 and 6.18.15
+    # Debian's 6.12.118 is built without sched_ext, and its 6.18.15 with it
     lacking = [k for k in fetched_kernels() if k.release.startswith(("6.1.", "6.12."))]
     if not lacking:
         pytest.skip("no kernel without it is here: wastedcores guest kernels --fetch debian:6.12")

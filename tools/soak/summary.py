@@ -38,9 +38,8 @@ def _of_watcher(watcher: dict[str, Any], found: dict[str, Any]) -> dict[str, Any
         if first is None:
             missed += p["established"]
             continue
-        held_ns = p[
-            "held_ns"
-        ]  # the longest time for which the CPU was idle beside the processes without interruption
+        # the longest time for which the CPU was idle beside the processes without interruption
+        held_ns = p["held_ns"]
         seen = p["established"] or held_ns[0] <= first <= held_ns[1]
         after_ns = first - (held_ns[0] if seen else p["on_ns"])
         in_time += after_ns <= needed_ns

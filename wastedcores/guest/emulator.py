@@ -102,6 +102,15 @@ def missing_of(needed: Mapping[str, str]) -> dict[str, str]:
     return {need: package for need, package in needed.items() if not _is_there(need)}
 
 
+def require(needed: Mapping[str, str], purpose: str) -> None:
+    """Refuse, with the command that installs it, what lacks some of its needs; ``purpose`` begins the sentence."""
+    if missing := missing_of(needed):
+        raise GuestError(
+            f"{purpose} needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not there. Install "
+            f"them: apt install {' '.join(missing.values())}"
+        )
+
+
 def _is_there(need: str) -> bool:
     if need.startswith("/"):
         return Path(need).exists()
@@ -128,11 +137,7 @@ def build_emulator(source: Path | None = None, jobs: int | None = None) -> Emula
         return find_emulator()
     except GuestError:
         pass
-    if missing := missing_of(NEEDED):
-        raise GuestError(
-            f"building the emulator needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not there. Install "
-            f"them: apt install {' '.join(missing.values())}"
-        )
+    require(NEEDED, "building the emulator")
     jobs = jobs or len(os.sched_getaffinity(0))
     need_space(guest_cache(), BUILD_MB, "building the emulator")
     tell(

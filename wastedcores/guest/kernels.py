@@ -16,7 +16,7 @@ from tqdm import tqdm
 from wastedcores.errors import UnknownKernelError, UsageError
 from wastedcores.files import file_digest
 from wastedcores.guest.debian import Packages, open_packages
-from wastedcores.guest.emulator import missing_of
+from wastedcores.guest.emulator import require
 from wastedcores.guest.places import (
     GuestError,
     guest_cache,
@@ -47,11 +47,7 @@ def built_kernel(source: Path, patches: Sequence[Path] = (), jobs: int | None = 
     target = guest_cache() / "built" / f"{release}-{_digest(source, texts)}"
     if (target / "kernel.json").exists():
         return read_kernel(target / "kernel.json")
-    if missing := missing_of(NEEDED):
-        raise GuestError(
-            f"building a kernel needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not there. Install "
-            f"them: apt install {' '.join(missing.values())}"
-        )
+    require(NEEDED, "building a kernel")
     jobs = jobs or len(os.sched_getaffinity(0))
     need_space(guest_cache(), BUILD_MB, "building a kernel")
     given = (source / ".config").exists()

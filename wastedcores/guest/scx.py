@@ -1,4 +1,4 @@
-"""Schedulers as BPF objects for sched_ext (``--scx``): what such a file is, which kernels take it, and the guest's loader."""
+"""Loads a scheduler of the user's own (``--scx FILE``, a BPF object for sched_ext) into the guest, if file and kernel fit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from wastedcores.errors import UsageError
 from wastedcores.files import find
-from wastedcores.guest.emulator import INSIDE, missing_of, static_program
+from wastedcores.guest.emulator import INSIDE, require, static_program
 from wastedcores.guest.kernels import Kernel
 from wastedcores.guest.places import GuestError, guest_cache, run
 
@@ -41,14 +41,14 @@ class Scheduler:
 
     def files(self) -> dict[str, bytes]:
         """Return the loader and the object, by their names in the guest."""
-        # The kernel ends a scheduler with a link (the section .struct_ops.link) when the loader ends, and libbpf 1.1 does not
-        # know the section. Without the link it stays. The section and its BTF type have the name at their ends.
+        # A scheduler in the section .struct_ops.link ends when the loader ends, and libbpf 1.1 does not know that section. One in
+        # .struct_ops stays, so the section is renamed. Its name is in the object twice: as a section and as a BTF type.
         unlinked = self.content.replace(b".struct_ops.link\0", b".struct_ops".ljust(17, b"\0"))
         return {"scx": loader().read_bytes(), "scheduler.bpf.o": unlinked}
 
 
 def find_scheduler(given: str) -> Scheduler:
-    """Return the scheduler in a BPF object, or our own by its name."""
+    """Return the scheduler that ``--scx`` asks for: the one in a BPF object, or our own if its name is given."""
     path = _compiled() if given == OWN else Path(given)
     try:
         content = path.read_bytes()
@@ -70,7 +70,7 @@ def find_scheduler(given: str) -> Scheduler:
 
 
 def check_kernel(kernel: Kernel) -> None:
-    """Refuse a kernel whose configuration is known and cannot load a scheduler; of other kernels the loader says it."""
+    """Refuse a kernel that cannot load a scheduler, if its configuration is known; otherwise the guest's loader finds out."""
     file = kernel.image.with_name("config")
     if not kernel.config_sha256 or not file.exists():
         return
@@ -85,7 +85,9 @@ def check_kernel(kernel: Kernel) -> None:
 
 def loader() -> Path:
     """Return the program that loads a scheduler inside of the guest, compiled if its source is another one than in the cache."""
-    _need(NEEDED, "the program that loads a scheduler inside of the guest has to be linked, which")
+    require(
+        NEEDED, "the program that loads a scheduler inside of the guest has to be linked, which"
+    )
     asked = ["pkg-config", "--static", "--cflags", "--libs", "libbpf"]
     libraries = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
     parts = [INSIDE / "scx" / "load.c"]
@@ -98,17 +100,9 @@ def _compiled() -> Path:
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
     target = guest_cache() / f"work_conserving-{digest}.bpf.o"
     if not target.exists():
-        _need(COMPILER, f"compiling {OWN}")
+        require(COMPILER, f"compiling {OWN}")
         made = target.with_suffix(".part")
         options = [f"-fdebug-prefix-map={source.parent}=.", "-c", source.name, "-o", str(made)]
         run([*CLANG, *options], guest_cache() / "scx.log", f"compiling {OWN}", source.parent)
         made.rename(target)
     return target
-
-
-def _need(needed: dict[str, str], purpose: str) -> None:
-    if missing := missing_of(needed):
-        raise GuestError(
-            f"{purpose} needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not there. Install "
-            f"them: apt install {' '.join(missing.values())}"
-        )

@@ -40,10 +40,11 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 Part = TypeVar("Part")
 
-#: events that another CPU than theirs may have recorded
-_FROM_ANYWHERE = (
-    st.WAKEUP, st.WAKEUP_NEW, st.MIGRATE, st.AFFINITY, st.FORGET, st.HOTPLUG, st.UNTHROTTLE,
-)  # fmt: skip
+#: by the code of an event: whether it happens on its CPU; the others may have been recorded on another one
+_ON_ITS_CPU = np.ones(14, np.bool_)
+_ON_ITS_CPU[
+    [st.WAKEUP, st.WAKEUP_NEW, st.MIGRATE, st.AFFINITY, st.FORGET, st.HOTPLUG, st.UNTHROTTLE]
+] = False
 
 
 @dataclass
@@ -214,7 +215,7 @@ class Runqueues:
             if alone:
                 elsewhere |= self._off_mask(batch)
             seen[batch.cpu] = True
-            recorded[batch.cpu[~np.isin(batch.code, _FROM_ANYWHERE)]] = True
+            recorded[batch.cpu[_ON_ITS_CPU[batch.code]]] = True
             recorded[batch.src_cpu[batch.code != st.MIGRATE]] = True
         seen |= recorded
         if alone:
@@ -236,7 +237,7 @@ class Runqueues:
         elif not (state.numbers[st.LISTED_NS] or header.every_cpu):
             online = header.cpus_online or range(self.cpus)
             if any(not recorded[c] and state.cpu[c, cpu_row.CURR] < 0 for c in online):
-                # whoever waits since the start may have been woken later by a CPU that was not recorded
+                # a thread that seems to wait since the start may have been woken later, by a CPU that was not recorded
                 waits = state.task[:, task_row.STATE] == task_row.WAITING
                 state.task[waits, task_row.LOST_MEANWHILE] = 1
         return state
