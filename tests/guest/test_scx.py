@@ -184,8 +184,14 @@ def test_our_own_scheduler_leaves_no_cpu_idle(kernel, tmp_path):
     assert found.longest_ns < TICK_NS + ROUND_NS
 
 
-#: an error that the kernel notices when threads wait
-CRASH = "if (scx_bpf_dsq_nr_queued(QUEUE) > 0)\n\t\tscx_bpf_kick_cpu(-1, 0);"
+#: an error that the kernel notices when a thread of the crowd runs, so not before the loader has ended
+CRASH = [
+    ("\tstruct sched_ext_entity scx;\n", "\tstruct sched_ext_entity scx;\n\tchar comm[16];\n"),
+    (
+        "if (scx_bpf_dsq_nr_queued(QUEUE) <= 0)\n\t\treturn;",
+        "if (running->comm[0] == 'c' && running->comm[1] == 'r' && running->comm[2] == 'o')\n\t\tscx_bpf_kick_cpu(-1, 0);",
+    ),
+]
 
 
 @pytest.mark.slow
@@ -194,7 +200,7 @@ CRASH = "if (scx_bpf_dsq_nr_queued(QUEUE) > 0)\n\t\tscx_bpf_kick_cpu(-1, 0);"
     [
         ([("return scx_bpf_create_dsq(QUEUE, -1);", "return *(volatile s32 *)(long)ctx[5];")], "verifier: "),
         ([("return scx_bpf_create_dsq(QUEUE, -1);", "return -12;")], "ended at once"),
-        ([("if (scx_bpf_dsq_nr_queued(QUEUE) <= 0)\n\t\treturn;", CRASH)], "did not keep the scheduler"),
+        (CRASH, "did not keep the scheduler"),
     ],
 )  # fmt: skip
 def test_a_scheduler_that_fails_ends_the_recording(kernel, tmp_path, changes, words):
