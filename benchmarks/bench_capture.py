@@ -15,8 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,8 @@ WINDOW_S = 2.0
 PROVOKED = 5
 THREADS = 10_000
 SUSTAINED_S = 60
+#: something that goes on while a window is measured
+Variant = Callable[[], AbstractContextManager[object]]
 #: the measured program has the highest priority, so that other work on the machine disturbs it less
 QUIET = ["nice", "-n", "-20"]
 
@@ -262,7 +265,7 @@ def checker(folder: Path) -> list[dict]:
             ("checker and recorder", ["--chronic"]),
         ):
             rows.append(cpu_share(name, options))
-            rows.append(throughput(name, options, crowd))
+            rows.append(throughput(name, crowd, partial(Recording, "unclaimed.py", options)))
     return rows
 
 
@@ -292,28 +295,32 @@ def cpu_share(name: str, options: list[str]) -> dict:
     }
 
 
-def throughput(name: str, options: list[str], crowd: Crowd) -> dict:
-    """Measure in pairs what a block of the threads' work costs with and without the checker."""
-    bare, ours = np.zeros(PAIRS), np.zeros(PAIRS)
-    for n in range(PAIRS):
-        for with_it in (n % 2, 1 - n % 2):
-            if not with_it:
-                bare[n] = crowd.cost(WINDOW_S)
-                continue
-            with Recording("unclaimed.py", options):
-                ours[n] = crowd.cost(WINDOW_S)
-    lost = 100 * (ours / bare - 1)
-    median, low, high = bootstrap(PAIRS, lambda i: float(np.median(lost[i])))
-    return {
+def throughput(
+    name: str, crowd: Crowd, ours: Variant, peer: Variant | None = None, pairs: int = PAIRS
+) -> dict:
+    """Measure in turns what a block of the threads' work costs alone, beside the checker, and beside a peer."""
+    variants = [nullcontext, ours, *([peer] if peer else [])]
+    cost = np.zeros((len(variants), pairs))
+    for n in range(pairs):
+        for k in random.sample(range(len(variants)), len(variants)):
+            with variants[k]():
+                cost[k, n] = crowd.cost(WINDOW_S)
+    added = 100 * (cost[1:] / cost[0] - 1)
+    median, low, high = bootstrap(pairs, lambda i: float(np.median(added[0, i])))
+    row = {
         "id": f"{name.replace(' ', '_')}_cpu_added",
         "name": f"{name}, S = 1 s, {THREADS} threads: CPU time added to their work",
         "value": round(median, 3),
         "unit": "%",
         "goal": "< 0.5",
         "met": verdict(low, high, 0.5),
-        "note": f"user and system time per block of work, median of {PAIRS} pairs of {WINDOW_S:g} s, 95 % interval "
-        f"{low:.3f} to {high:.3f}; bare windows differ by {bare.max() / bare.min() - 1:.1%}",
+        "note": f"user and system time per block of work, median of {pairs} pairs of {WINDOW_S:g} s, 95 % interval "
+        f"{low:.3f} to {high:.3f}; bare windows differ by {cost[0].max() / cost[0].min() - 1:.1%}",
     }
+    if peer:
+        median, low, high = bootstrap(pairs, lambda i: float(np.median(added[1, i])))
+        row["peer"] = f"{peer.__doc__} {median:.3f} %, {low:.3f} to {high:.3f}"
+    return row
 
 
 def noticing(folder: Path) -> list[dict]:

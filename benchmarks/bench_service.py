@@ -5,15 +5,20 @@ The first part needs nothing: ``python -m benchmarks.bench_service page``. The o
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import json
 import os
+import platform
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +27,10 @@ from benchmarks._crowd import Crowd
 from wastedcores.capture import choose
 from wastedcores.capture.backends import command
 
-GROUPS, SCRAPES, THREADS, TURNS = 1000, 600, 10_000, 7
+GROUPS, SCRAPES, THREADS, TURNS, PAIRS = 1000, 600, 10_000, 7, 61
+#: how often the checker looks (M / 21.37) and takes samples
+LOOK_NS, SAMPLE_NS = 4_679_457, 47_300_000
+PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 SPIN = [sys.executable, "-I", "-S", "-c", "while True: pass"]
 STATES = ["--chronic", "--tally"]
 
@@ -146,14 +154,36 @@ def scraped(address: str, hogs: int, size: int, tell: Callable[[], None]) -> np.
             process.wait()
 
 
+@contextmanager
+def timers() -> Iterator[None]:
+    """Only the timers, as perf events without a program:"""
+    opened = []
+    for period_ns in (LOOK_NS, SAMPLE_NS):
+        # struct perf_event_attr: PERF_TYPE_SOFTWARE, size, PERF_COUNT_SW_CPU_CLOCK, sample_period
+        attr = ctypes.create_string_buffer(struct.pack("<IIQQ", 1, 128, 0, period_ns), 128)
+        opened.append(
+            ctypes.CDLL(None).syscall(PERF_EVENT_OPEN[platform.machine()], attr, -1, 0, -1, 8)
+        )
+    assert min(opened) >= 0
+    yield
+    for descriptor in opened:
+        os.close(descriptor)
+
+
 def overhead(folder: Path) -> list[dict]:
     """Measure what the checker with its samples costs beside many threads."""
-    from benchmarks.bench_capture import cpu_share, throughput
+    from benchmarks.bench_capture import Recording, cpu_share, throughput
 
     with Crowd(THREADS, folder) as crowd:
         return [
             cpu_share("checker with samples", STATES),
-            throughput("checker with samples", STATES, crowd),
+            throughput(
+                "checker with samples",
+                crowd,
+                partial(Recording, "unclaimed.py", STATES),
+                timers,
+                PAIRS,
+            ),
         ]
 
 
