@@ -15,22 +15,28 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import IO
 
+import numpy as np
 import polars as pl
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.files import digest_of_files
 from wastedcores.limits import MAX_CPUS
+from wastedcores.trace.readers import ctf_jit
+from wastedcores.trace.readers.support.bytes_jit import PADDING
 from wastedcores.trace.readers.support.event_columns import with_letters
-from wastedcores.trace.readers.support.reading import Reading
+from wastedcores.trace.readers.support.reading import Reading, ordered_map
 from wastedcores.trace.readers.support.sched_waking import WakingEvents
+from wastedcores.trace.readers.support.text_reading import Block
 from wastedcores.trace.readers.support.tracepoints import IRQ_FLAGS
+from wastedcores.trace.readers.text.scan import Scanner, count, merge
 from wastedcores.trace.recognisers import ctf_folders
 from wastedcores.trace.schema import COLUMNS
 
-_BLOCK = 8 << 20
+_BLOCK = 16 << 20
 #: Seconds for which babeltrace2 may print nothing; it begins at once, whatever the size of a trace.
 _SILENT_S = 5
 _MOST_LINE = 1 << 20
@@ -120,11 +126,10 @@ class CtfReading(Reading):
         reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said)
         self.resources.callback(_end, reader)
         assert reader.stdout is not None
-        wakings = WakingEvents(self.found)
         newest = 0
-        for frame in self._tables(reader.stdout):
+        for frame in WakingEvents(self.found).settled(self._tables(reader.stdout)):
             newest = max(newest, int(frame["ts_ns"].max() or 0)) if frame.height else newest  # type: ignore[arg-type]
-            yield wakings.settle(frame)
+            yield frame
         if self._silent:
             reader.kill()
         code = reader.wait()
@@ -218,7 +223,14 @@ class CtfReading(Reading):
         return b"".join(parts)
 
     def _tables(self, text: IO[bytes]) -> Iterator[pl.DataFrame]:
-        rest = b""
+        scanner = Scanner(ctf_jit.scan, self._lttng)
+        scanning = ordered_map(scanner.scan, self._blocks(text))
+        for scanned in self.resources.enter_context(closing(scanning)):
+            count(scanned, self.found)
+            yield merge(scanned.events, self._events(scanned.rest))
+
+    def _blocks(self, text: IO[bytes]) -> Iterator[Block]:
+        rest, first = b"", 1
         while True:
             block = rest + self._read(text)
             if block == rest:
@@ -229,18 +241,19 @@ class CtfReading(Reading):
                 raise TraceFormatError(
                     f"{self.path}: an event of more than {_MOST_LINE} bytes. The trace is damaged: copy or record it again."
                 )
-            yield self._events(block[:cut].decode("utf-8", "replace").split("\n")[:-1])
+            yield self._block(block[:cut], first)
+            first = self.found.lines + 1
         if rest:
-            yield self._events([rest.decode("utf-8", "replace")])
+            yield self._block(rest + b"\n", first)
 
-    def _events(self, lines: list[str]) -> pl.DataFrame:
-        table = pl.DataFrame({"text": pl.Series(lines, dtype=pl.String)})
-        first = self.found.lines + 1
-        self.found.lines += len(lines)
-        table = table.with_columns(
-            line=pl.int_range(first, first + len(lines), dtype=pl.Int64, eager=True)
-        )
-        table = table.with_columns(pl.col("text").str.extract_groups(_LINE).struct.unnest())
+    def _block(self, text: bytes, first: int) -> Block:
+        lines = text.count(b"\n")
+        self.found.lines += lines
+        return Block(np.frombuffer(text + bytes(PADDING), np.uint8), first, lines)
+
+    def _events(self, lines: pl.DataFrame) -> pl.DataFrame:
+        """Read the lines that the compiled code left alone."""
+        table = lines.select("line", pl.col("text").str.extract_groups(_LINE).struct.unnest())
         bare = pl.col("event").str.split(":").list.last()
         table = table.with_columns(event=bare)
         known = pl.col("event").is_in(list(_EVENTS))
@@ -337,7 +350,7 @@ def _integer(column: str) -> pl.Expr:
         .then(hexadecimal)
         .otherwise(text.cast(pl.Int64, strict=False))
     )
-    if column in COLUMNS and column not in ("cpu", "src_cpu", "value"):
+    if column in COLUMNS and column != "value":
         value = value.cast(COLUMNS[column].dtype, strict=False)
     return value.alias(column)
 

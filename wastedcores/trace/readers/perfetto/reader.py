@@ -32,7 +32,7 @@ from wastedcores.trace.readers.support.tracepoints import WAKING
 from wastedcores.trace.schema import COLUMNS, KIND_DTYPE
 
 #: Packets that are found at a time, bytes of bundles that are decoded at a time, and events of a table.
-_PACKETS, _DECODED, _ROWS = 1 << 14, 1 << 20, 1 << 20
+_PACKETS, _DECODED, _ROWS = 1 << 14, 4 << 20, 1 << 20
 #: protos/perfetto/trace/ftrace/ftrace_event_bundle.proto: FtraceClock
 _CLOCKS = {0: "boot", 2: "global", 3: "local", 4: "mono_raw"}
 #: Code -> kind.
@@ -60,6 +60,7 @@ class PerfettoReading(Reading):
         self._names = NameTable(CategoryCodes())
         self._known = np.full((MAX_CPUS, bj.N_KNOWN), bj.NONE, np.int64)
         self._counts = np.zeros(bj.N_EVENTS, np.int64)
+        self._out = np.empty((len(bj.FIELDS), 0), np.int64)
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield event tables in order of time."""
@@ -69,10 +70,7 @@ class PerfettoReading(Reading):
             data, size = self._unpack(data, table)
             table = self._find(data, size)
         self._learn(data, table[(table[:, wj.WHAT] & wj.FACTS) > 0])
-        wakings = WakingEvents(self.found)
-        bundles = self._ordered(table)
-        for frame in self._tables(data, bundles):
-            yield wakings.settle(frame)
+        yield from WakingEvents(self.found).settled(self._tables(data, self._ordered(table)))
         self._count()
         self.found.sha256 = file_digest(self.path) if self._hashed else None
 
@@ -242,7 +240,11 @@ class PerfettoReading(Reading):
     def _decode(
         self, data: np.ndarray, bundles: np.ndarray, i: int, n: int, size: int
     ) -> pl.DataFrame:
-        out = np.empty((len(bj.FIELDS), size // 3 + 1), np.int64)
+        if (
+            self._out.shape[1] <= size // 3
+        ):  # fresh memory for each part costs more than the decoding where pages are dear
+            self._out = np.empty((len(bj.FIELDS), size // 3 + 1), np.int64)
+        out = self._out
         scratch = bj.new_scratch(int(bundles[i:n, wj.BUNDLE_SIZE].max()))
         while True:
             known, counts = self._known.copy(), self._counts.copy()
@@ -262,6 +264,9 @@ class PerfettoReading(Reading):
 
     def _frame(self, out: np.ndarray, rows: int) -> pl.DataFrame:
         columns = dict(zip(bj.FIELDS, out[:, :rows], strict=True))
+        columns["ts_ns"] = columns[
+            "ts_ns"
+        ].copy()  # the others are computed from the memory, which is used again
         raw = pl.DataFrame(columns)
         codes = np.append(self._names.codes(), np.uint32(0))
         names = {}

@@ -7,11 +7,13 @@ CPU, a sched_migrate_task event follows.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import polars as pl
 
 from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.readers.support.reading import FactsBuilder
-from wastedcores.trace.readers.support.sched_waking_jit import place_wakings
+from wastedcores.trace.readers.support.sched_waking_jit import PLACED_WITHIN_NS, place_wakings
 from wastedcores.trace.schema import KIND_DTYPE
 
 NOTE = "sched_waking taken for sched_wakeup, which was not recorded; placed by sched_migrate_task"
@@ -25,17 +27,31 @@ class WakingEvents:
         #: True: they become wakeups, since the recording has no sched_wakeup. None: neither event was seen yet.
         self.wanted: bool | None = None
 
-    def settle(self, events: pl.DataFrame) -> pl.DataFrame:
-        """Turn sched_waking events into wakeups if the recording has no sched_wakeup.
+    def settled(self, tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        """Turn sched_waking events into wakeups if the recording has no sched_wakeup; the first table that has either decides.
 
-        The first table that has either event decides.
+        The last moment of each table is kept for the next one, which may have the migrations that belong to its wakings.
         """
-        if "waking" not in events.columns:
-            return events.drop("ctx_cpu", strict=False)
+        held = pl.DataFrame()
+        for new in tables:
+            if "waking" not in new.columns:
+                yield new.drop("ctx_cpu", strict=False)
+                continue
+            if self.wanted is None:
+                real = new.select((pl.col("kind") == "wakeup") & ~pl.col("waking")).to_series()
+                self.wanted = False if real.any() else (True if new["waking"].any() else None)
+            table = pl.concat([held, new], how="diagonal_relaxed") if held.height else new
+            safe, ts = table.height, table["ts_ns"]
+            if self.wanted and safe:
+                early = (ts <= int(ts.max()) - PLACED_WITHIN_NS).reverse()  # type: ignore[arg-type]
+                safe -= int(early.arg_max() or 0) if early.any() else safe
+            held = table.tail(table.height - safe)
+            yield self._settle(table).head(safe)
+        if held.height:
+            yield self._settle(held)
+
+    def _settle(self, events: pl.DataFrame) -> pl.DataFrame:
         n = int(events["waking"].sum())
-        if self.wanted is None:
-            real = events.select(((pl.col("kind") == "wakeup") & ~pl.col("waking")).any()).item()
-            self.wanted = False if real else (True if n else None)
         if n and self.wanted:
             self._found.wakings = True
             self._found.notes["wakeups"] = NOTE

@@ -17,6 +17,7 @@ from wastedcores.trace.readers.support.embedded import atrace_text, systrace_tex
 from wastedcores.trace.readers.support.reading import FactsBuilder, ordered_map
 from wastedcores.trace.readers.support.sched_waking import WakingEvents
 from wastedcores.trace.readers.support.text_reading import TextReading
+from wastedcores.trace.readers.text import scan_jit
 from wastedcores.trace.readers.text.payload import KIND_OF, clean_comm, parse_payloads
 from wastedcores.trace.readers.text.scan import Scanner, count, merge
 from wastedcores.trace.recognisers import (
@@ -54,8 +55,10 @@ class LineReading(TextReading):
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield event tables in the order of the file, one per block of text."""
-        wakings = WakingEvents(self.found)
-        scanner = Scanner(perf=self._dialect.perf)
+        yield from WakingEvents(self.found).settled(self._tables())
+
+    def _tables(self) -> Iterator[pl.DataFrame]:
+        scanner = Scanner(scan_jit.scan, self._dialect.perf)
         scanning = ordered_map(scanner.scan, self.blocks())
         last_fast = 0
         for scanned in self.resources.enter_context(closing(scanning)):
@@ -71,7 +74,7 @@ class LineReading(TextReading):
                 slow = _read_rest(self.path, rest, self.found, self._dialect, self._last_event)
             if fast.height:
                 last_fast = int(fast["line"][-1])
-            yield wakings.settle(merge(fast, slow) if rest.height else fast)
+            yield merge(fast, slow) if rest.height else fast
         if self._last_event.damaged:
             self.found.truncated = self._last_event.text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,10 +55,13 @@ class Scanned(NamedTuple):
 
 
 class Scanner:
-    """Finds the events in blocks of text. Several threads can use it; each of them has its own table of names."""
+    """Finds the events in blocks of text. Several threads can use it; each of them has its own table of names.
 
-    def __init__(self, *, perf: bool) -> None:
-        self.perf = perf
+    ``scan`` is a compiled function with the parameters of that in scan_jit.py, and ``dialect`` its third one.
+    """
+
+    def __init__(self, scan: Callable[..., tuple[int, int, int, int]], dialect: bool) -> None:
+        self._scan, self._dialect = scan, dialect
         self.used = False
         self._local = threading.local()
         self._categories = CategoryCodes()
@@ -73,7 +77,9 @@ class Scanner:
             )
             return Scanned(pl.DataFrame(), rest, counts)
         names, out, slow = self._room(size, block.lines)
-        rows, n_slow, n_bytes, _ = tj.scan(raw, size, self.perf, out, slow, names.table, counts)
+        rows, n_slow, n_bytes, _ = self._scan(
+            raw, size, self._dialect, out, slow, names.table, counts
+        )
         before = slow.before[:n_slow]
         rest = pl.DataFrame(
             {

@@ -273,7 +273,8 @@ def _fields(b: U8, i: int, code: int, row: int, out: I64, names: U64) -> int:
 
 
 @lean
-def _blank(row: int, out: I64) -> None:
+def blank(row: int, out: I64) -> None:
+    """Say that an event has none of the numbers and names that only some kinds have."""
     out[PID, row] = NONE
     out[COMM, row] = NO_NAME
     out[PRIO, row] = NO_PRIO
@@ -299,7 +300,7 @@ def _line(
     code, i = _event(b, at, perf)
     if code < 0 or code == ts.STAT_RUNTIME:
         return code, ns, line_end(b, at, size)
-    _blank(row, out)
+    blank(row, out)
     out[CTX_CPU, row] = out[CPU, row] = cpu
     i = spaces(b, i)  # trace-cmd pads the name
     j = _fields(b, i, code, row, out, names)
@@ -322,6 +323,18 @@ def _line(
 
 
 @lean
+def leave(
+    b: U8, start: int, end: int, line: int, before: int, slow: Slow, n_slow: int, n_bytes: int
+) -> int:
+    """Hand a line over to the patterns; return the number of bytes that they have now."""
+    slow.line[n_slow], slow.before[n_slow], slow.next_ts[n_slow] = line, before, -1
+    for i in range(start, end + 1):
+        slow.text[n_bytes] = b[i]
+        n_bytes += 1
+    return n_bytes
+
+
+@lean
 def scan(
     b: U8, size: int, perf: bool, out: I64, slow: Slow, names: U64, counts: I64
 ) -> tuple[int, int, int, int]:
@@ -331,12 +344,7 @@ def scan(
     while start < size:
         code, ns, end = _line(b, start, size, perf, row, out, names)
         if code < 0:
-            slow.line[n_slow] = line
-            slow.before[n_slow] = before
-            slow.next_ts[n_slow] = -1
-            for i in range(start, end + 1):
-                slow.text[n_bytes] = b[i]
-                n_bytes += 1
+            n_bytes = leave(b, start, end, line, before, slow, n_slow, n_bytes)
             n_slow += 1
         else:
             while pending < n_slow:
