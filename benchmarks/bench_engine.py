@@ -51,6 +51,7 @@ print(json.dumps(out))
 _SIMULATE = """
 import gc, json, sys, time
 from wastedcores.kernels import KernelModel
+from wastedcores.simulator.replay import as_booted
 from wastedcores.topology.domains import domain_events
 from wastedcores.topology.source import find_machine
 from wastedcores.workload.program import costs_of
@@ -69,7 +70,6 @@ for name, (which, kernel, machine, seconds) in json.loads(sys.argv[1]).items():
 print(json.dumps(out))
 """
 _REFERENCE = """
-from wastedcores.simulator.booted import as_booted
 from wastedcores.simulator.reference import Kernel, Simulation
 
 def simulated(program, on, model, seed, until_ns):
@@ -77,7 +77,6 @@ def simulated(program, on, model, seed, until_ns):
     Simulation(k, program, seed).run(until_ns)
 """
 _PLAIN = """
-from wastedcores.simulator.limits import as_booted
 from wastedcores.simulator.plain.engine import PlainEngine
 from wastedcores.simulator.simulate import simulate
 
