@@ -1,7 +1,8 @@
 """The replay engine on typed structs against the one on an untyped table: replays, plain Python, compiling and a warm start.
 
 The peer is commit cdf0c7e, the last one before structs. Both builds run in turns, in processes of their own with caches of
-compiled code of their own, and CPU time counts.
+compiled code of their own, and CPU time counts. That commit also had a second simulator, the reference, on objects of Python;
+the engine as plain Python is compared with it, without the making of the trace.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ PLAIN = {
     "recorded-db under v4.1": ("recorded-db", "v4.1", None, 0.3),
     "hackbench under v6.12.107": ("hackbench", "v6.12.107", "bd-paper-16", 0.02),
 }
+BESIDE_REFERENCE = PLAIN | {
+    "hackbench under v6.1.192": ("hackbench", "v6.1.192", "bd-paper-16", 0.02)
+}
 _REPLAY = """
 import gc, json, sys, time
 from wastedcores.simulator import replay_scenario
@@ -42,6 +46,43 @@ for name, (scenario, kernel, machine, seconds) in json.loads(sys.argv[1]).items(
     replay_scenario(scenario, kernel, machine, seed=2, until_ns=int(seconds * 1e9))
     out[name] = time.process_time() - began
 print(json.dumps(out))
+"""
+#: one program for both: what differs is set before it
+_SIMULATE = """
+import gc, json, sys, time
+from wastedcores.kernels import KernelModel
+from wastedcores.simulator.replay import as_booted
+from wastedcores.topology.domains import domain_events
+from wastedcores.topology.source import find_machine
+from wastedcores.workload.program import costs_of
+from wastedcores.workload.scenarios import scenario
+
+out = {}
+for name, (which, kernel, machine, seconds) in json.loads(sys.argv[1]).items():
+    found, until_ns = scenario(which), int(seconds * 1e9)
+    on, model = find_machine(machine or found.machine).machine, KernelModel.named(kernel)
+    for seed in (1, 2):
+        program = as_booted(found.workload(on, seed).program(), on, model)
+        gc.collect()
+        began = time.process_time()
+        simulated(program, on, model, seed, until_ns)
+        out[name] = time.process_time() - began
+print(json.dumps(out))
+"""
+_REFERENCE = """
+from wastedcores.simulator.reference import Kernel, Simulation
+
+def simulated(program, on, model, seed, until_ns):
+    k = Kernel(on, model, domain_events(on, model.linux), costs_of(on))
+    Simulation(k, program, seed).run(until_ns)
+"""
+_PLAIN = """
+from wastedcores.simulator.plain.engine import PlainEngine
+from wastedcores.simulator.simulate import simulate
+
+def simulated(program, on, model, seed, until_ns):
+    plain = PlainEngine(on, program)
+    simulate(program, on, model, seed=seed, until_ns=until_ns, plain=plain)
 """
 _PREPARE = """
 import importlib, json, os, time
@@ -69,15 +110,37 @@ def _ask(tree: Path, program: str, *args: str, cache: Path, plain: bool = False)
     return json.loads(child.stdout.splitlines()[-1])
 
 
+def _before(folder: str) -> Path:
+    """Write the sources of the peer into a folder."""
+    before = Path(folder, "before")
+    before.mkdir()
+    archive = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", BEFORE], capture_output=True, check=True
+    )
+    subprocess.run(["tar", "x", "-C", str(before)], input=archive.stdout, check=True)
+    return before
+
+
+def beside_reference() -> list[dict]:
+    """Return the speed of the engine as plain Python, against the reference."""
+    sides = {"reference": _REFERENCE + _SIMULATE, "plain": _PLAIN + _SIMULATE}
+    found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
+    with tempfile.TemporaryDirectory() as folder:
+        trees = {"reference": _before(folder), "plain": ROOT}
+        for turn in range(TURNS):
+            for side in sorted(sides, reverse=turn % 2 == 1):
+                cases = json.dumps(BESIDE_REFERENCE)
+                found[side].append(_ask(trees[side], sides[side], cases, cache=Path(folder)))
+    return [
+        _row(f"{name} as plain Python, against the reference", *([turn[name] for turn in found[s]] for s in sides))
+        for name in BESIDE_REFERENCE
+    ]  # fmt: skip
+
+
 def run() -> list[dict]:
     """Return ratios of speed, and the CPU time of compiling and of a warm start."""
     with tempfile.TemporaryDirectory() as folder:
-        before = Path(folder, "before")
-        before.mkdir()
-        archive = subprocess.run(
-            ["git", "-C", str(ROOT), "archive", BEFORE], capture_output=True, check=True
-        )
-        subprocess.run(["tar", "x", "-C", str(before)], input=archive.stdout, check=True)
+        before = _before(folder)
         found: dict[str, dict[Path, list[float]]] = {}
         for turn in range(TURNS):
             for tree in (ROOT, before) if turn % 2 else (before, ROOT):
@@ -92,7 +155,8 @@ def run() -> list[dict]:
                 seconds |= {f"{name} as plain Python": s for name, s in plain.items()}
                 for name, s in seconds.items():
                     found.setdefault(name, {}).setdefault(tree, []).append(s)
-    return [_row(name, both[before], both[ROOT]) for name, both in found.items()]
+    rows = [_row(name, both[before], both[ROOT]) for name, both in found.items()]
+    return rows + beside_reference()
 
 
 def _row(name: str, old: list[float], new: list[float]) -> dict:

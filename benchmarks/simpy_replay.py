@@ -1,8 +1,8 @@
 """The same replay on SimPy: the engine's functions as plain Python, with its future events as SimPy timeouts.
 
 It handles the same events as the engine, so both have the same number of events per second of simulated time. A simulator that
-is written in Python alone, without structs in a table, would be 1.8 to 2.6 times as fast as this one (measured with the same
-kernel code on objects of Python), so the goal is 200 times as many events per second where 100 would do against that one.
+is written in Python alone, without structs in a table, is about twice as fast as this one (bench_engine.py measures it), so the
+goal is 200 times as many events per second where 100 would do against that one.
 """
 
 from __future__ import annotations

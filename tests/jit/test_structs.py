@@ -137,7 +137,7 @@ def test_what_others_write_into_the_table_is_read(here):
         ("TaskStruct(k, 1).slot[4]", IndexError, "invalid index"),
         ("k[-1, 3]", IndexError, r"expected a row and a column of the table, got \(-1, 3\)"),
         ("k.__setitem__((3, -1), 5)", IndexError, r"got \(3, -1\)"),
-        ("TaskStruct(k, 1)[136]", IndexError, "out of bounds"),
+        ("TaskStruct(k, 1)[136]", IndexError, "invalid index"),
         ("Kernel(k, 0)", TypeError, "Kernel is row 0"),
         ("TaskStruct.of(m)", TypeError, r"only Kernel has of\(\)"),
         ("Kernel.of(m[:, :4])", TypeError, r"136 columns, got int64 of shape \(12, 4\)"),

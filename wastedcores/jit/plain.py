@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wastedcores.jit.structs import StructClass, kernel_of
+from wastedcores.jit.structs import StructClass, kernel_of, referred
 
 
 def source_of(value: Any) -> FunctionType | None:
@@ -52,7 +52,10 @@ def maker(struct: Any) -> Callable[[Any, int], Any]:
     name = struct.__name__
 
     def make(table: Any, row: int) -> Any:
-        return table._kernel._tables[name][row]
+        try:
+            return table._tables[name][row]
+        except KeyError:
+            return referred(table, name, row)
 
     make.__dict__.update({n: getattr(struct, n) for n in getattr(struct, "__fields__", ())})
     return make

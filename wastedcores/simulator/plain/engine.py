@@ -71,10 +71,8 @@ class PlainEngine(Plain):
 
     def shown(self, value: Any) -> Any:
         """Return a read-only view of a part of the kernel, always the same view for the same part."""
-        if isinstance(value, ctypes.Array):
-            return tuple(value)
         if not isinstance(value, (Reference, Null, RunQueues)):
-            return value
+            return tuple(value) if isinstance(value, ctypes.Array) else value
         if id(value) not in self._shown:  # it is kept, because the view keeps only its id
             self._shown[id(value)] = ReadOnly(value, self.shown)
         return self._shown[id(value)]
