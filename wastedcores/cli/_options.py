@@ -83,6 +83,7 @@ RefillUs = Annotated[
     Option(
         metavar="US",
         min=0,
+        max=10_000_000,
         help="The time in us that a thread loses when it moves to another last-level cache. Default: none.",
     ),
 ]

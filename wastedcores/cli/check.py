@@ -23,7 +23,7 @@ from wastedcores.cli._options import (
     TraceFormat,
     Whole,
 )
-from wastedcores.cli._output import EXIT_CODES, EXIT_OF, fitted, print_json
+from wastedcores.cli._output import EXIT_CODES, EXIT_OF, fitted, print_json, print_next
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns, share
 
@@ -44,6 +44,7 @@ or --cpus is given. `wastedcores watch` checks the running machine, and `wastedc
     )
 )
 def check(
+    ctx: typer.Context,
     trace: NamedTrace = None,
     as_json: AsJson = False,
     persist: Persist = "100ms",
@@ -103,16 +104,15 @@ def check(
         more = {} if table is None else {"cgroups": table.head(most or table.height).to_dicts()}
         print_json(result.to_json(most) | {"moves": moved} | more)
     else:
-        print(fitted(describe(result)))
+        print(fitted(describe(result, moved=moves_words(moved))))
         if table is not None:
             print(fitted("\n" + describe_groups(table)))
-        print(f"  moved          {moves_words(moved)}")
-        print(f"\n  next           {next_command(result, trace)}")
+        print_next(*next_command(result, trace), ctx)
     raise typer.Exit(EXIT_OF[result.verdict])
 
 
 def _number(text: str) -> int:
     """Read --limit."""
-    if not text.isascii() or not text.isdigit():
-        raise UsageError(f"--limit {text!r}: expected a number from 0 on, or all.")
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise UsageError(f"--limit {text!r}: expected a number below a billion, or all.")
     return int(text)

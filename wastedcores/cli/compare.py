@@ -122,7 +122,12 @@ def compare(
     ] = "",
     shift: Annotated[
         float,
-        Option(metavar="MS", help="With two traces: shift the second one by this, to later times."),
+        Option(
+            metavar="MS",
+            min=-1e9,
+            max=1e9,
+            help="With two traces: shift the second one by this, to later times.",
+        ),
     ] = 0.0,
     gate: Annotated[
         Path | None,
@@ -170,8 +175,24 @@ def compare(
         raise UsageError(
             "--align, --shift and --gate are for two traces; name a second trace after the first."
         )
+    _refuse_single_trace(scenario)
     _compare_kernels(
         scenario, kernel, machine, seed, set_, persist, as_json, until, whole, output, kind
+    )
+
+
+def _refuse_single_trace(name: str) -> None:
+    """Refuse a trace that was named alone; everything else is a scenario, or is refused as one."""
+    from wastedcores.errors import UsageError, WastedCoresError
+    from wastedcores.trace.io import sniff
+    from wastedcores.trace.named import fetch
+
+    try:
+        sniff(fetch(name))
+    except (OSError, WastedCoresError):
+        return
+    raise UsageError(
+        f"{name}: this is a trace, and there is none to compare it with; name a second one after it."
     )
 
 

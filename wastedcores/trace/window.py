@@ -141,7 +141,8 @@ def find_window(trace: Trace, between: Sequence[Moment]) -> Window:
     start, end = (moment_ns(trace, m) for m in between)
     if end <= start:
         raise UsageError(
-            f"--between {between[0]!r} {between[1]!r}: the window ends at {end} ns, not after its start {start} ns."
+            f"--between {between[0]!r} {between[1]!r}: the window ends at {end / 1e9:.9g} s, not after its start "
+            f"at {start / 1e9:.9g} s."
         )
     first, last = trace.header.start_ns, trace.header.end_ns
     if first is not None and last is not None and (end <= first or start > last):
