@@ -87,7 +87,8 @@ def _repeated(ctx: typer.Context, following: list[str]) -> str:
     taken = {option for parameter in verb.params for option in parameter.opts}
     words: list[str] = []
     for parameter in ctx.command.params:
-        value, option = ctx.params.get(str(parameter.name)), parameter.opts[0]
+        value: Any = ctx.params.get(str(parameter.name))
+        option = parameter.opts[0]
         if parameter.name not in _ABOUT_A_TRACE or option not in taken or option in following:
             continue
         source = ctx.get_parameter_source(parameter.name)

@@ -9,11 +9,10 @@ import typer
 from typer import Option
 
 from wastedcores.cli._app import app, epilog
+from wastedcores.cli._groups import Counted, with_groups
 from wastedcores.cli._options import (
     AsJson,
-    Between,
     Chronic,
-    Cpus,
     IgnoreAffinity,
     NamedTrace,
     Persist,
@@ -21,7 +20,6 @@ from wastedcores.cli._options import (
     Silent,
     SnapshotSource,
     TraceFormat,
-    Whole,
 )
 from wastedcores.cli._output import EXIT_CODES, EXIT_OF, fitted, print_json, print_next
 from wastedcores.errors import UsageError
@@ -43,15 +41,14 @@ or --cpus is given. `wastedcores watch` checks the running machine, and `wastedc
         exit_codes=EXIT_CODES,
     )
 )
+@with_groups
 def check(
     ctx: typer.Context,
     trace: NamedTrace = None,
     as_json: AsJson = False,
     persist: Persist = "100ms",
     chronic: Chronic = "0.75%",
-    cpus: Cpus = None,
-    between: Between = None,
-    whole: Whole = False,
+    counted: Counted = Counted(),
     ignore_affinity: IgnoreAffinity = False,
     silent: Silent = None,
     format: TraceFormat = None,
@@ -92,9 +89,9 @@ def check(
         recorded_on(open_input(Path(trace), format, snapshot), machine or ""),
         persist_ns=persist_ns,
         chronic_share=chronic_share,
-        cpus=None if cpus is None else parse_cpulist(cpus),
-        between=between,
-        whole=whole,
+        cpus=None if counted.cpus is None else parse_cpulist(counted.cpus),
+        between=counted.between,
+        whole=counted.whole,
         ignore_affinity=ignore_affinity,
         silent=silent,
     )

@@ -84,7 +84,7 @@ def compare(
         ),
     ],
     against: Annotated[
-        Path | None, Argument(metavar="[TRACE]", help="The second of two recorded traces.")
+        Path | None, Argument(metavar="TRACE", help="The second of two recorded traces.")
     ] = None,
     kernel: Kernels = None,
     machine: MachineName = None,
