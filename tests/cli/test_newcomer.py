@@ -50,6 +50,7 @@ def test_lines_of_an_answer_fit_a_narrow_terminal(tmp_path):
     facts = lines[: next(i for i, line in enumerate(lines) if "longest episode" in line)]
     assert facts
     assert max(map(len, facts)) < 60
+    assert all(line == line.rstrip() and not line.startswith(" " * 18) for line in facts)
 
 
 def test_the_next_command_says_again_what_the_trace_does_not_tell():

@@ -54,7 +54,11 @@ def fitted(text: str, indent: str = " " * 17) -> str:
         line
         if len(line) <= width
         else textwrap.fill(
-            line, width, subsequent_indent=indent, break_long_words=False, drop_whitespace=False
+            bare := line.lstrip(),
+            width,
+            initial_indent=line[: -len(bare)],
+            subsequent_indent=indent,
+            break_long_words=False,
         )
         for line in text.splitlines()
     )
