@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,19 @@ def test_a_device_is_never_replaced_by_a_file(tmp_path):
         part.write_text("after")
     assert file.read_text() == "after"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "null", "pipe"]
+
+
+@pytest.mark.slow
+def test_an_interrupt_is_one_line():
+    command = [*MAIN, "replay", "hackbench", "--set", "loops=100000000"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stderr is not None
+    assert running.stderr.readline().startswith("replaying hackbench")
+    running.send_signal(signal.SIGINT)
+    errors = running.communicate(timeout=60)[1]
+    assert errors.endswith("wastedcores: interrupted\n")
+    assert "Traceback" not in errors
+    assert running.returncode == 130
 
 
 def test_a_trace_in_the_current_folder_has_a_name(monkeypatch):
