@@ -106,14 +106,15 @@ def _last(
     return pl.concat(found)
 
 
-#: A moment of a trace: ns of its clock, the beginning of a mark's text, or a time in seconds as text.
-Moment: TypeAlias = int | str
+#: A moment of a trace: whole ns of its clock, the beginning of a mark's text, or a time in seconds as text or with a fraction.
+Moment: TypeAlias = int | float | str
 
 
 def moment_ns(trace: Trace, moment: Moment) -> int:
     """Find the time of a moment."""
     if isinstance(moment, int):
         return moment
+    moment = moment if isinstance(moment, str) else f"{moment:.9f}"
     kinds = trace.header.kinds
     has_marks = kinds is None or "mark" in kinds
     told = trace.only("mark") if has_marks else trace.events.clear()
