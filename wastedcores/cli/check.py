@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +13,7 @@ from wastedcores.cli._options import (
     AsJson,
     Chronic,
     IgnoreAffinity,
-    NamedTrace,
+    OptionalTrace,
     Persist,
     RecordedMachine,
     Silent,
@@ -44,7 +43,7 @@ or --cpus is given. `wastedcores watch` checks the running machine, and `wastedc
 @with_groups
 def check(
     ctx: typer.Context,
-    trace: NamedTrace = None,
+    trace: OptionalTrace = None,
     as_json: AsJson = False,
     persist: Persist = "100ms",
     chronic: Chronic = "0.75%",
@@ -86,7 +85,7 @@ def check(
     from wastedcores.words.steps import next_command
 
     result = run_check(
-        recorded_on(open_input(Path(trace), format, snapshot), machine or ""),
+        recorded_on(open_input(trace, format, snapshot), machine or ""),
         persist_ns=persist_ns,
         chronic_share=chronic_share,
         cpus=None if counted.cpus is None else parse_cpulist(counted.cpus),
@@ -104,7 +103,7 @@ def check(
         print(fitted(describe(result, moved=moves_words(moved))))
         if table is not None:
             print(fitted("\n" + describe_groups(table)))
-        print_next(*next_command(result, trace), ctx)
+        print_next(*next_command(result, str(trace)), ctx)
     raise typer.Exit(EXIT_OF[result.verdict])
 
 
