@@ -81,6 +81,8 @@ WRONG = [
     ("export live-balancing-off -o .", "it is a directory"),
     ("export live-balancing-off --persist -3", "expected a time like 100ms"),
     ("import junk.txt -o -", "it is no file; expected the name of a file"),
+    ("compare live-balancing-off live-balancing-on --junit x.xml", "are for --gate"),
+    ("compare live-balancing-off live-balancing-on --gate r.toml -o x.html", "no --gate judges"),
     ("compare live-balancing-off", "name a second one after it"),
     ("compare live-balancing-off live-balancing-on --shift nan", "'--shift'"),
     ("compare live-balancing-off live-balancing-on --shift 1e300", "'--shift'"),

@@ -147,9 +147,14 @@ def compare(
     ] = None,
 ) -> None:
     """Show what a bug costs and a fix gains, or compare two traces."""
+    from wastedcores.errors import UsageError
+
+    if gate is None and (tap or junit or markdown):
+        raise UsageError("--tap, --junit and --markdown are for --gate, which judges two traces.")
+    if gate is not None and (align or shift or output):
+        raise UsageError("--align, --shift and -o are for two traces that no --gate judges.")
     if against is not None:
         from wastedcores.cli._compare_traces import compare_traces
-        from wastedcores.errors import UsageError
         from wastedcores.units import duration_ns
 
         if kernel or machine or set_ or until or kind is not Kind.costs:
@@ -170,8 +175,6 @@ def compare(
         )  # fmt: skip
         return
     if align or shift or gate:
-        from wastedcores.errors import UsageError
-
         raise UsageError(
             "--align, --shift and --gate are for two traces; name a second trace after the first."
         )
