@@ -74,7 +74,6 @@ def stage(source: Path, notebooks: bool, cache: Path) -> None:
 
     (static / "plotly.min.js").write_text(scripts(), "utf-8")
     _gallery(source, notebooks, cache)
-    _kernels(_page(source, "kernels"))
     _commands(_page(source, "commands"))
     _api(source)
 
@@ -148,21 +147,6 @@ def _prepare(book: dict, note: str) -> None:
             "source": f"*Executed with* {note}",
         }
         book["cells"].insert(1, shown)
-
-
-def _kernels(page: Path) -> None:
-    """Fill the tables of fixes and modules from the code."""
-    from wastedcores.kernels import FIXES, MAINLINE, MODULES
-    from wastedcores.words.cause import NAMES
-
-    since = {
-        f: "v" + ".".join(map(str, MAINLINE[f])) if f in MAINLINE else "never cured in mainline"
-        for f in FIXES
-    }
-    fixes = "\n".join(f"| `{f}` | {NAMES[f]} | {since[f]} |" for f in FIXES)
-    modules = "\n".join(f"| `{name}` | {says} |" for name, says in MODULES.items())
-    text = page.read_text().replace("<!-- fixes -->", fixes).replace("<!-- modules -->", modules)
-    page.write_text(text)
 
 
 def _commands(page: Path) -> None:

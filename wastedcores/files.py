@@ -72,8 +72,10 @@ def written_whole(path: Path) -> Iterator[Path]:
     """A temporary name beside ``path`` to write to; it becomes ``path`` when the block ends without an error.
 
     Readers never see half a file, and an error leaves what stood there before. The file gets the permissions that the
-    process's umask gives to new files.
+    process's umask gives to new files. A device or a pipe is refused, because the file would take its place.
     """
+    if is_special(path):
+        raise WastedCoresError(f"{path}: this is a device or a pipe; expected the name of a file.")
     # named before it is there, so that an interrupt at any moment finds what to take away
     part = path.with_name(f"{part_prefix(path.stem)}{secrets.token_hex(4)}.part{path.suffix}")
     try:
@@ -82,6 +84,12 @@ def written_whole(path: Path) -> Iterator[Path]:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def is_special(path: Path) -> bool:
+    """Tell whether a path is a device, a pipe, or a link to one such as ``/dev/stdout``, whatever it leads to at the moment."""
+    link = path.is_symlink() and path.absolute().is_relative_to("/dev")
+    return link or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def part_prefix(name: str) -> str:

@@ -123,7 +123,7 @@ def test_where_nothing_ends_the_path_leads_to_the_thread_that_ran_longest():
         switch(12 * MS, 0, 20, "R", 10),
     ]
     assert (
-        "which ran longest, because nothing ends"
+        "it ran longest, and nothing ends"
         in words.path_cost(critical_path(trace_of(rows, cpus=1))).text
     )
     with pytest.raises(UsageError, match="thread 77 never ran"):

@@ -80,6 +80,16 @@ WRONG = [
     ("export live-balancing-off -o nowhere/x", "there is no directory nowhere"),
     ("export live-balancing-off -o .", "it is a directory"),
     ("export live-balancing-off --persist -3", "expected a time like 100ms"),
+    ("import junk.txt -o -", "it is no file; expected the name of a file"),
+    ("compare live-balancing-off live-balancing-on --junit x.xml", "are for --gate"),
+    ("compare live-balancing-off live-balancing-on --gate r.toml -o x.html", "no --gate judges"),
+    ("compare live-balancing-off", "name a second one after it"),
+    ("compare live-balancing-off live-balancing-on --shift nan", "'--shift'"),
+    ("compare live-balancing-off live-balancing-on --shift 1e300", "'--shift'"),
+    ("check live-balancing-off --limit 99999999999999999999", "below a billion, or all"),
+    ("check live-balancing-off --between 9 1.5", "ends at 1.5 s, not after its start at 9 s"),
+    ("whatif overload-on-wakeup-buggy --pin 60-64", "pin 60-64: the machine has CPUs 0-63"),
+    ("whatif overload-on-wakeup-buggy --refill-us 99999999999999999999", "'--refill-us'"),
 ]
 
 

@@ -39,6 +39,8 @@ def help_of(*words: str, columns: int = 80) -> str:
 def test_every_verb_is_listed_with_a_whole_sentence():
     listed = help_of().partition("Commands:")[2].strip().splitlines()
     assert [line.split()[0] for line in listed] == VERB_NAMES
+    for group in ("guest", "course"):
+        listed += help_of(group).partition("Commands:")[2].strip().partition("\n\n")[0].splitlines()
     assert all(line.endswith(".") and not line.endswith("...") for line in listed)
 
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+from support.typed import typed
 
 import wastedcores as wc
 from wastedcores.capture.snapshot import read_snapshot
 from wastedcores.cli.replay import _next
 from wastedcores.cli.report import _copies
+from wastedcores.errors import WastedCoresError
 from wastedcores.figures import event_views, overview, threads_per_node
-from wastedcores.files import find
+from wastedcores.files import find, is_special, written_whole
+from wastedcores.trace.trace import Trace
 from wastedcores.words.cause import NAMES
 from wastedcores.workload.scenarios import scenario
 
@@ -44,6 +51,63 @@ def test_lines_of_an_answer_fit_a_narrow_terminal(tmp_path):
     facts = lines[: next(i for i, line in enumerate(lines) if "longest episode" in line)]
     assert facts
     assert max(map(len, facts)) < 60
+    assert all(line == line.rstrip() and not line.startswith(" " * 18) for line in facts)
+
+
+def test_the_next_command_says_again_what_the_trace_does_not_tell():
+    folder = find("datasets") / "recordings" / "db64-buggy-64cpu"
+    trace, tasks = folder / "trace.txt.xz", folder / "tasks.json"
+    told = f"--between 'rec: db start' 'rec: db end' --snapshot {tasks}"
+
+    def last(verb: str, more: str) -> str:
+        return typed(verb, trace, *shlex.split(f"{told} {more}")).out.splitlines()[-1]
+
+    assert f"explain {trace} --persist 50ms {told}   (" in last("check", "-M 50ms --limit 3")
+    where, steps = "--machine bd-paper-64 --kernel v4.1", "--offline 5 --online 5 --offline 6"
+    said = last("explain", f"{where} {steps}")
+    assert said.split(str(trace))[1].startswith(f" {where} "), said
+    assert f"{told} {steps}   (" in said
+    assert last("check", "--format ftrace").count("--") == 2, "explain has no --format"
+    recorded = typed("check", "kernel-build", "--whole").out.splitlines()[-1]
+    assert recorded.endswith("wastedcores doctor   (record again)")
+
+
+def test_a_device_is_never_replaced_by_a_file(tmp_path):
+    null, pipe, file = tmp_path / "null", tmp_path / "pipe", tmp_path / "file"
+    null.symlink_to("/dev/null")
+    os.mkfifo(pipe)
+    file.write_text("before")
+    for special in (null, pipe, Path("/dev/stdout")):
+        assert is_special(special)
+        with pytest.raises(WastedCoresError, match="device or a pipe"), written_whole(special):
+            pass
+    for line in ("import kernel-build", "capture --seconds 1"):
+        done = typed(*line.split(), "-o", null)
+        assert (done.code, done.out) == (2, "")
+        assert "expected the name of a file" in done.err
+    assert not is_special(file)
+    with written_whole(file) as part:
+        part.write_text("after")
+    assert file.read_text() == "after"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "null", "pipe"]
+
+
+@pytest.mark.slow
+def test_an_interrupt_is_one_line():
+    command = [*MAIN, "replay", "hackbench", "--set", "loops=100000000"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stderr is not None
+    assert running.stderr.readline().startswith("replaying hackbench")
+    running.send_signal(signal.SIGINT)
+    errors = running.communicate(timeout=60)[1]
+    assert errors.endswith("wastedcores: interrupted\n")
+    assert "Traceback" not in errors
+    assert running.returncode == 130
+
+
+def test_a_trace_in_the_current_folder_has_a_name(monkeypatch):
+    monkeypatch.chdir(find("datasets") / "small")
+    assert Trace(wc.open("kernel-build").events, wc.open("kernel-build").header, Path()).name
 
 
 def _read(terminal: int) -> bytes:

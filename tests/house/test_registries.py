@@ -19,7 +19,14 @@ from wastedcores.cli import register_verbs
 from wastedcores.cli._app import app
 from wastedcores.errors import NotRecoverableError, UnknownKernelError, UsageError
 from wastedcores.figures.kinds import KINDS, Kind, Look, described
-from wastedcores.kernels import KernelModel, generations, recorded_balancer
+from wastedcores.kernels import (
+    FIXES,
+    MAINLINE,
+    MODULES,
+    KernelModel,
+    generations,
+    recorded_balancer,
+)
 from wastedcores.kernels.generations import replayed_listed
 from wastedcores.prediction.machines_and_kernels import check_modelled
 from wastedcores.simulator.limits import check_generation
@@ -32,6 +39,7 @@ from wastedcores.trace.formats import FOREIGN, Format, listed
 from wastedcores.trace.readers.support.reading import Reading
 from wastedcores.widgets.explore import explorer_static
 from wastedcores.widgets.layers import layers_of
+from wastedcores.words.cause import NAMES
 from wastedcores.words.scorecard import grouped
 from wastedcores.workload import Script, Workload
 from wastedcores.workload.scenarios import SCENARIOS, Scenario
@@ -90,6 +98,16 @@ def test_every_list_of_replayed_kernels_is_the_registry():
     listed = replayed_listed()
     for name in ("README.md", "docs/how-to/replay.md", "docs/kernels.md"):
         assert listed in " ".join((ROOT / name).read_text().split()), name
+
+
+def test_the_page_of_kernels_has_every_fix_and_every_module():
+    page = (ROOT / "docs" / "kernels.md").read_text()
+    rows = [f"| `{name}` | {says} |\n" for name, says in MODULES.items()]
+    for fix in FIXES:
+        cured = ".".join(map(str, MAINLINE.get(fix, ())))
+        since = f"v{cured}" if cured else "never cured in mainline"
+        rows.append(f"| `{fix}` | {NAMES[fix]} | {since} |\n")
+    assert [row for row in rows if row not in page] == []
 
 
 def test_a_kernel_that_is_not_replayed_is_refused_with_all_that_are(monkeypatch):

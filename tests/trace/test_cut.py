@@ -91,3 +91,12 @@ def test_a_window_outside_of_the_trace_is_refused_and_never_clean(between):
     for ask in (wc.open, wc.check, wc.examine):
         with pytest.raises(UsageError, match=r"outside of the trace.* from 0 to 9\.99 s"):
             ask(trace, between=between)
+
+
+def test_a_moment_is_a_time_in_seconds_with_a_fraction_or_as_text():
+    as_text, as_number = (
+        wc.open("kernel-build", between=b) for b in (("51600", "51601"), (51600.0, 51601.0))
+    )
+    assert as_number.header == as_text.header
+    with pytest.raises(UsageError, match="not a time in seconds"):
+        wc.open("kernel-build", between=(51600.0, float("nan")))

@@ -200,7 +200,7 @@ def _busiest(trace: Trace, s: Seen, latest: int) -> tuple[int, int, str]:
     )
     task = int(np.argmax(ran))
     end = int(pieces[pieces[:, sj.P_TASK] == task, sj.P_END].max())
-    words = f"the last run of {s.comms[task]} ({s.tasks[task, sj.T_PID]}), which ran longest, because nothing ends in the trace"
+    words = f"the last run of {s.comms[task]} ({s.tasks[task, sj.T_PID]}; it ran longest, and nothing ends)"
     return task, min(end, latest), words
 
 

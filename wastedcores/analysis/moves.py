@@ -52,7 +52,8 @@ def moves_words(found: dict[str, Any]) -> str:
     """Write the rates of moves for a table: ``1,040 a second, 246 to another node``."""
     if found["per_s"] is None:
         return "no event of a migration"
-    text = f"{found['per_s']:,.0f} migrations a second"
+    number = f"{found['per_s']:,.0f}"
+    text = f"{number} migration{'s'[: number != '1']} a second"
     parts = [
         f"{found[key]:,.0f} to another {what}"
         for key, what in (

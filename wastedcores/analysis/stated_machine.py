@@ -39,9 +39,9 @@ def place(trace: Trace, machine: Machine | None, kernel: KernelModel | str | Non
     elif machine is None:
         machine = grid("unknown", cores_per_llc=cpus)
         assumed.append(
-            f"the trace does not say on which machine it was recorded, and one level with the {cpus} CPUs that it names "
-            f"stands for "
-            "it; what depends on levels and nodes has low trust until --machine NAME, FILE or live names it"
+            "the trace does not say on which machine it was recorded, and one level with the "
+            f"{cpus} CPU{'s'[: cpus != 1]} that it names stands for it; "
+            "what depends on levels and nodes has low trust until --machine NAME, FILE or live names it"
         )
     elif cpus > machine.cpus:
         raise TopologyError(

@@ -19,7 +19,7 @@ from wastedcores.capture.own_tasks import threads_of, written_without
 from wastedcores.capture.snapshot import Snapshot, header_facts, take
 from wastedcores.capture.system import stolen, this_machine, throttled, throttled_since
 from wastedcores.errors import CollectorError, UsageError, WastedCoresError
-from wastedcores.files import leftovers, part_prefix, what_to_do
+from wastedcores.files import is_special, leftovers, part_prefix, what_to_do
 from wastedcores.trace.io import import_trace
 from wastedcores.trace.trace import Trace
 
@@ -152,6 +152,8 @@ def _check(output: Path, seconds: float | None, events: Sequence[str] | None) ->
     for event in events or ():
         if event not in ALL_EVENTS:
             raise UsageError(f"event {event!r} is none of {', '.join(ALL_EVENTS)}.")
+    if is_special(output):
+        raise UsageError(f"{output}: this is a device or a pipe; expected the name of a file.")
     if not output.parent.is_dir() or not os.access(output.parent, os.W_OK):
         raise UsageError(
             f"{output}: cannot write into {output.parent}. Choose another place with -o."

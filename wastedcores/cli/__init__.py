@@ -76,7 +76,6 @@ def main() -> None:
         register_verbs()
         answer()
         return
-    register_verbs(sys.argv[1:])
     code = _run()
     try:
         sys.stdout.flush()
@@ -95,7 +94,10 @@ def _run() -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("once", ModelWarning)
             warnings.showwarning = _show_warning
-            return app(standalone_mode=False) or 0
+            register_verbs(sys.argv[1:])
+            code = app(standalone_mode=False) or 0
+            # typer's answer to Ctrl-C
+            return _say("interrupted", code) if code == 130 else code
     except BaseException as e:
         if options.debug:
             traceback.print_exc()

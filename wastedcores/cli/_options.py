@@ -24,13 +24,12 @@ def above_zero(param: typer.CallbackParam, value: float | None) -> float | None:
 
 
 # ------------------------------------------------------------------------------------------- what a verb works on
-TraceInput = Annotated[
-    Path,
-    Argument(
-        metavar="TRACE",
-        help="A trace (a file or a folder of any format, or - for the standard input), or the name of a data set.",
-    ),
-]
+_TRACE = Argument(
+    metavar="TRACE",
+    help="A trace (a file or a folder of any format, or - for the standard input), or the name of a data set.",
+)
+TraceInput = Annotated[Path, _TRACE]
+OptionalTrace = Annotated[Path | None, _TRACE]
 NamedTrace = Annotated[
     str | None,
     Argument(
@@ -83,6 +82,7 @@ RefillUs = Annotated[
     Option(
         metavar="US",
         min=0,
+        max=10_000_000,
         help="The time in us that a thread loses when it moves to another last-level cache. Default: none.",
     ),
 ]

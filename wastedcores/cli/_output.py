@@ -9,8 +9,11 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 if TYPE_CHECKING:
     from wastedcores.trace.header import Header
@@ -51,15 +54,61 @@ def fitted(text: str, indent: str = " " * 17) -> str:
         line
         if len(line) <= width
         else textwrap.fill(
-            line, width, subsequent_indent=indent, break_long_words=False, drop_whitespace=False
+            bare := line.lstrip(),
+            width,
+            initial_indent=line[: -len(bare)],
+            subsequent_indent=indent,
+            break_long_words=False,
         )
         for line in text.splitlines()
     )
 
 
-def print_next(command: str, purpose: str) -> None:
-    """Print the command that helps next, with its purpose, as the last lines of an answer."""
-    print(f"\n  next           {command}   ({purpose})")
+#: parameters that say how a trace is read and what of it counts, which a command about the same trace needs, too
+_ABOUT_A_TRACE = {
+    "machine", "kernel", "snapshot", "session", "between", "cpus", "whole", "persist", "chronic", "ignore_affinity", "silent",
+    "format",
+}  # fmt: skip
+
+
+def print_next(command: str, purpose: str, ctx: typer.Context | None = None) -> None:
+    """Print the command that helps next, with its purpose, as the last lines of an answer.
+
+    With the context of the verb that was typed, its options are repeated if the command is about the same trace.
+    """
+    repeated = "" if ctx is None else _repeated(ctx, shlex.split(command))
+    print(f"\n  next           {command}{repeated}   ({purpose})")
+
+
+def _repeated(ctx: typer.Context, following: list[str]) -> str:
+    """Return the typed options that say something about the trace, as far as the verb that follows takes them."""
+    from wastedcores.cli._app import app
+
+    if following[2:3] != [str(ctx.params["trace"])]:
+        return ""
+    import_module(f"wastedcores.cli.{following[1]}")
+    verb = typer.main.get_group(app).commands[following[1]]
+    taken = {option for parameter in verb.params for option in parameter.opts}
+    words: list[str] = []
+    for parameter in ctx.command.params:
+        value: Any = ctx.params.get(str(parameter.name))
+        option = parameter.opts[0]
+        if parameter.name not in _ABOUT_A_TRACE or option not in taken or option in following:
+            continue
+        source = ctx.get_parameter_source(parameter.name)
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        if isinstance(value, bool):
+            words.append(option)
+        elif parameter.nargs > 1:
+            words += [option, *value]
+        else:
+            words += [
+                w for v in (value if isinstance(value, list) else [value]) for w in (option, v)
+            ]
+    if "--offline" in taken:
+        words += [w for what, cpus in ctx.meta.get("hotplug", ()) for w in (f"--{what}", cpus)]
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def given_again(machine: str | None, settings: Sequence[str] | None) -> str:
@@ -86,10 +135,13 @@ def parquet_name(source: Path) -> Path:
 def check_writable(path: Path) -> None:
     """Refuse a place for the result before the work is done: a directory, or one in which nothing can be written."""
     from wastedcores.errors import UsageError
+    from wastedcores.files import is_special
 
     folder, reason = path.parent, ""
     if path.is_dir():
         reason = "it is a directory; expected the name of a file"
+    elif str(path) == "-" or is_special(path):
+        reason = "it is no file; expected the name of a file"
     elif not folder.is_dir():
         reason = f"there is no directory {folder}; make it first"
     elif not os.access(folder, os.W_OK):

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Option
 
 from wastedcores.cli._app import app, epilog
+from wastedcores.cli._groups import Counted, with_groups
 from wastedcores.cli._options import (
     AsJson,
-    Between,
     Chronic,
-    Cpus,
     IgnoreAffinity,
-    NamedTrace,
+    OptionalTrace,
     Persist,
     RecordedMachine,
     Silent,
     SnapshotSource,
     TraceFormat,
-    Whole,
 )
-from wastedcores.cli._output import EXIT_CODES, EXIT_OF, fitted, print_json
+from wastedcores.cli._output import EXIT_CODES, EXIT_OF, fitted, print_json, print_next
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns, share
 
@@ -43,14 +40,14 @@ or --cpus is given. `wastedcores watch` checks the running machine, and `wastedc
         exit_codes=EXIT_CODES,
     )
 )
+@with_groups
 def check(
-    trace: NamedTrace = None,
+    ctx: typer.Context,
+    trace: OptionalTrace = None,
     as_json: AsJson = False,
     persist: Persist = "100ms",
     chronic: Chronic = "0.75%",
-    cpus: Cpus = None,
-    between: Between = None,
-    whole: Whole = False,
+    counted: Counted = Counted(),
     ignore_affinity: IgnoreAffinity = False,
     silent: Silent = None,
     format: TraceFormat = None,
@@ -88,12 +85,12 @@ def check(
     from wastedcores.words.steps import next_command
 
     result = run_check(
-        recorded_on(open_input(Path(trace), format, snapshot), machine or ""),
+        recorded_on(open_input(trace, format, snapshot), machine or ""),
         persist_ns=persist_ns,
         chronic_share=chronic_share,
-        cpus=None if cpus is None else parse_cpulist(cpus),
-        between=between,
-        whole=whole,
+        cpus=None if counted.cpus is None else parse_cpulist(counted.cpus),
+        between=counted.between,
+        whole=counted.whole,
         ignore_affinity=ignore_affinity,
         silent=silent,
     )
@@ -103,16 +100,15 @@ def check(
         more = {} if table is None else {"cgroups": table.head(most or table.height).to_dicts()}
         print_json(result.to_json(most) | {"moves": moved} | more)
     else:
-        print(fitted(describe(result)))
+        print(fitted(describe(result, moved=moves_words(moved))))
         if table is not None:
             print(fitted("\n" + describe_groups(table)))
-        print(f"  moved          {moves_words(moved)}")
-        print(f"\n  next           {next_command(result, trace)}")
+        print_next(*next_command(result, str(trace)), ctx)
     raise typer.Exit(EXIT_OF[result.verdict])
 
 
 def _number(text: str) -> int:
     """Read --limit."""
-    if not text.isascii() or not text.isdigit():
-        raise UsageError(f"--limit {text!r}: expected a number from 0 on, or all.")
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise UsageError(f"--limit {text!r}: expected a number below a billion, or all.")
     return int(text)

@@ -84,7 +84,7 @@ def compare(
         ),
     ],
     against: Annotated[
-        Path | None, Argument(metavar="[TRACE]", help="The second of two recorded traces.")
+        Path | None, Argument(metavar="TRACE", help="The second of two recorded traces.")
     ] = None,
     kernel: Kernels = None,
     machine: MachineName = None,
@@ -122,7 +122,12 @@ def compare(
     ] = "",
     shift: Annotated[
         float,
-        Option(metavar="MS", help="With two traces: shift the second one by this, to later times."),
+        Option(
+            metavar="MS",
+            min=-1e9,
+            max=1e9,
+            help="With two traces: shift the second one by this, to later times.",
+        ),
     ] = 0.0,
     gate: Annotated[
         Path | None,
@@ -142,9 +147,14 @@ def compare(
     ] = None,
 ) -> None:
     """Show what a bug costs and a fix gains, or compare two traces."""
+    from wastedcores.errors import UsageError
+
+    if gate is None and (tap or junit or markdown):
+        raise UsageError("--tap, --junit and --markdown are for --gate, which judges two traces.")
+    if gate is not None and (align or shift or output):
+        raise UsageError("--align, --shift and -o are for two traces that no --gate judges.")
     if against is not None:
         from wastedcores.cli._compare_traces import compare_traces
-        from wastedcores.errors import UsageError
         from wastedcores.units import duration_ns
 
         if kernel or machine or set_ or until or kind is not Kind.costs:
@@ -165,13 +175,27 @@ def compare(
         )  # fmt: skip
         return
     if align or shift or gate:
-        from wastedcores.errors import UsageError
-
         raise UsageError(
             "--align, --shift and --gate are for two traces; name a second trace after the first."
         )
+    _refuse_single_trace(scenario)
     _compare_kernels(
         scenario, kernel, machine, seed, set_, persist, as_json, until, whole, output, kind
+    )
+
+
+def _refuse_single_trace(name: str) -> None:
+    """Refuse a trace that was named alone; everything else is a scenario, or is refused as one."""
+    from wastedcores.errors import UsageError, WastedCoresError
+    from wastedcores.trace.io import sniff
+    from wastedcores.trace.named import fetch
+
+    try:
+        sniff(fetch(name))
+    except (OSError, WastedCoresError):
+        return
+    raise UsageError(
+        f"{name}: this is a trace, and there is none to compare it with; name a second one after it."
     )
 
 

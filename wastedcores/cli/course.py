@@ -39,7 +39,7 @@ class Tool(StrEnum):
     OTTER = "otter"
 
 
-Labs = Annotated[list[int], Argument(metavar="LAB...", help="Numbers of labs, such as 4.")]
+Labs = Annotated[list[int], Argument(metavar="LAB", help="Numbers of labs, such as 4.")]
 Folder = Annotated[Path, Option("-o", "--output", metavar="DIR", help="The folder to write to.")]
 Students = Annotated[
     list[str] | None,
@@ -95,7 +95,10 @@ def student(
     file: Class = None,
     seed: Seed = None,
 ) -> None:
-    """Write notebooks for students: stubs instead of solutions, no hidden checks."""
+    """Write notebooks for students.
+
+    They have stubs instead of solutions, and no hidden checks.
+    """
     from wastedcores.course.copies import write_copies
 
     _say_written(write_copies(labs, folder, _ids(students, file, seed)))
@@ -107,7 +110,10 @@ def student(
 def instructor(
     labs: Labs, folder: Folder, students: Students = None, file: Class = None, seed: Seed = None
 ) -> None:
-    """Write notebooks with solutions, hidden checks and notes for the teacher."""
+    """Write notebooks for the teacher.
+
+    They have solutions, hidden checks and notes.
+    """
     from wastedcores.course.copies import write_copies
 
     _say_written(write_copies(labs, folder, _ids(students, file, seed), instructor=True))
@@ -115,7 +121,7 @@ def instructor(
 
 @course_app.command(epilog=epilog("course nbgrader 3 4 -o os-course"))
 def nbgrader(labs: Labs, folder: Folder) -> None:
-    """Write a course of nbgrader: its source, and the release that nbgrader makes of it."""
+    """Write a course of nbgrader: its source and its release."""
     from wastedcores.course.nbgrader_tree import write_nbgrader
 
     _say_written(write_nbgrader(labs, folder))
@@ -133,7 +139,10 @@ def otter(
         ),
     ] = None,
 ) -> None:
-    """Write assignments of otter-grader with the autograder's zip for Gradescope."""
+    """Write assignments of otter-grader.
+
+    Each has the zip of the autograder for Gradescope.
+    """
     from wastedcores.course.otter_assignment import REQUIREMENT, write_otter
 
     _say_written(write_otter(labs, folder, requirement or REQUIREMENT))
@@ -193,7 +202,10 @@ def grade(
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Grade a folder of submissions in a sandbox, in parallel; an interrupted run goes on where it was."""
+    """Grade a folder of submissions in a sandbox, in parallel.
+
+    An interrupted run goes on where it was.
+    """
     from wastedcores.course.grading import grade as grade_all
     from wastedcores.course.sandbox import Limits
     from wastedcores.course.source import read_source

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -142,9 +141,7 @@ def explain(
         _propose(advice)
     else:
         print(f"\n{wrapped(_not_computed(found), '  ', '  ')}")
-    given = (("machine", machine), ("kernel", kernel))
-    placed = "".join(f" --{option} {shlex.quote(value)}" for option, value in given if value)
-    print_next(*next_after_explaining(found, opened, str(trace), placed))
+    print_next(*next_after_explaining(found, opened, str(trace)), ctx)
 
 
 def _not_computed(found: Explanation) -> str:

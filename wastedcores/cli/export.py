@@ -53,6 +53,7 @@ def export(
     from wastedcores.reports.perfetto import export_perfetto
     from wastedcores.runqueues.runqueues import runqueues
     from wastedcores.trace.window import asked
+    from wastedcores.words.rich_text import count
 
     persist_ns = duration_ns(persist, "--persist")
     if output is not None:
@@ -74,7 +75,9 @@ def export(
         answer = {"schema": "wastedcores.export/1", "path": str(path)}
         print_json(answer | {"bytes": path.stat().st_size, "verdict": result.verdict})
     else:
-        print(f"{path}: {path.stat().st_size / 1e6:.2f} MB, {result.episodes.height} episodes")
+        print(
+            f"{path}: {path.stat().st_size / 1e6:.2f} MB, {count(result.episodes.height, 'episode')}"
+        )
         print("  open it at https://ui.perfetto.dev")
         if sql:
             print(f"  or run trace_processor_shell -q {path.with_suffix('.sql')} {path}")

@@ -54,7 +54,10 @@ app.add_typer(
     )
 )
 def doctor(as_json: AsJson = False) -> None:
-    """Say what works here: the emulator, what its build needs, the kernels that are there, and the space."""
+    """Say what works here, and what is missing.
+
+    It names the emulator, what its build needs, the kernels that are there, and the space.
+    """
     from wastedcores.guest.debian import mirrors
     from wastedcores.guest.emulator import NEEDED, find_emulator, missing_of, runner
     from wastedcores.guest.kernels import NEEDED as FOR_SOURCE
@@ -189,7 +192,7 @@ def boot(
     timeout: Timeout = 1800,
     console: Console = None,
 ) -> None:
-    """Boot a kernel on a machine, and say which scheduling domains it has."""
+    """Boot a kernel on a machine, and say which domains it has."""
     from wastedcores.guest.boot import Options
     from wastedcores.guest.jobs import Work
     from wastedcores.guest.machines import guest_machine
@@ -302,7 +305,10 @@ def compare(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record a scenario, replay it, and lay both side by side with the noise floor."""
+    """Record a scenario, replay it, and lay both side by side.
+
+    The noise floor of the recordings is beside them.
+    """
     from wastedcores.guest import compare as run_compare
     from wastedcores.trace.parquet import write_parquet
     from wastedcores.trace.trace import Trace

@@ -130,7 +130,7 @@ def _describe(path: Path, header: Header) -> str:
     span = (header.end_ns or 0) - (header.start_ns or 0)
     lines = [
         f"{path}: {events:,} events, {size / 1e6:.2f} MB ({size / max(events, 1):.1f} bytes per event)",
-        f"  source         {header.provenance.get('source')} ({header.source_format})",
+        f"  source         {header.provenance.get('source', path.name)} ({header.source_format})",
         f"  covers         {human_ns(span)} on {header.cpus} CPUs",
     ]
     if header.lost_total:

@@ -6,6 +6,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Between, TraceFormat, TraceInput
 from wastedcores.cli._output import print_json, print_next
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     )
 )
 def info(
+    ctx: typer.Context,
     trace: TraceInput,
     as_json: AsJson = False,
     format: TraceFormat = None,
@@ -75,10 +78,8 @@ def info(
     for key, text in facts.items():
         if text:
             print(f"  {key}: {text}")
-    window = f" --between {shlex.join(between)}" if between else ""
     print_next(
-        f"wastedcores check {shlex.quote(str(trace))}{window}",
-        "were cores idle while threads waited?",
+        f"wastedcores check {shlex.quote(str(trace))}", "were cores idle while threads waited?", ctx
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+import typer
 from typer import Option
 
 from wastedcores.cli._app import app, epilog
@@ -28,6 +29,7 @@ sleeping (timers, devices, and the way of a wakeup from one CPU to another)."""
     )
 )
 def path(
+    ctx: typer.Context,
     trace: TraceInput,
     from_: Annotated[
         str | None,
@@ -56,7 +58,7 @@ def path(
         print_json(found.to_json())
     else:
         print(_describe(opened.name, found))
-        print_next(*next_after_path(opened, str(trace)))
+        print_next(*next_after_path(opened, str(trace)), ctx)
 
 
 def _describe(name: str, found: CriticalPath, most: int = 10) -> str:

@@ -42,7 +42,7 @@ def schedstat(
         ),
     ],
     against: Annotated[
-        Path | None, Argument(metavar="[FILE]", help="A second run, to print the difference.")
+        Path | None, Argument(metavar="FILE", help="A second run, to print the difference.")
     ] = None,
     cpus: Annotated[bool, Option("--cpus", help="Also print every CPU.")] = False,
     hz: Annotated[

@@ -32,7 +32,7 @@ def score(
     traces: Annotated[
         list[str],
         Argument(
-            metavar="TRACE...",
+            metavar="TRACE",
             help="Traces (files or folders of any format), or names of data sets.",
         ),
     ],

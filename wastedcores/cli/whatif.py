@@ -145,6 +145,7 @@ def whatif(
         print_next(
             f"wastedcores recover {shlex.quote(str(trace))}",
             "the work as a file, to edit and to replay",
+            ctx,
         )
 
 
@@ -160,8 +161,10 @@ def _confirmed(found: WhatIf, asked: Confirmed) -> Confirmation | None:
 
 
 def _print(found: WhatIf) -> None:
+    from wastedcores.words.rich_text import count
+
     recorded = f"{found.window_ns / 1e9:.3f} s, " if found.itself.window_ns else ""
-    print(f"{found.trace}: {found.kernel} on {found.machine}, {found.seeds} seeds")
+    print(f"{found.trace}: {found.kernel} on {found.machine}, {count(found.seeds, 'seed')}")
     print(f"  recorded   {recorded}{found.busy_cpus:.1f} busy CPUs")
     print(f"  replayed   {_numbers(found.itself)}")
     print(f"  trust      {found.trust}\n")

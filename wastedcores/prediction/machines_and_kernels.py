@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from wastedcores.analysis.stated_machine import place
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import NotRecoverableError, UsageError
 from wastedcores.kernels import (
     FIXES,
@@ -117,6 +118,10 @@ def elsewhere(here: Task, machine: Machine | str | None, pin: Iterable[int] | No
     if machine is None and pin is None:
         return here
     on = find_machine(machine).machine if isinstance(machine, str) else machine or here.machine
+    if pin is not None and not (pin := frozenset(pin)) <= set(on.online_cpus):
+        raise UsageError(
+            f"pin {format_cpulist(pin)}: the machine has CPUs {format_cpulist(on.online_cpus)}."
+        )
     here = replace(here, program=_widened(here.program, here.machine.cpus, on.cpus))
     program = here.program if pin is None else _pinned(here.program, frozenset(pin))
     if on.cpus < here.machine.cpus:

@@ -14,9 +14,10 @@ from wastedcores.analysis.moves import rates
 from wastedcores.errors import ModelWarning
 from wastedcores.kernels import KernelModel
 from wastedcores.recovery.build import END_MARK
-from wastedcores.simulator import RawReplay, log_column, log_kind, simulate, with_steps
+from wastedcores.simulator import RawReplay, log_column, log_kind, simulate
 from wastedcores.simulator.measure import busy_share, marks
-from wastedcores.topology.domains import Domains, domain_events
+from wastedcores.simulator.simulate import trees_of
+from wastedcores.topology.domains import Domains
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.program import Costs, Program
 
@@ -75,14 +76,8 @@ def run(
             costs=task.costs,
             load=False,
             until_ns=PATIENCE * length if task.finite else length,
-            trees=trees or trees_of(task, kernel),
+            trees=trees or trees_of(task.machine, task.program, kernel),
         )
-
-
-def trees_of(task: Task, kernel: KernelModel) -> list[Domains]:
-    """Return the domains when the replay begins and after each hotplug step of the program."""
-    trees = domain_events(with_steps(task.machine, task.program), kernel.linux)
-    return trees[len(task.machine.hotplug) :]
 
 
 @lru_cache(maxsize=2)
@@ -93,7 +88,8 @@ def _task(path: str) -> Task:
 
 @lru_cache(maxsize=16)
 def _trees(path: str, kernel: str) -> list[Domains]:
-    return trees_of(_task(path), KernelModel.named(kernel))
+    task = _task(path)
+    return trees_of(task.machine, task.program, KernelModel.named(kernel))
 
 
 def window_of(task: Task, raw: RawReplay) -> tuple[int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -104,7 +103,7 @@ def simulate(
     if until_ns is None:
         check_ends(program)
     if trees is None:
-        trees = domain_events(with_steps(machine, program), kernel.linux)
+        trees = trees_of(machine, program, kernel)
     if plain is None:
         # two processes compile all units together, before the time of the replay is measured
         prepare()
@@ -189,8 +188,12 @@ def with_steps(machine: Machine, program: Program) -> Machine:
     Machine
         A new machine.
     """
-    steps = tuple(("online" if up else "offline", cpu) for _, cpu, up in program.hotplug)
-    return replace(machine, hotplug=machine.hotplug + steps)
+    return machine.after([("online" if up else "offline", cpu) for _, cpu, up in program.hotplug])
+
+
+def trees_of(machine: Machine, program: Program, kernel: KernelModel) -> list[Domains]:
+    """Return the domains when the replay begins, after the machine's own steps, and after each step of the program."""
+    return domain_events(with_steps(machine, program), kernel.linux)[len(machine.hotplug) :]
 
 
 def _drain(m: np.ndarray) -> tuple[np.ndarray, int]:

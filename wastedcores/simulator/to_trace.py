@@ -42,13 +42,19 @@ def to_trace(
     """
     events = with_decisions(_table(raw, program, machine.cpus, kernel), raw, machine.cpus)
     frame = conform(events, f"replay of {name}")
+    # the domains depend on them
+    steps = [
+        ("online" if up else "offline", cpu)
+        for at, cpu, up in program.hotplug
+        if raw.phase_ns + at <= raw.end_ns
+    ]
     header = Header(
         source_format="replay",
         kernel_release=kernel.name,
         clock="simulated",
         cpus=machine.cpus,
         cpus_online=list(machine.online_cpus),
-        machine=machine.to_dict(),
+        machine=machine.after(steps).to_dict(),
         start_ns=0,
         end_ns=raw.end_ns,
         events=frame.height,

@@ -38,7 +38,9 @@ class Trace(Shown):
     @property
     def name(self) -> str:
         """The name of this trace in messages and figures."""
-        return self.path.name if self.path else self.header.source_format
+        if self.path is None:
+            return self.header.source_format
+        return self.path.name or str(self.path.resolve())
 
     def _facts(self) -> dict[str, str]:
         h = self.header

@@ -106,14 +106,15 @@ def _last(
     return pl.concat(found)
 
 
-#: A moment of a trace: ns of its clock, the beginning of a mark's text, or a time in seconds as text.
-Moment: TypeAlias = int | str
+#: A moment of a trace: whole ns of its clock, the beginning of a mark's text, or a time in seconds as text or with a fraction.
+Moment: TypeAlias = int | float | str
 
 
 def moment_ns(trace: Trace, moment: Moment) -> int:
     """Find the time of a moment."""
     if isinstance(moment, int):
         return moment
+    moment = moment if isinstance(moment, str) else f"{moment:.9f}"
     kinds = trace.header.kinds
     has_marks = kinds is None or "mark" in kinds
     told = trace.only("mark") if has_marks else trace.events.clear()
@@ -141,7 +142,8 @@ def find_window(trace: Trace, between: Sequence[Moment]) -> Window:
     start, end = (moment_ns(trace, m) for m in between)
     if end <= start:
         raise UsageError(
-            f"--between {between[0]!r} {between[1]!r}: the window ends at {end} ns, not after its start {start} ns."
+            f"--between {between[0]!r} {between[1]!r}: the window ends at {end / 1e9:.9g} s, not after its start "
+            f"at {start / 1e9:.9g} s."
         )
     first, last = trace.header.start_ns, trace.header.end_ns
     if first is not None and last is not None and (end <= first or start > last):

@@ -10,6 +10,7 @@ from wastedcores.invariant.sweep import merged
 from wastedcores.invariant.who import PARTS
 from wastedcores.units import human_ns
 from wastedcores.words.cause import doubts_by_reason
+from wastedcores.words.rich_text import count
 
 _HEADS = ("ran", "waited", "wasted", "throttled", "stolen")
 
@@ -38,8 +39,8 @@ def describe_groups(table: pl.DataFrame, most: int = 10) -> str:
     return "\n".join(lines)
 
 
-def describe(result: CheckResult, longest: int = 10) -> str:
-    """Return the result as lines of text, with the ``longest`` longest episodes."""
+def describe(result: CheckResult, longest: int = 10, moved: str = "") -> str:
+    """Return the result as lines of text, with how often threads ``moved`` and the ``longest`` longest episodes."""
     header = result.trace.header
     of_time = 100 * result.mean(result.wall_ns)
     persistent = int(result.episodes["persistent"].sum())
@@ -47,8 +48,8 @@ def describe(result: CheckResult, longest: int = 10) -> str:
     lines = [
         _headline(result),
         "",
-        f"  looked at      {human_ns(result.duration_ns)} on {len(result.counted_cpus)} of {result.cpus} CPUs"
-        + (f", {header.events:,} events" if header.events is not None else ""),
+        f"  looked at      {human_ns(result.duration_ns)} on {len(result.counted_cpus)} of {count(result.cpus, 'CPU')}"
+        + (f", {count(header.events, 'event')}" if header.events is not None else ""),
         *(['  window         "{}" to "{}"'.format(*result.window.ends)] if result.window else []),
         f"  a CPU was idle while threads waited on another for {human_ns(result.wall_ns)} ({of_time:.1f} % of the time)",
         f"  wasted         {human_ns(result.thread_ns)} of CPU time, "
@@ -60,9 +61,14 @@ def describe(result: CheckResult, longest: int = 10) -> str:
         *_chronic(result),
         *_avoidable(result),
         *_overloaded(result),
+        *([f"  moved          {moved}"] if moved else []),
         *_bound(result),
         f"  affinity       {result.affinity}"
-        + (f"; unknown for {result.affinity_unknown:,} threads" if result.affinity_unknown else ""),
+        + (
+            f"; unknown for {count(result.affinity_unknown, 'thread')}"
+            if result.affinity_unknown
+            else ""
+        ),
         *_evidence(result),
         *_in_doubt(result),
     ]
@@ -110,7 +116,7 @@ def _headline(result: CheckResult) -> str:
     if result.assumed:
         said.append(f"assuming that {result.assumed}, as the paper does")
     if result.rests_on_affinity:
-        said.append(f"affinity of {result.affinity_unknown:,} threads unknown")
+        said.append(f"affinity of {count(result.affinity_unknown, 'thread')} unknown")
     more = f" ({', '.join(said)})" if said else ""
     return f"{result.trace.name}: {result.verdict.upper()}{more}"
 
@@ -129,11 +135,12 @@ def _overloaded(result: CheckResult) -> list[str]:
 def _bound(result: CheckResult) -> list[str]:
     """Return one line about the least and the most waste that the trace allows; none if the two are equal."""
     b = result.bound
-    if b.waste_at_least_ns == b.waste_at_most_ns:
+    least, most = human_ns(b.waste_at_least_ns), human_ns(b.waste_at_most_ns)
+    if least == most:
         return []
     return [
-        f"  certain        at least {human_ns(b.waste_at_least_ns)} and at most {human_ns(b.waste_at_most_ns)} of CPU time "
-        f"were wasted; no episode lasted longer than {human_ns(b.longest_at_most_ns)}"
+        f"  certain        at least {least} and at most {most} of CPU time were wasted; no episode lasted longer than "
+        f"{human_ns(b.longest_at_most_ns)}"
     ]
 
 
@@ -166,7 +173,7 @@ def _avoidable(result: CheckResult) -> list[str]:
         return []
     total, longest = human_ns(table["avoidable_ns"].sum()), human_ns(table["longest_ns"].max())  # type: ignore[arg-type]
     return [
-        f"  avoidable      {table.height:,} threads waited {total} in all while a CPU that they may use was idle; "
+        f"  avoidable      {count(table.height, 'thread')} waited {total} in all while a CPU that they may use was idle; "
         f"the longest such wait lasted {longest}"
     ]
 
@@ -217,7 +224,7 @@ def _in_doubt(result: CheckResult) -> list[str]:
     # spans of several CPUs, or with several reasons, may overlap
     covered = merged(doubts.with_columns(cpu=pl.lit(0, pl.Int32)), 1)
     length = human_ns(int((covered["end_ns"] - covered["start_ns"]).sum()))
-    where = f" on CPUs {cpus}" if cpus else ""
+    where = f" on CPU{'' if cpus.isdecimal() else 's'} {cpus}" if cpus else ""
     return [
         f"  in doubt       {length}{where}, because",
         *(f"                 - {reason}" for reason in doubts_by_reason(doubts)),

@@ -142,19 +142,17 @@ def _shows_wakeups(trace: Trace) -> bool:
     return bool({"wakeup", "wakeup_new"} & trace.kinds().keys())
 
 
-def next_after_explaining(
-    found: Explanation, trace: Trace, name: str, placed: str = ""
-) -> tuple[str, str]:
+def next_after_explaining(found: Explanation, trace: Trace, name: str) -> tuple[str, str]:
     """Return the command that helps most after an explanation, and its purpose."""
-    said = f"{shlex.quote(name)}{placed}"
+    said = shlex.quote(name)
     woken = _shows_wakeups(trace)
     if found.looks_like == "in_doubt":
         return (
-            f"wastedcores check {shlex.quote(name)}",
+            f"wastedcores check {said}",
             "why the verdict is unknown, and how to record again",
         )
     if found.looks_like in ("nothing", "transient") and woken:
-        return f"wastedcores path {shlex.quote(name)}", "where the time of the work went instead"
+        return f"wastedcores path {said}", "where the time of the work went instead"
     if found.fix and found.replayed and woken:
         return f"wastedcores whatif {said}", "each fix, with its gain and its spread"
     return (
@@ -163,15 +161,15 @@ def next_after_explaining(
     )
 
 
-def next_command(r: CheckResult, name: str) -> str:
-    """Return the command that helps most after a check, with its purpose behind it."""
+def next_command(r: CheckResult, name: str) -> tuple[str, str]:
+    """Return the command that helps most after a check, and its purpose."""
     said = shlex.quote(name)
     if steps := _unknown(r, said):
         purpose = "treat every waiting thread as movable" if r.rests_on_affinity else "record again"
-        return f"{steps[0][1]}   ({purpose})"
+        return steps[0][1], purpose
     if r.verdict == "clean":
-        return f"wastedcores report {said}   (a page with figures)"
-    return f"wastedcores explain {said}   (why, and which fix would help)"
+        return f"wastedcores report {said}", "a page with figures"
+    return f"wastedcores explain {said}", "why, and which fix would help"
 
 
 def next_after_path(trace: Trace, name: str) -> tuple[str, str]:

@@ -95,7 +95,9 @@ def _overlap(advice: Advice) -> bool:
 
 
 def _whole(reason: str) -> str:
-    """Return a reason as a sentence."""
+    """Return a reason as a sentence; the name of a file at its beginning stays as it is."""
+    if reason.partition(" ")[0].endswith(":"):
+        return f"{reason}."
     return f"{reason[:1].upper()}{reason[1:]}."
 
 

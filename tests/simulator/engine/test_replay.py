@@ -6,7 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from wastedcores.analysis.explain import explain
 from wastedcores.errors import UnknownKernelError, UsageError, WorkloadError
+from wastedcores.invariant import check
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import log_column, log_kind, replay, replay_scenario, simulate
 from wastedcores.simulator.engine.world.structs import CfsRq, Kernel, SchedEntity, TaskStruct
@@ -132,6 +134,23 @@ def test_trace_is_in_the_trace_model():
     check_required(frame, "replay")
     assert {"fork", "exit", "switch", "considered", "nr_running", "load"} <= set(r.trace.kinds())
     assert r.to_json()["schema"] == "wastedcores.replay/1"
+
+
+def test_a_replay_begins_after_the_steps_of_its_machine_and_its_trace_has_all_of_them():
+    less = Machine.preset("bd-paper-16").offline(5)
+    used = replay_scenario("hackbench", machine=less, given={"groups": 1}).trace
+    assert 5 not in used.events.select("cpu").unique().collect()["cpu"].to_list()
+    machine, given = less.online(5), {"n": 4, "limit_s": 0.2, "hotplug": "9"}
+    steps = [["offline", 5], ["online", 5], ["offline", 9], ["online", 9]]
+    whole = replay_scenario("missing-domains", machine=machine, given=given).trace
+    cut = replay_scenario("missing-domains", machine=machine, given=given, until_ns=MS).trace
+    assert whole.header.machine["hotplug"] == steps
+    assert cut.header.machine["hotplug"] == steps[:2]
+
+
+def test_explain_knows_the_steps_of_a_replay():
+    r = replay_scenario("missing-domains", machine="bd-paper-16", given={"n": 4, "limit_s": 0.2})
+    assert explain(check(r.trace)).looks_like == "missing_domains"
 
 
 def test_threads_stay_on_node_1_and_spread_with_the_published_fix():
