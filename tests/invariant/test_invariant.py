@@ -98,6 +98,12 @@ def test_check__a_window_shorter_than_m_decides_nothing(length, verdict):
     assert (verdict == "unknown") == any("a verdict needs 100 ms" in n for n in result.notes)
 
 
+def test_check__a_window_without_a_length_decides_nothing():
+    result = check(trace_of([switch(5, 1, 0, "R", 1)], cpus=2))
+    assert (result.duration_ns, result.verdict) == (0, "unknown")
+    assert any("the window is 0 ns long" in n for n in result.notes)
+
+
 def test_check__on_one_cpu_there_is_nowhere_to_move_a_thread():
     result = check(trace_of([nr(0, 0, 3), nr(50, 0, 1)], cpus=1))
     assert result.verdict == "clean"

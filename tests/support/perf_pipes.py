@@ -60,7 +60,7 @@ def folder_of(data: bytes, folder: Path, *, packed: bool = False) -> Path:
             samples[struct.unpack_from("<I", r, where)[0] % 2].append(r)
         else:
             others.append(r)
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for cpu, mine in samples.items():
         stream = b"".join(mine)
         if packed:

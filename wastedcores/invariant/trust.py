@@ -105,7 +105,8 @@ def judge(
     surely_chronic = seems_chronic and share >= limit
     most = None
     start_ns, end_ns = (int(t) for t in state.window)
-    brief = end_ns - start_ns < persist_ns and state.counted.sum() > 1
+    length_ns, counted = end_ns - start_ns, int(state.counted.sum())
+    brief = length_ns < persist_ns and counted > 1
     reasons = set(doubts["reason"].unique())
     decisive = bool(reasons & {*_NO_BOUND}) or reasons >= _UNBELIEVED
     decisive |= rq.trace.header.quotas == {} and _idle_beside(doubts) >= persist_ns
@@ -126,10 +127,10 @@ def judge(
         verdict = "unknown" if seems or notes else "clean"
     if brief:
         odd = not doubts["reason"].is_in(_NO_CONTRADICTION).all()
-        if verdict != "clean" or most is None or most.goes_on or odd:
+        if verdict != "clean" or most is None or most.goes_on or odd or not length_ns:
             verdict = "unknown"
             notes.append(
-                f"the window is {human_ns(end_ns - start_ns)} long, and waste may have begun before it or gone on after it; a "
+                f"the window is {human_ns(length_ns)} long, and waste may have begun before it or gone on after it; a "
                 f"verdict needs {human_ns(persist_ns)} (--persist) at least"
             )
     if verdict != "clean" and seems:
@@ -161,8 +162,14 @@ def judge(
         certain.affinity_matters and verdict == "unknown",
         Bound(
             certain.least_ns,
-            max(most.waste_ns if most else 0, waste_ns),
-            max(most.longest_ns if most else 0, longest_ns),
+            # a CPU that idles beside a waiting thread idles beside a CPU that does not
+            max(
+                min(most.waste_ns, (counted - 1 + int(unknown_cpus.sum())) * length_ns)
+                if most
+                else 0,
+                waste_ns,
+            ),
+            max(min(most.longest_ns, length_ns) if most else 0, longest_ns),
         ),
         certain.seen_ns,
         notes,
