@@ -126,7 +126,9 @@ class CtfReading(Reading):
             "--no-delta",
             str(folder.absolute()),
         ]
-        reader = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, pipesize=_PIPE_BYTES)
+        reader = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=said, pipesize=_PIPE_BYTES
+        )
         self.resources.callback(_end, reader)
         assert reader.stdout is not None
         newest = 0
