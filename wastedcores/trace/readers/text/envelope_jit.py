@@ -41,6 +41,14 @@ def spaces(b: U8, i: int) -> int:
 
 
 @lean
+def _before(b: U8, i: int, first: int) -> int:
+    """Return the place before the spaces that end at ``i``, not before ``first``."""
+    while i > first and b[i - 1] == 32:
+        i -= 1
+    return i
+
+
+@lean
 def _after_cpu(b: U8, i: int, perf: bool) -> tuple[int, int, int]:
     """Read the part between "[cpu]" and the event's name: (ns, place of the name, where flags end).
 
@@ -94,10 +102,15 @@ def envelope(b: U8, start: int, perf: bool) -> tuple[int, int, int, int, int, in
         if at == 0:
             i += 1
             continue
-        # read backwards: spaces, the pid, then "-" (ftrace) or spaces (perf)
-        k = i
-        while k > first and b[k - 1] == 32:
+        # read backwards: spaces, ftrace's thread group "(  123)" or "(-----)", the pid, then "-" (ftrace) or spaces (perf)
+        k = _before(b, i, first)
+        if not perf and b[k - 1] == 41:
             k -= 1
+            while k > first and (48 <= b[k - 1] <= 57 or b[k - 1] == 45 or b[k - 1] == 32):
+                k -= 1
+            if b[k - 1] != 40:
+                break
+            k = _before(b, k - 1, first)
         pid_end = k
         while k > first and 48 <= b[k - 1] <= 57:
             k -= 1
@@ -108,8 +121,7 @@ def envelope(b: U8, start: int, perf: bool) -> tuple[int, int, int, int, int, in
         if b[k] != (32 if perf else 45):
             break
         if perf:
-            while k > first and b[k - 1] == 32:
-                k -= 1
+            k = _before(b, k, first)
         if k - first > COMM_MAX:
             break
         return first, k, pid, cpu, ns, at, flags
