@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,7 +18,9 @@ BUSY = "while :; do :; done"
 
 @pytest.fixture
 def hog():
+    """A process that computes on the CPU that is not recorded; on the recorded one, it would prove that that is never idle."""
     process = subprocess.Popen(["sh", "-c", BUSY])
+    os.sched_setaffinity(process.pid, {0})
     yield process.pid
     process.kill()
     process.wait()
