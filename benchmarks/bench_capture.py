@@ -298,7 +298,7 @@ def cpu_share(name: str, options: list[str]) -> dict:
 def throughput(
     name: str, crowd: Crowd, ours: Variant, peer: Variant | None = None, pairs: int = PAIRS
 ) -> dict:
-    """Measure in turns what a block of the threads' work costs alone, beside the checker, and beside a peer."""
+    """Measure in turns what a block of the threads' work costs when nothing else runs, beside the checker, and beside a peer."""
     variants = [nullcontext, ours, *([peer] if peer else [])]
     cost = np.zeros((len(variants), pairs))
     for n in range(pairs):

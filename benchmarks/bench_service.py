@@ -17,7 +17,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -157,17 +157,15 @@ def scraped(address: str, hogs: int, size: int, tell: Callable[[], None]) -> np.
 @contextmanager
 def timers() -> Iterator[None]:
     """Only the timers, as perf events without a program:"""
-    opened = []
-    for period_ns in (LOOK_NS, SAMPLE_NS):
-        # struct perf_event_attr: PERF_TYPE_SOFTWARE, size, PERF_COUNT_SW_CPU_CLOCK, sample_period
-        attr = ctypes.create_string_buffer(struct.pack("<IIQQ", 1, 128, 0, period_ns), 128)
-        opened.append(
-            ctypes.CDLL(None).syscall(PERF_EVENT_OPEN[platform.machine()], attr, -1, 0, -1, 8)
-        )
-    assert min(opened) >= 0
-    yield
-    for descriptor in opened:
-        os.close(descriptor)
+    with ExitStack() as opened:
+        for period_ns in (LOOK_NS, SAMPLE_NS):
+            # struct perf_event_attr: PERF_TYPE_SOFTWARE, size, PERF_COUNT_SW_CPU_CLOCK, sample_period; of any task on CPU 0
+            attr = ctypes.create_string_buffer(struct.pack("<IIQQ", 1, 128, 0, period_ns), 128)
+            number = PERF_EVENT_OPEN[platform.machine()]
+            event = ctypes.CDLL(None).syscall(number, attr, -1, 0, -1, 8)
+            assert event >= 0
+            opened.callback(os.close, event)
+        yield
 
 
 def overhead(folder: Path) -> list[dict]:

@@ -57,13 +57,7 @@ _PERF_TID, _COMMON_PID, _FLAGS, _SUCCESS = (
     word("success"),
 )
 _PERF_CPU = word("perf_cpu")
-_SWITCH, _WAKEUP, _WAKEUP_NEW, _WAKING = (
-    word("sched_switch: "), word("sched_wakeup: "), word("sched_wakeup_new: "), word("sched_waking: "),
-)  # fmt: skip
-_MIGRATE, _EXIT, _RUNTIME, _IDLE, _POWER_IDLE = (
-    word("sched_migrate_task: "), word("sched_process_exit: "), word("sched_stat_runtime: "), word("cpu_idle: "),
-    word("power_cpu_idle: "),
-)  # fmt: skip
+_POWER_IDLE = word("power_cpu_idle: ")
 #: the letters of with_letters, by the lowest bit; 64 may be a parked thread, which the patterns find out
 _LETTERS = np.frombuffer(b"SDTtXZ?I" + bytes(32), np.uint8)
 _RUNS = np.frombuffer(b"R+" + bytes(32), np.uint8)
@@ -72,31 +66,8 @@ _PARKED_BIT, _PRIO_SHIFT, _MOST_PRIO = 6, 100, 40
 
 
 @lean
-def _code(b: U8, i: int) -> int:
-    """Return the code of the event that is named at ``i``, or -1 if it is not read here."""
-    code = -1
-    if is_word(b, i, _SWITCH):
-        code = ts.SWITCH
-    elif is_word(b, i, _RUNTIME):
-        code = ts.STAT_RUNTIME
-    elif is_word(b, i, _WAKING):
-        code = ts.WAKING
-    elif is_word(b, i, _WAKEUP):
-        code = ts.WAKEUP
-    elif is_word(b, i, _WAKEUP_NEW):
-        code = ts.WAKEUP_NEW
-    elif is_word(b, i, _MIGRATE):
-        code = ts.MIGRATE
-    elif is_word(b, i, _EXIT):
-        code = ts.EXIT
-    elif is_word(b, i, _IDLE) or is_word(b, i, _POWER_IDLE):
-        code = ts.CPU_IDLE
-    return code
-
-
-@lean
 def _of_task(b: U8, i: int, n: int, first: int) -> int:
-    """Return the part with this name, if it is the name ``first``, the pid or the priority of a task; else -1."""
+    """Return which part of a task the field is: its name, which is part ``first``, its pid or its priority; -1 if none."""
     if n == 4 and is_word(b, i, _COMM_W):
         return first
     if n == 3 and (is_word(b, i, _PID_W) or is_word(b, i, _TID_W)):
@@ -227,14 +198,17 @@ def _line(b: U8, start: int, lttng: bool, row: int, out: I64, names: U64) -> tup
         return -1, 0, 0
     ns = sec * 1_000_000_000 + frac
     name = i = i + 2
-    while b[i] > 32 or (
-        b[i] == 32 and b[i - 1] != 58
-    ):  # the name follows the host and its own system
+    # the host and the system to which an event belongs come before its name
+    while b[i] > 32 or (b[i] == 32 and b[i - 1] != 58):
         if b[i] == 32 or (b[i] == 58 and b[i + 1] != 32):
             name = i + 1
         i += 1
-    code = _code(b, name) if b[i] == 32 and b[i + 1] == 123 else -1
-    if code < 0 or code == ts.STAT_RUNTIME:
+    code, _ = tj.event_code(b, name, False)
+    if is_word(b, name, _POWER_IDLE):
+        code = ts.CPU_IDLE
+    if code < 0 or code == ts.FORK or b[i] != 32 or b[i + 1] != 123:
+        return -1, 0, 0
+    if code == ts.STAT_RUNTIME:
         return code, ns, 0
     tj.blank(row, out)
     seen, end = _parts(b, i + 1, row, out, names)

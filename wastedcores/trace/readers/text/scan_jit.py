@@ -130,7 +130,7 @@ def _field(b: U8, i: int, w: Word) -> tuple[int, int]:
 
 
 @lean
-def _event(b: U8, i: int, perf: bool) -> tuple[int, int]:
+def event_code(b: U8, i: int, perf: bool) -> tuple[int, int]:
     """Return the code of the event that is named at ``i``, or -1 if it is not read here, and the place of its fields."""
     if perf:
         if is_word(b, i, _SCHED):
@@ -297,7 +297,7 @@ def _line(
     c0, c1, pid, cpu, ns, at, flags = envelope(b, start, perf)
     if at == 0:
         return -1, 0, line_end(b, start, size)
-    code, i = _event(b, at, perf)
+    code, i = event_code(b, at, perf)
     if code < 0 or code == ts.STAT_RUNTIME:
         return code, ns, line_end(b, at, size)
     blank(row, out)
