@@ -88,9 +88,10 @@ def test_throttling_and_its_end_are_recorded(recordings):
             assert set(mine["kind"]) <= {"unthrottle"}, mine
             assert mine["pid"].is_unique().all(), mine
             continue
-        seen += 1
-        assert set(mine["kind"]) == {"throttle", "unthrottle"}
-        groups = mine.filter(mine["kind"] == "throttle")["value"]
+        # a group may also return shortly before the end, and its tasks are then not throttled again; `seen` counts the others
+        throttled = mine.filter(mine["kind"] == "throttle")
+        seen += throttled.height > 0
+        groups = throttled["value"]
         assert groups.null_count() == 0
         # a task that was throttled runs again only after its return
         for (pid,), rows in mine.group_by("pid", maintain_order=True):
