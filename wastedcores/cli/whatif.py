@@ -57,14 +57,18 @@ class Confirmed:
         ),
     ] = False
     confirm_seeds: Annotated[
-        int,
-        Option(metavar="N", min=2, help="With --confirm: the number of recordings of each kernel."),
-    ] = 3
+        int | None,
+        Option(
+            metavar="N",
+            min=2,
+            help="Like --confirm, with so many recordings of each kernel. Default: 3.",
+        ),
+    ] = None
     confirm_image: Annotated[
         Path | None,
         Option(
             metavar="FILE",
-            help="With --confirm and a single --to: boot this kernel image (bzImage) for it.",
+            help="Like --confirm, and boot this kernel image (bzImage) for the single --to.",
         ),
     ] = None
 
@@ -151,13 +155,13 @@ def whatif(
 
 def _confirmed(found: WhatIf, asked: Confirmed) -> Confirmation | None:
     """Boot the kernels if that was asked for."""
-    if not asked.confirm and asked.confirm_image is None:
+    if not asked.confirm and asked.confirm_image is None and asked.confirm_seeds is None:
         return None
     from wastedcores.guest import Kernel
     from wastedcores.guest.confirm import confirm
 
     image = None if asked.confirm_image is None else Kernel.of_image(asked.confirm_image)
-    return confirm(found, seeds=asked.confirm_seeds, image=image)
+    return confirm(found, seeds=asked.confirm_seeds or 3, image=image)
 
 
 def _print(found: WhatIf) -> None:

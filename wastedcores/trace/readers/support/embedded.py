@@ -19,7 +19,7 @@ _SCRIPT_ENDS, _STRING_ENDS, _JSON_ENDS = b"</script>", b'\\n";', b"';"
 class Chunks(io.RawIOBase):
     """A file whose content comes from an iterator of bytes."""
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
+    def __init__(self, chunks: Iterator[bytes | memoryview]) -> None:
         self._chunks = chunks
         self._ready = memoryview(b"")
 
@@ -56,43 +56,54 @@ def atrace_text(file: IO[bytes]) -> IO[bytes]:
 
 
 class _Scanner:
-    """Reads a file up to given words."""
+    """Reads a file up to given words, all of it through one buffer: fresh memory is dear in a virtual machine."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._have = b""
+        self._buffer = bytearray(_CHUNK)
+        self._view = memoryview(self._buffer)
+        #: what was read and not yielded
+        self._begin = self._end = 0
         #: the word that was found; empty at the end of the file
         self.word = b""
 
-    def until(self, *words: bytes) -> Iterator[bytes]:
-        """Yield what stands before the first of the words, and go past it; at the end of the file, what is left."""
+    def until(self, *words: bytes) -> Iterator[memoryview]:
+        """Yield what stands before the first of the words, and go past it; at the end of the file, what is left.
+
+        Each piece is valid until the next one is asked for.
+        """
         longest = max(map(len, words))
         while True:
-            found = [(at, w) for w in words if (at := self._have.find(w)) >= 0]
-            if found:
-                at, word = min(found)
-                before, self._have = self._have[:at], self._have[at + len(word) :]
-                self.word = word
-                yield before
+            places = ((self._buffer.find(w, self._begin, self._end), w) for w in words)
+            if found := [(at, w) for at, w in places if at >= 0]:
+                at, self.word = min(found)
+                yield self._view[self._begin : at]
+                self._begin = at + len(self.word)
                 return
-            keep = max(len(self._have) - longest + 1, 0)
-            before, self._have = self._have[:keep], self._have[keep:]
-            yield before
-            chunk = self._file.read(_CHUNK)
-            if not chunk:
-                yield self._have
-                self._have, self.word = b"", b""
+            start, self._begin = self._begin, max(self._end - longest + 1, self._begin)
+            yield self._view[start : self._begin]
+            if not self._more():
+                self.word = b""
+                yield self._view[: self._end]
+                self._begin = self._end
                 return
-            self._have += chunk
 
     def starts_with_json(self) -> bool:
         """Say whether what follows is JSON."""
-        while not self._have.strip() and (chunk := self._file.read(_CHUNK)):
-            self._have += chunk
-        return self._have.lstrip()[:1] in (b"{", b"[")
+        while not (start := self._buffer[self._begin : self._end].strip()[:1]) and self._more():
+            pass
+        return start in (b"{", b"[")
+
+    def _more(self) -> int:
+        """Move what is left to the front and read behind it; return how many bytes came."""
+        left = self._end - self._begin
+        self._view[:left] = self._view[self._begin : self._end]
+        came: int = self._file.readinto(self._view[left:])  # type: ignore[attr-defined]
+        self._begin, self._end = 0, left + came
+        return came
 
 
-def _systrace(page: IO[bytes]) -> Iterator[bytes]:
+def _systrace(page: IO[bytes]) -> Iterator[bytes | memoryview]:
     scanner = _Scanner(page)
     while True:
         for _ in scanner.until(*SYSTRACE_BLOCKS):
@@ -105,8 +116,8 @@ def _systrace(page: IO[bytes]) -> Iterator[bytes]:
         first = True
         for chunk in scanner.until(ends):
             # the text begins on the line after the tag, or after a backslash
-            yield chunk.lstrip(b"\\\r\n") if first else chunk
-            first = first and not chunk
+            yield bytes(chunk).lstrip(b"\\\r\n") if first else chunk
+            first = first and not len(chunk)
         if scanner.word:
             yield b"\n"
         return
