@@ -69,7 +69,7 @@ def exits(intervals: pl.DataFrame, states: Sequence[IdleState]) -> pl.DataFrame:
 def idle_costs(
     intervals: pl.DataFrame, exit_ns: int, policies: Mapping[str, int | None]
 ) -> pl.DataFrame:
-    """Compare how long to spin before an idle state that takes a given time to leave.
+    """Compare policies of spinning: for how long a CPU spins before it enters an idle state that takes a given time to leave.
 
     A CPU that spins for s before it sleeps pays the whole interval if a task comes earlier, and s and the exit otherwise. Who
     knows the interval pays the shorter of both: the interval, or the exit at once. Spinning for as long as the exit takes costs

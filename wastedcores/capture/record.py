@@ -228,7 +228,7 @@ def _wait(
     child: subprocess.Popen[bytes] | None,
     report: Callable[[str], None],
 ) -> None:
-    """Return when the time is up, the child has ended or the collector has; pass on the collector's messages."""
+    """Pass on the collector's messages until the time is up, or until the child or the collector has ended."""
     until = None if seconds is None else time.monotonic() + seconds
     reported = ""
     while until is None or time.monotonic() < until:

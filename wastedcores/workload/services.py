@@ -18,7 +18,7 @@ from wastedcores.workload.script import Script
 
 #: a pipe has 16 pages (fs/pipe.c: PIPE_DEF_BUFFERS), and 40 messages of 100 bytes are merged into a page
 PIPE_MESSAGES = 640
-#: most receivers of a group; a sender's program has rows for each of them
+#: the largest number of receivers in a group; a sender's program has rows for each of them
 MOST_FDS = 1000
 #: time of a fork, as in the recordings
 FORK_NS = 48_000
