@@ -23,6 +23,7 @@ from wastedcores.runqueues import task_row
 from wastedcores.runqueues.affinity import repinned
 from wastedcores.runqueues.doubts import HEADER_REASONS
 from wastedcores.runqueues.runqueues import Runqueues
+from wastedcores.trace.header import Header
 from wastedcores.units import human_ns
 
 #: so many of the longest episodes are examined for threads that were seen on the idle CPUs
@@ -136,9 +137,9 @@ def judge(
     if verdict != "clean" and seems:
         missing = int((persistent & ~sure).sum())
         only_chronic = seems_chronic and not surely_chronic and not sure.any()
-        wakings = rq.trace.header.wakings
+        header = rq.trace.header
         notes = (
-            _rests_on(missing, only_chronic, throttled, certain.affinity_matters, wakings) + notes
+            _rests_on(missing, only_chronic, throttled, certain.affinity_matters, header) + notes
         )
     moved = len(repinned(rq.trace.header)[0])
     if verdict == "unknown" and assumed and moved and not rq.affinity.follows:
@@ -217,14 +218,15 @@ _WAKINGS = (
 
 
 def _rests_on(
-    missing: int, chronic: bool, throttled: bool, affinity_matters: bool, wakings: bool
+    missing: int, chronic: bool, throttled: bool, affinity_matters: bool, header: Header
 ) -> list[str]:
     """Say why apparent violations are not certain."""
     notes = []
     if throttled:
         notes.append(
             "CPUs went idle beside threads that could run, so control groups have limits of CPU time: waits of threads "
-            "whose limits are not known decide nothing. Record a snapshot"
+            "whose limits are not known decide nothing"
+            + ("; the snapshot does not tell all" if header.quotas else ". Record a snapshot")
         )
     if missing and affinity_matters:
         notes.append(
@@ -234,12 +236,12 @@ def _rests_on(
     elif missing:
         notes.append(
             f"{missing} persistent episodes rest on spans in which the trace contradicts itself, or in which a thread may have "
-            "been throttled" + (_WAKINGS if wakings else "")
+            "been throttled" + (_WAKINGS if header.wakings else "")
         )
     if chronic:
         notes.append(
             "the waste is chronic only if spans count in which the trace contradicts itself, or threads of which "
-            "nothing says that they may use the idle CPUs" + (_WAKINGS if wakings else "")
+            "nothing says that they may use the idle CPUs" + (_WAKINGS if header.wakings else "")
         )
     return notes
 
