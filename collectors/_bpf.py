@@ -104,6 +104,7 @@ OFFSETS = {
     "OFF_THROTTLED": ("task_struct", "throttled"),  # per task since e1fad12dcb66, 6.18
     "OFF_SCHED_GROUP": ("task_struct", "sched_task_group"),
     "OFF_GROUP_CGROUP": ("task_group", "css.cgroup"),
+    "OFF_GROUP_CFS": ("task_group", "cfs_rq"),
     "OFF_CGROUP_KN": ("cgroup", "kn"),
     "OFF_KN_ID": ("kernfs_node", "id"),
     "OFF_TIMER_FUNCTION": ("hrtimer", "function"),

@@ -78,7 +78,7 @@ struct list { void *next; };
 struct load { unsigned long load_avg; };
 enum cpuhp_state { CPUHP_AP_ACTIVE = 1 };
 
-struct task_group { struct css css; unsigned long shares; struct { long counter; } load_avg; };
+struct task_group { struct css css; void *cfs_rq; unsigned long shares; struct { long counter; } load_avg; };
 struct cfs_rq {
 	struct load avg;
 	void *rq, *tg;
@@ -180,6 +180,7 @@ struct lb_env { long imbalance; };
 #define OFF_THROTTLED AT(task_struct, throttled)
 #define OFF_SCHED_GROUP AT(task_struct, sched_task_group)
 #define OFF_GROUP_CGROUP AT(task_group, css.cgroup)
+#define OFF_GROUP_CFS AT(task_group, cfs_rq)
 #define OFF_CGROUP_KN AT(cgroup, kn)
 #define OFF_KN_ID AT(kernfs_node, id)
 #define OFF_WAKE_ENTRY AT(task_struct, wake_entry)
@@ -220,6 +221,7 @@ struct lb_env { long imbalance; };
 #define HAS_OFF_THROTTLED EXISTS(task_struct, throttled)
 #define HAS_OFF_SCHED_GROUP EXISTS(task_struct, sched_task_group)
 #define HAS_OFF_GROUP_CGROUP EXISTS(task_group, css.cgroup)
+#define HAS_OFF_GROUP_CFS EXISTS(task_group, cfs_rq)
 #define HAS_OFF_SD_NAME EXISTS(sched_domain, name)
 #define HAS_OFF_SD_SPAN (EXISTS(sched_domain, span) || EXISTS(sched_domain, span_weight))
 #define HAS_OFF_SG_SPAN EXISTS(sched_group, cpumask)

@@ -10,6 +10,36 @@ struct iter_task {
 	u64 task;
 };
 
+/*
+ * Note the runqueues of all CPUs. In a container only its own tasks are seen, and there may be none on some CPU, but the group
+ * of each has a runqueue on every CPU (struct task_group, kernel/sched/sched.h).
+ */
+SEPARATE int note_runqueues(u64 group)
+{
+	u64 list = 0;
+
+	if (!HAS(OFF_GROUP_CFS) || !HAS(OFF_CFS_RQ))
+		return 0;
+	bpf_probe_read_kernel(&list, 8, (void *)(group + OFF_GROUP_CFS));
+	for (u32 i = 0; i < NCPU; i++) {
+		u32 k = i, cpu = ~0;
+		u64 rq = 0, same;
+		struct wc_cpu *c = bpf_map_lookup_elem(&cpus, &k);
+
+		if (!c)
+			return 0;
+		bpf_probe_read_kernel(&rq, 8, (void *)(list + 8 * i));
+		bpf_probe_read_kernel(&rq, 8, (void *)(rq + OFF_CFS_RQ));
+		bpf_probe_read_kernel(&cpu, 4, (void *)(rq + OFF_RQ_CPU));
+		/* without a branch, as the verifier walks every branch of a loop */
+		same = (u64)(cpu ^ i) - 1; /* all ones if they are equal */
+		hide(same);
+		same = (s64)same >> 63;
+		c->rq = (rq & same) | (c->rq & ~same);
+	}
+	return 0;
+}
+
 int snapshot(struct iter_task *ctx)
 {
 	u64 meta = ctx->meta, p = ctx->task, cfs = 0, rq = 0, seq = 0, ptr = 0;
@@ -72,8 +102,13 @@ int snapshot(struct iter_task *ctx)
 		u32 rq_cpu = ~0;
 
 		bpf_probe_read_kernel(&rq_cpu, 4, (void *)(rq + OFF_RQ_CPU));
-		if (rq_cpu == cpu)
+		if (rq_cpu == cpu && !c->rq) {
 			c->rq = rq;
+			if (HAS(OFF_SCHED_GROUP)) {
+				bpf_probe_read_kernel(&ptr, 8, (void *)(p + OFF_SCHED_GROUP));
+				note_runqueues(ptr);
+			}
+		}
 	}
 	bpf_probe_read_kernel(&ptr, 8, (void *)(p + OFF_CPUS_PTR));
 	for (int i = 0; i < MASK_WORDS; i++)

@@ -175,6 +175,19 @@ while time.monotonic() < end:
 """
 
 
+def test_a_checker_in_a_container_sees_cpus_on_which_none_of_its_tasks_is(bpf, balancing):
+    """Its pid namespace has only itself, on the idle CPU. The tasks that wait are outside, on the other one."""
+    inside = ["unshare", "--fork", "--pid", "--mount-proc", "taskset", "-c", "1"]
+    argv = ["--framed", "--before", "0", "--seconds", "5", "-S", "200ms"]
+    with balancing_off():
+        push_work_away()
+        with pile_up(3, 30):
+            run = subprocess.run(
+                [*inside, *command("unclaimed.py", argv, bpf)], capture_output=True, check=False
+            )
+    assert run.returncode == 1, run.stderr
+
+
 @pytest.mark.parametrize("own", [True, False])
 def test_own_work_on_the_idle_cpu_does_not_hide_a_violation_and_other_work_does(
     bpf, balancing, own
