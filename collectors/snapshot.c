@@ -11,8 +11,8 @@ struct iter_task {
 };
 
 /*
- * Note the runqueues of all CPUs. In a container only its own tasks are seen, and there may be none on some CPU, but the group
- * of each has a runqueue on every CPU (struct task_group, kernel/sched/sched.h).
+ * Note the runqueues of all CPUs. A container shows only its own tasks, and some CPUs may have none of them. But the control
+ * group of any task has a runqueue on every CPU (struct task_group, kernel/sched/sched.h).
  */
 SEPARATE int note_runqueues(u64 group)
 {

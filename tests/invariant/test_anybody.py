@@ -147,7 +147,8 @@ def throttled(*, goes_idle):
 def test_u2c_a_cpu_that_idles_beside_its_own_thread_shows_that_quotas_are_in_use():
     result = check(throttled(goes_idle=True))
     assert result.verdict == "unknown"
-    assert any("limits of CPU time" in note for note in result.notes)
+    (note,) = (note for note in result.notes if "limits of CPU time" in note)
+    assert note.endswith("Record a snapshot")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,9 @@ def test_u2c_a_snapshot_tells_which_groups_are_limited(quotas, group, verdict):
     trace = trace_of(
         [*rows, *moved], cpus=2, known=False, tasks=told, follows_affinity=True, quotas=quotas
     )
-    assert check(trace).verdict == verdict
+    result = check(trace)
+    assert result.verdict == verdict
+    assert not any("Record a snapshot" in note for note in result.notes)  # it has one
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ BUSY = "while :; do :; done"
 
 @pytest.fixture
 def hog():
-    """A process that computes on the CPU that is not recorded; on the recorded one, it would prove that that is never idle."""
+    """A process that computes on CPU 0, which is not recorded: on the recorded CPU it would prove that this CPU is never idle."""
     process = subprocess.Popen(["sh", "-c", BUSY])
     os.sched_setaffinity(process.pid, {0})
     yield process.pid

@@ -226,7 +226,7 @@ def _rests_on(
         notes.append(
             "CPUs went idle beside threads that could run, so control groups have limits of CPU time: waits of threads "
             "whose limits are not known decide nothing"
-            + ("; the snapshot does not tell all" if header.quotas else ". Record a snapshot")
+            + (". Record a snapshot" if header.quotas is None else "")
         )
     if missing and affinity_matters:
         notes.append(

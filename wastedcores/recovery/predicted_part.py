@@ -38,8 +38,8 @@ class Span:
 def find_span(trace: Trace, seen: Seen, in_rounds: NDArray[np.bool_]) -> Span:
     """Find the part of a trace whose time is predicted.
 
-    It is the window between two marks that tasks wrote. Without such marks it lasts from the start of the
-    window that was asked for (or of the trace) until the last exit of a task.
+    It is the window between two marks that tasks wrote. Without such marks it lasts from the start of the window that was asked
+    for (or of the trace) until the last exit of a task.
     """
     window = trace.header.window
     start = window.start_ns if window else seen.start_ns
@@ -81,7 +81,7 @@ def _mark(seen: Seen, ts_ns: int) -> int | None:
 
 
 def _by_clock(seen: Seen, marker: int, start: int, end: int) -> tuple[str, ...]:
-    """Say so if the task that ends a window only slept in it until a time came, so that no work decides when it ends."""
+    """Return a sentence if the task that ends the window mostly slept in it: then a time ends the window, and not work."""
     s = seen.sleeps[seen.sleeps[:, sj.S_TASK] == marker]
     s = s[np.isin(s[:, sj.S_CLASS], (cs.TIMER, cs.DEVICE, cs.UNKNOWN)) & (s[:, sj.S_WAKE_NS] >= 0)]
     slept = np.clip(s[:, sj.S_WAKE_NS], start, end) - np.clip(s[:, sj.S_OUT_NS], start, end)

@@ -40,7 +40,7 @@ def describe_groups(table: pl.DataFrame, most: int = 10) -> str:
 
 
 def describe(result: CheckResult, longest: int = 10, moved: str = "") -> str:
-    """Return the result as lines of text: the ``longest`` longest episodes, and ``moved``, how often threads moved."""
+    """Return the result as text, with at most ``longest`` episodes. ``moved`` is a text about how often threads moved."""
     header = result.trace.header
     of_time = 100 * result.mean(result.wall_ns)
     persistent = int(result.episodes["persistent"].sum())

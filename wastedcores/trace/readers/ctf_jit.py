@@ -67,7 +67,7 @@ _PARKED_BIT, _PRIO_SHIFT, _MOST_PRIO = 6, 100, 40
 
 @lean
 def _of_task(b: U8, i: int, n: int, first: int) -> int:
-    """Return which part of a task the field is: its name, which is part ``first``, its pid or its priority; -1 if none."""
+    """Return the part that a field of a task is: ``first`` for its name, and those of the same task for its pid and priority."""
     if n == 4 and is_word(b, i, _COMM_W):
         return first
     if n == 3 and (is_word(b, i, _PID_W) or is_word(b, i, _TID_W)):

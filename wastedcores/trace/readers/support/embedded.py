@@ -56,7 +56,7 @@ def atrace_text(file: IO[bytes]) -> IO[bytes]:
 
 
 class _Scanner:
-    """Reads a file up to given words, all of it through one buffer: fresh memory is dear in a virtual machine."""
+    """Reads a file up to given words. It uses one buffer again and again, because new memory is slow in a virtual machine."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -95,7 +95,7 @@ class _Scanner:
         return start in (b"{", b"[")
 
     def _more(self) -> int:
-        """Move what is left to the front and read behind it; return how many bytes came."""
+        """Move the rest to the front of the buffer, read from the file behind it, and return how many bytes came."""
         left = self._end - self._begin
         self._view[:left] = self._view[self._begin : self._end]
         came: int = self._file.readinto(self._view[left:])  # type: ignore[attr-defined]
