@@ -250,8 +250,8 @@ def test_a_waking_of_a_thread_that_is_about_to_sleep_wakes_it_once_it_stopped(ou
     ]
     rq = runqueues(trace_of(events, cpus=2, wakings=True))
     found = pl.concat(b.waits for b in rq.batches(waits=True) if b.waits is not None)
-    rows = found.filter(pl.col("pid") == 1).iter_rows(named=True)
-    assert {(w["pid"], w["cpu"]): w["end_ns"] - w["start_ns"] for w in rows} == waited
+    rows = found.filter(pl.col("task") == 1).iter_rows(named=True)
+    assert {(w["task"], w["cpu"]): w["end_ns"] - w["start_ns"] for w in rows} == waited
     assert rq.oddities == {}
     assert rq.doubts.height == 0
 
@@ -381,8 +381,8 @@ def test_strict__is_what_a_trace_with_bound_threads_gives(seed, cpus, tasks, kee
         quotas={},
     )
     first = runqueues(trace, keep=keep)
-    of_pid = np.where(first.affinity.known, first.affinity.of_pid, np.int32(PRESUMED_BOUND))
-    anew = replace(first, affinity=first.affinity._replace(of_pid=of_pid), keep=False)
+    of_task = np.where(first.affinity.known, first.affinity.of_task, np.int32(PRESUMED_BOUND))
+    anew = replace(first, affinity=first.affinity._replace(of_task=of_task), keep=False)
     for _ in first.batches():
         pass
     for expected, got in zip(anew.batches(), first.strict().batches(), strict=True):

@@ -252,8 +252,8 @@ def _table(trace: Trace, s: Seen, found: I64) -> pl.DataFrame:
         idle = IdleTime(rq, counted)
         for batch in rq.batches():
             idle.add(batch)
-        assert rq.mask_of_pid is not None
-        mask = rq.mask_of_pid[pid[waits]].astype(np.int32)
+        assert rq.mask_of_task is not None
+        mask = rq.mask_of_task[rq.tasks.rows(pid[waits])].astype(np.int32)
         since, until = (idle.until(mask, found[waits, c]) for c in (cj.G_START, cj.G_END))
         avoidable[waits] = until - since
     return pl.DataFrame(

@@ -169,7 +169,7 @@ class Examined:
         ).with_columns(
             comm=pl.col("comm").fill_null("?"),
             tgid=pl.Series([tgids.get(p) for p in table["pid"]], dtype=pl.Int64),
-            ran_ns=pl.Series(ran[table["pid"].to_numpy()]),
+            ran_ns=pl.Series(ran[self.runqueues.tasks.rows(table["pid"].to_numpy())]),
         )
 
     @property

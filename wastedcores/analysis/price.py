@@ -148,7 +148,7 @@ def price(
 
 
 def _waits_beside_idle(result: CheckResult, rq: Runqueues, machine: Machine) -> pl.DataFrame:
-    """Return a row per wait in the window: see :func:`weigh_waits`, and pid and start_ns."""
+    """Return a row per wait in the window: see :func:`weigh_waits`, and task and start_ns."""
     counted = np.zeros(rq.cpus, np.uint8)
     counted[result.counted_cpus] = 1
     numbers = {"node_ns": machine.node_of_cpu, "cache_ns": machine.llc_of_cpu}
@@ -167,13 +167,13 @@ def _waits_beside_idle(result: CheckResult, rq: Runqueues, machine: Machine) -> 
     if not parts:
         return pl.DataFrame()
     # a thread that is moved while it waits goes on waiting, so its pieces are one wait
-    table = pl.concat(parts).sort("pid", "start_ns")
-    begins = (pl.col("pid") != pl.col("pid").shift(1)) | (
+    table = pl.concat(parts).sort("task", "start_ns")
+    begins = (pl.col("task") != pl.col("task").shift(1)) | (
         pl.col("start_ns") != pl.col("end_ns").shift(1)
     )
     return (
         table.group_by(begins.fill_null(True).cum_sum().alias("wait"), maintain_order=True)
-        .agg(pl.col("pid", "start_ns").first(), pl.col(*idle).sum(), pl.col("alone").all())
+        .agg(pl.col("task", "start_ns").first(), pl.col(*idle).sum(), pl.col("alone").all())
         .filter(pl.col("any_ns") > 0)
     )
 
@@ -198,7 +198,7 @@ def _pieces(
         part = np.where(mask < 0, -1, mask * times.parts + times.part[cpu])
         beside[name] = times.until(part, end) - times.until(part, start)
     return (
-        waits.select("pid", "start_ns", "end_ns", alone=(pl.col("nr") == 1).fill_null(False))
+        waits.select("task", "start_ns", "end_ns", alone=(pl.col("nr") == 1).fill_null(False))
         .with_columns(**{name: pl.Series(ns) for name, ns in beside.items()})
         .filter(pl.Series((counted[cpu] > 0) & (end > start)))
     )

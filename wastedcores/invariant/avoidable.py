@@ -104,7 +104,7 @@ class AvoidableWaits:
         self._rq, self._counted = rq, counted
         self._window = start_ns, end_ns
         self._idle = IdleTime(rq, counted)
-        self._threads = np.zeros((rq.pids, aj.WIDTH), np.int64)
+        self._threads = np.zeros((rq.tasks.count, aj.WIDTH), np.int64)
         #: avoidable waiting by the evidence that the thread could have moved, see wastedcores.runqueues.task_row
         self.by_evidence_ns = np.zeros(3, np.int64)
 
@@ -113,28 +113,28 @@ class AvoidableWaits:
         self._idle.add(batch)
         waits = batch.waits
         if waits is not None and waits.height:
-            pid, cpu = waits["pid"].to_numpy(), waits["cpu"].to_numpy()
+            task, cpu = waits["task"].to_numpy(), waits["cpu"].to_numpy()
             start = np.clip(waits["start_ns"].to_numpy(), *self._window)
             end = np.clip(waits["end_ns"].to_numpy(), *self._window)
             mine = (self._counted[cpu] > 0) & (end > start)
-            pid, start, end = pid[mine], start[mine], end[mine]
+            task, start, end = task[mine], start[mine], end[mine]
             mask = waits["mask"].to_numpy()[mine]
             avoidable = self._idle.until(mask, end) - self._idle.until(mask, start)
-            aj.collect(pid, start, end, avoidable, self._threads)
+            aj.collect(task, start, end, avoidable, self._threads)
             np.add.at(self.by_evidence_ns, waits["evidence"].to_numpy()[mine], avoidable)
         self._idle.forget(batch.oldest_wait_ns)
 
     def by_thread(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return for each pid how long it waited, and for how long of that a CPU that it may use was idle."""
+        """Return for each task of ``rq.tasks`` how long it waited, and for how long of that a CPU that it may use was idle."""
         return self._threads[:, aj.WAITED], self._threads[:, aj.AVOIDABLE]
 
     def table(self) -> pl.DataFrame:
         """Return the threads that waited avoidably, those that lost most time first."""
-        pid = np.flatnonzero(self._threads[:, aj.WAITS])
-        rows = self._threads[pid]
+        task = np.flatnonzero(self._threads[:, aj.WAITS])
+        rows = self._threads[task]
         return pl.DataFrame(
             {
-                "pid": pid,
+                "pid": self._rq.tasks.pids(task),
                 "waits": rows[:, aj.WAITS],
                 "waited_ns": rows[:, aj.WAITED],
                 "avoidable_ns": rows[:, aj.AVOIDABLE],

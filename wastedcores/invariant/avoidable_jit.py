@@ -70,13 +70,13 @@ WIDTH = 6
 
 
 @jit
-def collect(pid: I32, start_ns: I64, end_ns: I64, avoidable_ns: I64, threads: I64) -> None:
-    """Add pieces of waits, in order of time for each thread, to the table of threads (pids, WIDTH).
+def collect(task: I32, start_ns: I64, end_ns: I64, avoidable_ns: I64, threads: I64) -> None:
+    """Add pieces of waits, in order of time for each thread, to the table of threads (tasks, WIDTH).
 
     A piece that begins where the thread's last one ended belongs to the same wait: the thread was moved.
     """
-    for i in range(pid.size):
-        p = pid[i]
+    for i in range(task.size):
+        p = task[i]
         if start_ns[i] != threads[p, LAST_END]:
             threads[p, PRESENT] = 0
         threads[p, LAST_END] = end_ns[i]

@@ -55,15 +55,15 @@ class Pooled:
         state = start.task[:, task_row.STATE]
         waiting = state == task_row.WAITING
         curr = start.cpu[:, cpu_row.CURR]
-        task = np.zeros((rq.pids, 3), np.int8)
+        task = np.zeros((rq.tasks.count, 3), np.int8)
         task[:, pool_jit.STATE] = state
-        task_ns = np.full((rq.pids, 3), rq.start_ns, np.int64)
+        task_ns = np.full((rq.tasks.count, 3), rq.start_ns, np.int64)
         kind, has, group = self._kinds()
         nr = (curr > 0).astype(np.int32)
         idle = np.append(curr == 0, False).astype(np.int8)
         placed = self._placed()
         cpu = np.where(start.task[:, task_row.CPU] < 0, rq.cpus, start.task[:, task_row.CPU])
-        cpu = cpu.astype(np.int32) if placed else np.full(rq.pids, rq.cpus, np.int32)
+        cpu = cpu.astype(np.int32) if placed else np.full(rq.tasks.count, rq.cpus, np.int32)
         queued = np.zeros((rq.cpus + 1, group.size), np.int64)
         np.add.at(queued, (cpu[waiting], kind[waiting]), 1)
         may_idle = has.astype(np.int64) @ (nr == 0)
@@ -153,11 +153,11 @@ class Pooled:
         A thread whose affinity is not known, or not all the time, may run anywhere; group 0 limits nothing that is known.
         """
         rq = self._rq
-        mask = np.zeros(rq.pids, np.int32)
-        if not (rq.evidence is None or rq.mask_of_pid is None or "affinity" in rq.trace.kinds()):
+        mask = np.zeros(rq.tasks.count, np.int32)
+        if not (rq.evidence is None or rq.mask_of_task is None or "affinity" in rq.trace.kinds()):
             known = (rq.evidence > 0) & (rq.start.task[:, task_row.REUSED] == 0)
-            mask = np.where(known, np.maximum(rq.mask_of_pid, 0), 0).astype(np.int32)
-        group = limiting_groups(rq.trace.header, rq.pids)
+            mask = np.where(known, np.maximum(rq.mask_of_task, 0), 0).astype(np.int32)
+        group = limiting_groups(rq.tasks.trace.header, rq.tasks.count)
         group[rq.start.task[:, task_row.REUSED] != 0] = 0
         pairs, kind = np.unique(np.stack([mask, group]), axis=1, return_inverse=True)
         has = np.unpackbits(rq.affinity.masks.view(np.uint8), axis=1, bitorder="little")

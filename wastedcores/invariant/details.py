@@ -110,8 +110,9 @@ def details(
     times, causes = _tables(number, counted, idle_ns, over_ns, cause_ns)
     if not parts:
         return times, _NO_WAITING, causes, avoidable.table(), avoidable.by_evidence_ns
+    summed = _sum_waits(parts)
     waiting = (
-        _sum_waits(parts)
+        summed.with_columns(pid=pl.Series(rq.tasks.pids(summed["task"].to_numpy())))
         .lazy()
         .filter(pl.col("cpu").is_in(np.flatnonzero(counted).tolist()))
         .with_columns(episode=pl.lit(pl.Series(number)).gather("episode").cast(pl.Int32))
@@ -162,7 +163,7 @@ def _tables(
 
 def _sum_waits(parts: list[pl.DataFrame]) -> pl.DataFrame:
     """Add up how long each thread waited on each CPU in each episode."""
-    return pl.concat(parts).group_by("episode", "pid", "cpu").agg(pl.col("wait_ns").sum())
+    return pl.concat(parts).group_by("episode", "task", "cpu").agg(pl.col("wait_ns").sum())
 
 
 def _waits_inside(
@@ -181,7 +182,7 @@ def _waits_inside(
     return pl.DataFrame(
         {
             "episode": episode.astype(np.int64),
-            "pid": waits["pid"].to_numpy()[row],
+            "task": waits["task"].to_numpy()[row],
             "cpu": waits["cpu"].to_numpy()[row],
             "wait_ns": overlap,
         }

@@ -10,6 +10,7 @@ from wastedcores.invariant.details import details
 from wastedcores.invariant.sweep import episode_table, sweep
 from wastedcores.runqueues.affinity import unrestricted
 from wastedcores.runqueues.runqueues import Batch, Runqueues
+from wastedcores.runqueues.task_rows import TaskRows
 from wastedcores.trace.header import Header
 from wastedcores.trace.schema import SCHEMA
 from wastedcores.trace.trace import Trace
@@ -21,9 +22,10 @@ def rehearse(pairs: bool) -> None:
     ``pairs`` tells which of the two sweeps the real check needs, see :func:`wastedcores.invariant.sweep.sweep`.
     """
     cpus, end_ns = 2, 3
+    trace = Trace(pl.DataFrame(schema=SCHEMA).lazy(), Header(source_format="rehearsal"))
+    tasks = TaskRows(trace, 3)
     rq = Runqueues(
-        Trace(pl.DataFrame(schema=SCHEMA).lazy(), Header(source_format="rehearsal")),
-        *("tasks", cpus, 3, 0, end_ns, [], "idle", unrestricted(cpus, 3), []),
+        *(trace, "tasks", cpus, tasks, 0, end_ns, [], "idle", unrestricted(cpus, 3), []),
         keep=True,
         counted=pairs,
     )
@@ -33,7 +35,7 @@ def rehearse(pairs: bool) -> None:
         np.array([2, 0, 1], np.int32),
     )
     free, mask = np.array([1, 0, 0], np.int32), np.zeros(3, np.int32)
-    one = {"pid": 2, "cpu": 0, "start_ns": 0, "end_ns": 2, "mask": 0, "evidence": 0}
+    one = {"task": 2, "cpu": 0, "start_ns": 0, "end_ns": 2, "mask": 0, "evidence": 0}
     waits = (
         pl.DataFrame([one])
         .cast({pl.Int64: pl.Int32})

@@ -43,14 +43,14 @@ def seen_spans(
     found = waits.sort("start_ns").join_asof(
         stays.filter(pl.col("cpu") >= 0).sort("start_ns"),
         on="start_ns",
-        by=["pid", "cpu"],
+        by=["task", "cpu"],
         coalesce=True,
         check_sortedness=False,
     )
     found = found.drop_nulls("stay")
     start, end = found["start_ns"].to_numpy(), found["end_ns"].to_numpy()
     places = sj.surrounded(
-        stays["pid"].to_numpy(),
+        stays["task"].to_numpy(),
         stays["cpu"].to_numpy(),
         stays["start_ns"].to_numpy(),
         found["stay"].cast(pl.Int32).to_numpy(),
@@ -78,8 +78,8 @@ def seen_spans(
 
 def _stays(rq: Runqueues, window: NDArray[np.int64]) -> pl.DataFrame:
     """Stays of threads within the window, ordered by thread and time."""
-    last = np.zeros(rq.pids, np.int32)
-    parts = [pl.DataFrame(schema={"pid": pl.Int32, "cpu": pl.Int32, "start_ns": pl.Int64})]
+    last = np.zeros(rq.tasks.count, np.int32)
+    parts = [pl.DataFrame(schema={"task": pl.Int32, "cpu": pl.Int32, "start_ns": pl.Int64})]
     for e in rq.task_events():
         room = 2 * e.code.size
         out = sj.Stays(
@@ -93,9 +93,9 @@ def _stays(rq: Runqueues, window: NDArray[np.int64]) -> pl.DataFrame:
         )
         n = int(out.n[0])
         parts.append(
-            pl.DataFrame({"pid": out.pid[:n], "cpu": out.cpu[:n], "start_ns": out.start_ns[:n]})
+            pl.DataFrame({"task": out.task[:n], "cpu": out.cpu[:n], "start_ns": out.start_ns[:n]})
         )
-    return pl.concat(parts).sort("pid", maintain_order=True)
+    return pl.concat(parts).sort("task", maintain_order=True)
 
 
 def _waits(rq: Runqueues, window: NDArray[np.int64]) -> pl.DataFrame:
@@ -114,7 +114,7 @@ def _waits(rq: Runqueues, window: NDArray[np.int64]) -> pl.DataFrame:
             )
     if not parts:
         return pl.DataFrame()
-    return pl.concat(parts).filter(~pl.col("pid").is_in(moved.tolist()))
+    return pl.concat(parts).filter(~pl.col("task").is_in(moved.tolist()))
 
 
 def _lengths(

@@ -18,7 +18,7 @@ U64 = NDArray[np.uint64]
 class Stays(NamedTuple):
     """Stays of threads on CPUs, in order of their beginning; the first ``n[0]`` rows are valid."""
 
-    pid: I32
+    task: I32
     cpu: I32  # -1: a thread with this number is born
     start_ns: I64
     n: I64  # (1,)
@@ -31,7 +31,7 @@ def _on(s: Stays, last: I32, p: int, c: int, t: int) -> None:
         return
     last[p] = c + 2
     k = s.n[0]
-    s.pid[k], s.cpu[k], s.start_ns[k] = p, c, t
+    s.task[k], s.cpu[k], s.start_ns[k] = p, c, t
     s.n[0] = k + 1
 
 
@@ -40,7 +40,7 @@ def stays(
     code: NDArray[np.int8], ts_ns: I64, cpu: I32, pid: I32, prev_pid: I32, wakings: bool, span: I64,
     last: I32, s: Stays,
 ) -> None:  # fmt: skip
-    """Write the stays that events within ``span`` show; ``last`` (pids,) is carried along, ``s`` has room for two per event.
+    """Write the stays that events within ``span`` show; ``last`` (tasks,) is carried along, ``s`` has room for two per event.
 
     A sched_waking names the CPU on which the thread was, so it shows nothing.
     """
@@ -60,11 +60,11 @@ def stays(
 
 @jit
 def surrounded(
-    pid: I32, cpu: I32, since_ns: I64, of_stay: I32, start_ns: I64, end_ns: I64, near_ns: int, words: int
+    task: I32, cpu: I32, since_ns: I64, of_stay: I32, start_ns: I64, end_ns: I64, near_ns: int, words: int
 ) -> U64:  # fmt: skip
     """For each wait: the CPUs on which the thread was both before and after it, at most ``near_ns`` away, as (waits, words).
 
-    ``pid``, ``cpu`` and ``since_ns`` are the stays, ordered by thread and time; ``of_stay`` is the stay in which the wait lies.
+    ``task``, ``cpu`` and ``since_ns`` are the stays, ordered by thread and time; ``of_stay`` is the stay in which the wait lies.
     """
     found = np.zeros((of_stay.size, words), np.uint64)
     before, after = np.zeros(words, np.uint64), np.zeros(words, np.uint64)
@@ -73,14 +73,14 @@ def surrounded(
         stay = of_stay[w]
         j = stay - 1
         while (
-            j >= 0 and pid[j] == pid[stay] and cpu[j + 1] >= 0 and cpu[j] >= 0
+            j >= 0 and task[j] == task[stay] and cpu[j + 1] >= 0 and cpu[j] >= 0
             and since_ns[j + 1] >= start_ns[w] - near_ns
         ):  # fmt: skip
             before[cpu[j] >> 6] |= np.uint64(1) << np.uint64(cpu[j] & 63)
             j -= 1
         j = stay + 1
         while (
-            j < pid.size and pid[j] == pid[stay] and cpu[j] >= 0
+            j < task.size and task[j] == task[stay] and cpu[j] >= 0
             and since_ns[j] <= end_ns[w] + near_ns
         ):  # fmt: skip
             after[cpu[j] >> 6] |= np.uint64(1) << np.uint64(cpu[j] & 63)

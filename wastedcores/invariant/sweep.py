@@ -88,7 +88,7 @@ class _Pass:
         self.state, self.collected, self.dropped = state, Collected(), 0
         self._out = sweep_jit.new_episodes(rq.cpus, ROOM)
         masks = rq.affinity.masks
-        pinned = masks.shape[0] > 1 or bool((rq.affinity.of_pid != 0).any())
+        pinned = masks.shape[0] > 1 or bool((rq.affinity.of_task != 0).any())
         self.pairs = pinned or rq.is_strict or (rq.counted and rq.source == "tasks")
         self._steal = sweep_affinity_jit.new_steal_state(rq.cpus, masks) if self.pairs else None
 

@@ -397,9 +397,9 @@ def _survives(episodes: pl.DataFrame, left: pl.DataFrame) -> NDArray[np.bool_]:
 
 def _affinity_unknown(rq: Runqueues) -> int:
     """Number of threads that ran and of which nothing tells where they may run."""
-    if rq.ran is None or rq.evidence is None or rq.mask_of_pid is None:
+    if rq.ran is None or rq.evidence is None or rq.mask_of_task is None:
         return 0
-    assumed = (rq.evidence == task_row.ASSUMED) & (rq.mask_of_pid != task_row.PRESUMED_BOUND)
+    assumed = (rq.evidence == task_row.ASSUMED) & (rq.mask_of_task != task_row.PRESUMED_BOUND)
     return int((rq.ran & assumed).sum())
 
 

@@ -52,7 +52,7 @@ def who_took(result: CheckResult) -> pl.DataFrame:
     for batch in rq.batches(waits=True):
         waits.add(batch)
     waited, wasted = waits.by_thread()
-    pids = np.arange(waited.size, dtype=np.int32)
+    pids = rq.tasks.pids(np.arange(waited.size))
     table = pl.DataFrame(
         {"pid": pids, "waited_ns": waited - wasted, "wasted_ns": wasted},
         schema_overrides={"pid": pl.Int32},

@@ -34,23 +34,22 @@ class Affinity(NamedTuple):
 
     masks: NDArray[np.uint64]  # (masks, words) allowed CPUs by mask id; id 0 stands for "anywhere"
     mask_ids: dict[bytes, int]  # the id of a mask as the events write it
-    of_pid: NDArray[np.int32]  # (pids,) mask id of each task at the start, see task_row
-    known: NDArray[
-        np.int8
-    ]  # (pids,) 1 where the affinity is known at the start; a name is no proof
-    roles: dict[int, NDArray[np.int64]]  # pids by the role that their name shows
-    recorders: NDArray[np.int64]  # pids of the threads that recorded the trace
+    of_task: NDArray[np.int32]  # (tasks,) mask id of each task at the start, see task_row
+    #: (tasks,) 1 where the affinity is known at the start; a name is no proof
+    known: NDArray[np.int8]
+    roles: dict[int, NDArray[np.int64]]  # tasks by the role that their name shows
+    recorders: NDArray[np.int64]  # the threads that recorded the trace
     sources: tuple[str, ...]  # where it comes from: "names of kernel threads", "events", or nothing
     follows: bool  # whether changes of affinity are events, so that the affinity of a child is known, too
 
 
-def unrestricted(cpus: int, pids: int) -> Affinity:
+def unrestricted(cpus: int, tasks: int) -> Affinity:
     """Return the affinity of a trace in which every task may run anywhere."""
     return Affinity(
         np.zeros((1, (cpus + 63) // 64), np.uint64),
         {},
-        np.zeros(pids, np.int32),
-        np.ones(pids, np.int8),
+        np.zeros(tasks, np.int32),
+        np.ones(tasks, np.int8),
         {},
         np.zeros(0, np.int64),
         (),
@@ -58,10 +57,10 @@ def unrestricted(cpus: int, pids: int) -> Affinity:
     )
 
 
-def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) -> Affinity:
-    """Collect the affinity masks of a trace."""
-    masks, mask_ids, of_pid, *_ = unrestricted(cpus, pids)
-    known = np.zeros(pids, np.int8)
+def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, tasks: int) -> Affinity:
+    """Collect the affinity masks of a trace whose pids are below ``tasks``."""
+    masks, mask_ids, of_task, *_ = unrestricted(cpus, tasks)
+    known = np.zeros(tasks, np.int8)
     follows = trace.header.follows_affinity
     if follows is None:
         follows = trace.header.source_format == "schedtrace"
@@ -69,14 +68,14 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
     names = [(p, c) for p, c in trace.names.iter_rows() if c is not None and (p or 0) > 0]
     bound = [(p, c) for p, c in names if re.match(BOUND_KTHREADS, c)]
     if bound:
-        of_pid[[p for p, _ in bound]] = task_row.PRESUMED_BOUND
+        of_task[[p for p, _ in bound]] = task_row.PRESUMED_BOUND
         sources.append("names of kernel threads")
     rows = [masks[0]]
     for task in _told(trace, kinds, follows):
-        if task.allowed is not None and 0 < task.pid < pids:
+        if task.allowed is not None and 0 < task.pid < tasks:
             allowed = parse_cpulist(task.allowed)
             bits = sum(1 << c for c in allowed if c < cpus).to_bytes(masks.shape[1] * 8, "little")
-            of_pid[task.pid] = _mask_id(bits, rows, mask_ids, cpus)
+            of_task[task.pid] = _mask_id(bits, rows, mask_ids, cpus)
             known[task.pid] = 1
     if trace.header.tasks:
         sources.append("snapshot")
@@ -89,7 +88,7 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
             sources.append("events")
         snapshot = table.filter(pl.col("kind") == "task_state").unique("pid", keep="first")
         for _, pid, raw in snapshot.iter_rows():
-            of_pid[pid] = mask_ids[raw]
+            of_task[pid] = mask_ids[raw]
         known[snapshot["pid"].to_numpy()] = 1
     if trace.header.source_format == "replay" and trace.header.follows_affinity:
         known[:] = 1  # a task without an event may run anywhere
@@ -99,7 +98,7 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, pids: int) ->
     }
     recorders = np.array([p for p, c in names if c in RECORDERS], np.int64)
     return Affinity(
-        np.stack(rows), mask_ids, of_pid, known, roles, recorders, tuple(sources), follows
+        np.stack(rows), mask_ids, of_task, known, roles, recorders, tuple(sources), follows
     )
 
 

@@ -118,29 +118,29 @@ def _limits(header: Header) -> dict[int, tuple[str, ...]]:
     }
 
 
-def limiting_groups(header: Header, pids: int) -> NDArray[np.int32]:
+def limiting_groups(header: Header, tasks: int) -> NDArray[np.int32]:
     """Return a number for each task: tasks with the same one above 0 are in the same control groups with limits."""
-    found = np.zeros(pids, np.int32)
+    found = np.zeros(tasks, np.int32)
     numbers: dict[tuple[str, ...], int] = {(): 0}
     if "quotas" not in header.changed:
         for pid, groups in _limits(header).items():
-            if 0 < pid < pids:
+            if 0 < pid < tasks:
                 found[pid] = numbers.setdefault(groups, len(numbers))
     return found
 
 
-def limited(header: Header, pids: int) -> NDArray[np.int32]:
+def limited(header: Header, tasks: int) -> NDArray[np.int32]:
     """Tell which tasks may be throttled: deadline tasks, and those of control groups with a limit or of unknown groups."""
     told = header.quotas is not None and "quotas" not in header.changed
     found = np.full(
-        pids, task_row.UNLIMITED if told and not header.quotas else task_row.PERHAPS, np.int32
+        tasks, task_row.UNLIMITED if told and not header.quotas else task_row.PERHAPS, np.int32
     )
     if told and header.quotas:
         for pid, groups in _limits(header).items():
-            if 0 < pid < pids:
+            if 0 < pid < tasks:
                 found[pid] = task_row.LIMITED_FOR_SURE if groups else task_row.UNLIMITED
     for task in (header.tasks or []) + (header.later_tasks or []):
-        if 0 < task.pid < pids and task.policy == "deadline":
+        if 0 < task.pid < tasks and task.policy == "deadline":
             # a deadline task is throttled by its own budget
             found[task.pid] = task_row.LIMITED_FOR_SURE
     return found

@@ -24,19 +24,19 @@ I32 = NDArray[np.int32]
 class Woken(NamedTuple):
     """Threads that were woken and are not queued yet; carried from batch to batch."""
 
-    due_ns: I64  # (pids,) when the thread is queued at the latest; -1: it was not woken
-    cpu: I32  # (pids,) the queue
-    running: NDArray[np.bool_]  # (pids,)
+    due_ns: I64  # (tasks,) when the thread is queued at the latest; -1: it was not woken
+    cpu: I32  # (tasks,) the queue
+    running: NDArray[np.bool_]  # (tasks,)
     order: I32  # (room,) threads in the order of their wakings, some of which began to run since
     order_ns: I64  # (room,) when each of them was due
     ends: I64  # (2,) the first that is valid, and the first that is free
 
 
-def delayed(stream: Iterator[Events], late_ns: int, pids: int) -> Iterator[Events]:
+def delayed(stream: Iterator[Events], late_ns: int, tasks: int) -> Iterator[Events]:
     """Yield the same events, but wakeups ``late_ns`` later, or when the thread begins to run if that is sooner."""
     none = np.zeros(0, np.int64)
     woken = Woken(
-        np.full(pids, -1), np.full(pids, -1, np.int32), np.zeros(pids, np.bool_), none.astype(np.int32),
+        np.full(tasks, -1), np.full(tasks, -1, np.int32), np.zeros(tasks, np.bool_), none.astype(np.int32),
         none, np.zeros(2, np.int64),
     )  # fmt: skip
     for e in stream:

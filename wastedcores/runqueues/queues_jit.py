@@ -57,7 +57,7 @@ def write_wait(s: State, out: Output, p: int, t: int) -> None:
     """Write down how long task ``p`` waited on its CPU with its present mask."""
     w = s.numbers[se.N_WAITS]
     if t > s.since[p] and out.wait.shape[1] > w:
-        out.wait[se.PID, w] = p
+        out.wait[se.TASK, w] = p
         out.wait[se.CPU, w] = s.task[p, task_row.CPU]
         out.wait[se.WAIT_MASK, w] = s.task[p, task_row.MASK]
         out.wait[se.WAIT_EVIDENCE, w] = s.task[p, task_row.EVIDENCE]

@@ -7,6 +7,8 @@ and CPUs and not on the number of events.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from wastedcores.errors import MissingEventsError
@@ -14,6 +16,7 @@ from wastedcores.runqueues.affinity import find_affinity, unrestricted
 from wastedcores.runqueues.doubts import HEADER_REASONS, header_doubts
 from wastedcores.runqueues.facts import complete, extent, lost_spans, with_losses
 from wastedcores.runqueues.stream import Batch, Runqueues
+from wastedcores.runqueues.task_rows import task_rows
 from wastedcores.trace.trace import Trace
 
 _BEGINS_LATE = "ring buffers had overwritten their oldest events, so the window begins where every CPU has some"
@@ -42,26 +45,31 @@ def runqueues(
     losses = lost_spans(trace, kinds, start_ns)
     online = trace.header.cpus_online
     cpus = max(top_cpu + 1, trace.header.cpus or 0, max(online or [], default=-1) + 1)
-    pids = top_pid + 1
-    tasks, counted = source == "tasks", "nr_running" in kinds
+    has_tasks, counted = source == "tasks", "nr_running" in kinds
     # a trace with nr_running events but without a snapshot has such an event on every CPU that was in use
-    told = tasks and trace.header.every_switch and (not counted or "task_state" in kinds)
+    told = has_tasks and trace.header.every_switch and (not counted or "task_state" in kinds)
     listed = (
         trace.header.silent_is_idle
         or trace.header.source_format == "replay"
         or "task_state" in kinds
     )
+    tasks = task_rows(trace, top_pid if has_tasks else 0)
+    allowed = unrestricted(cpus, tasks.count)
+    if has_tasks and affinity:
+        allowed = find_affinity(tasks.trace, kinds, cpus, tasks.count)
+    if has_tasks and len(losses) <= MANY_LOSSES:
+        tasks = replace(tasks, trace=with_losses(tasks.trace, losses))
     from_header = header_doubts(trace.header, start_ns, end_ns)["reason"]
     return Runqueues(
-        with_losses(trace, losses) if tasks and len(losses) <= MANY_LOSSES else trace,
+        trace,
         source,
         cpus,
-        pids,
+        tasks,
         start_ns,
         end_ns,
         sorted(online or []) if told else [],
         silent or ("idle" if listed else "unknown"),
-        find_affinity(trace, kinds, cpus, pids) if tasks and affinity else unrestricted(cpus, pids),
+        allowed,
         losses,
         keep,
         counted=counted,
@@ -70,7 +78,7 @@ def runqueues(
         + [
             f"no {kind} events: how long {need} tasks waited is not fully known"
             for kind, need in (("wakeup", "woken"), ("migrate", "migrated"))
-            if tasks and kind not in kinds
+            if has_tasks and kind not in kinds
         ],
     )
 

@@ -52,7 +52,7 @@ N_NUMBERS = 10
 # rows of Output.change; a change with a mask id says that so many tasks of that mask now wait on the CPU
 CPU, NR, FREE, MASK, CODE = range(5)
 # rows of Output.wait, Output.wait_ns and Output.doubt
-PID = 1
+TASK = 1
 WAIT_MASK = 2
 WAIT_EVIDENCE = 3
 START, END = 0, 1
@@ -79,8 +79,8 @@ class Events(NamedTuple):
 class State(NamedTuple):
     """The state that is carried from batch to batch."""
 
-    task: I32  # (pids, task_row.WIDTH)
-    since: I64  # (pids,) ns, start of the current wait or sleep; 0 unknown
+    task: I32  # (tasks, task_row.WIDTH)
+    since: I64  # (tasks,) ns, start of the current wait or sleep; 0 unknown
     cpu: I64  # (cpus, cpu_row.WIDTH)
     restricted: I32  # (cpus, masks) waiting tasks by mask id
     odd: I64  # (N_ODD,)
@@ -92,14 +92,14 @@ class Output(NamedTuple):
 
     change_ns: I64  # (room,)
     change: I32  # (5, room): CPU, NR (-1 unknown), FREE, MASK, CODE (the event behind it)
-    wait: I32  # (4, room): CPU, PID, WAIT_MASK (mask id) and WAIT_EVIDENCE of a wait that ended
+    wait: I32  # (4, room): CPU, TASK, WAIT_MASK (mask id) and WAIT_EVIDENCE of a wait that ended
     wait_ns: I64  # (2, room): START, END
     doubt: I64  # (4, room): START, END, DOUBT_CPU (-1: all), REASON of a span in which the state of a CPU may be wrong
 
 
-def new_state(pids: int, cpus: int, masks: int) -> State:
+def new_state(tasks: int, cpus: int, masks: int) -> State:
     """Return a state in which nothing is known."""
-    task = np.zeros((pids, task_row.WIDTH), np.int32)
+    task = np.zeros((tasks, task_row.WIDTH), np.int32)
     task[:, [task_row.CPU, task_row.RAN, task_row.MOVED_FROM, task_row.WAKER]] = -1
     cpu = np.zeros((cpus, cpu_row.WIDTH), np.int64)
     cpu[:, [cpu_row.CURR, cpu_row.KERNEL_NR, cpu_row.DIFFERS, cpu_row.MAYBE_IDLE]] = -1
@@ -107,7 +107,7 @@ def new_state(pids: int, cpus: int, masks: int) -> State:
     numbers[PARKS] = 1
     return State(
         task,
-        np.zeros(pids, np.int64),
+        np.zeros(tasks, np.int64),
         cpu,
         np.zeros((cpus, masks), np.int32),
         np.zeros(N_ODD, np.int64),

@@ -33,6 +33,7 @@ from wastedcores.runqueues.doubts import (
 )
 from wastedcores.runqueues.events import events, require_inside, require_times, tables
 from wastedcores.runqueues.late_jit import delayed
+from wastedcores.runqueues.task_rows import TaskRows
 from wastedcores.trace.formats import late_moves
 from wastedcores.trace.trace import BATCH_ROWS, Trace
 
@@ -60,8 +61,9 @@ class Batch:
     mask: I32  #: 0, or a mask id: such a row is about affinity only
     #: the event behind the row, one of :mod:`wastedcores.runqueues.state`; -1 is unknown
     code: NDArray[np.int8]
-    #: waits that ended in this batch, if asked for: pid, cpu, mask (the thread's mask id), start_ns, end_ns. Where a waiting
-    #: thread is moved to another runqueue, or gets another affinity, one wait ends and the next one begins.
+    #: waits that ended in this batch, if asked for: task (a row of Runqueues.tasks), cpu, mask (the thread's mask id),
+    #: evidence, start_ns, end_ns. Where a waiting thread is moved to another runqueue, or gets another affinity, one wait ends
+    #: and the next one begins.
     waits: pl.DataFrame | None = None
     oldest_wait_ns: int = 0  #: every wait that ends in a later batch began then or later
 
@@ -90,9 +92,8 @@ class Runqueues:
     trace: Trace
     #: ``tasks`` (task events say who waits) or ``nr_running`` (only the lengths are known)
     source: str
-    #: CPU numbers and pids are below these
-    cpus: int
-    pids: int
+    cpus: int  #: CPU numbers are below this
+    tasks: TaskRows  #: the row of each task in all tables about tasks
     #: times of the first and last event
     start_ns: int
     end_ns: int
@@ -116,11 +117,11 @@ class Runqueues:
     #: spans in which the rebuilt state may be wrong: cpu (-1: all), start_ns, end_ns, reason. Before streaming, those that
     #: follow from the header.
     doubts: pl.DataFrame = field(default_factory=lambda: NO_DOUBTS)
-    #: (pids,) whether a task ran, what says which CPUs it may use (a grade of :mod:`wastedcores.runqueues.task_row`), and its
+    #: (tasks,) whether a task ran, what says which CPUs it may use (a grade of :mod:`wastedcores.runqueues.task_row`), and its
     #: mask id at the end; known after streaming
     ran: NDArray[np.bool_] | None = None
     evidence: NDArray[np.int32] | None = None
-    mask_of_pid: NDArray[np.int32] | None = None
+    mask_of_task: NDArray[np.int32] | None = None
     _kept: list[Batch] = field(default_factory=list, init=False, repr=False)
     _kept_events: list[st.Events] = field(default_factory=list, init=False, repr=False)
 
@@ -179,9 +180,11 @@ class Runqueues:
         if self._kept_events:
             stream = iter(self._kept_events)
         else:
-            stream = events(self.trace, self.affinity.mask_ids, self.cpus, self.pids, rows)
+            stream = events(
+                self.tasks.trace, self.affinity.mask_ids, self.cpus, self.tasks.count, rows
+            )
         if self.late_ns:
-            return delayed(stream, self.late_ns, self.pids)
+            return delayed(stream, self.late_ns, self.tasks.count)
         if self._kept_events or not self.keep:
             return stream
         return _keeping(stream, self._kept_events, lambda e: e.code.size, EVENTS_KEPT_BY_CHECK)
@@ -189,18 +192,18 @@ class Runqueues:
     @cached_property
     def start(self) -> st.State:
         """The state before the first event, inferred in one pass over the trace. Copy it before changing it."""
-        state = st.new_state(self.pids, self.cpus, self.affinity.masks.shape[0])
-        state.task[:, task_row.MASK] = self.affinity.of_pid
+        header = self.tasks.trace.header
+        state = st.new_state(self.tasks.count, self.cpus, self.affinity.masks.shape[0])
+        state.task[:, task_row.MASK] = self.affinity.of_task
         state.task[:, task_row.EVIDENCE] = self.affinity.known
         for column, told in zip(
-            (task_row.REPINNED, task_row.CHILD_REPINNED), repinned(self.trace.header), strict=True
+            (task_row.REPINNED, task_row.CHILD_REPINNED), repinned(header), strict=True
         ):
-            state.task[[pid for pid in told if pid < self.pids], column] = 1
-        for role, pids in self.affinity.roles.items():
-            state.task[pids, task_row.ROLE] = role
+            state.task[[task for task in told if task < self.tasks.count], column] = 1
+        for role, tasks in self.affinity.roles.items():
+            state.task[tasks, task_row.ROLE] = role
         state.task[self.affinity.recorders, task_row.RECORDER] = 1
-        state.task[:, task_row.LIMITED] = limited(self.trace.header, self.pids)
-        header = self.trace.header
+        state.task[:, task_row.LIMITED] = limited(header, self.tasks.count)
         state.numbers[st.PARKS] = not late_moves(header.source_format)
         state.numbers[st.INHERITS] = self.affinity.follows
         state.numbers[st.WAKINGS] = header.wakings
@@ -245,25 +248,25 @@ class Runqueues:
     def _off_mask(self, batch: st.Events) -> bool:
         """Whether a thread ran on a CPU that its affinity at the start of the trace forbids."""
         switch = (batch.code == st.SWITCH) & (batch.pid > 0)
-        mask = self.affinity.of_pid[batch.pid[switch]]
+        mask = self.affinity.of_task[batch.pid[switch]]
         cpu = batch.cpu[switch][mask > 0].astype(np.uint64)
         words = self.affinity.masks[mask[mask > 0], (cpu >> np.uint64(6)).astype(np.int64)]
         return bool((words >> (cpu & np.uint64(63)) & np.uint64(1) == 0).any())
 
     def _doubt_snapshot(self, state: st.State, elsewhere: bool) -> None:
         """Discard facts of the only snapshot that may be out of date."""
-        task, roles = state.task, self.affinity.roles
+        task, roles, trace = state.task, self.affinity.roles, self.tasks.trace
         stoppers = roles.get(task_row.STOPPER, np.zeros(0, np.int64))
         # without moves in the trace, a stopper that ran may have moved anybody
-        unseen = (task[stoppers, task_row.RAN] >= 0).any() and moves_unseen(self.trace)
+        unseen = (task[stoppers, task_row.RAN] >= 0).any() and moves_unseen(trace)
         by_another = (task[:, task_row.REPINNED] == task_row.BY_ANOTHER).any()
         by_itself = np.flatnonzero(task[:, task_row.REPINNED] == task_row.BY_ITSELF).tolist()
         everybody = bool(
-            elsewhere or unseen or by_another or not_exec(self.trace, self.affinity, by_itself)
+            elsewhere or unseen or by_another or not_exec(trace, self.affinity, by_itself)
         )
-        doubtful = outdated(self.trace.header, task[:, task_row.REPINNED], everybody=everybody)
+        doubtful = outdated(trace.header, task[:, task_row.REPINNED], everybody=everybody)
         doubtful |= task[:, task_row.REUSED] != 0
-        if self._take_back(state, doubtful) and everybody and self.trace.header.tasks:
+        if self._take_back(state, doubtful) and everybody and trace.header.tasks:
             self.notes.append(
                 "somebody seems to have changed where threads may run while the trace was recorded, so the snapshot, which was "
                 "taken once, is not believed about them"
@@ -358,7 +361,7 @@ class Runqueues:
         self.doubts = pl.concat([from_header, found])
         self.ran = state.task[:, task_row.RAN] != -1
         self.evidence = state.task[:, task_row.EVIDENCE].copy()
-        self.mask_of_pid = state.task[:, task_row.MASK].copy()
+        self.mask_of_task = state.task[:, task_row.MASK].copy()
 
 
 def _keeping(
@@ -394,7 +397,7 @@ def wait_table(out: st.Output, n: int) -> pl.DataFrame:
     """Return the first finished waits as a table."""
     return pl.DataFrame(
         {
-            "pid": out.wait[st.PID, :n].copy(),
+            "task": out.wait[st.TASK, :n].copy(),
             "cpu": out.wait[st.CPU, :n].copy(),
             "mask": out.wait[st.WAIT_MASK, :n].copy(),
             "evidence": out.wait[st.WAIT_EVIDENCE, :n].copy(),

@@ -1,4 +1,4 @@
-"""Columns of a task: row ``pid`` of ``State.task``."""
+"""Columns of a task: a row of ``State.task``, see :mod:`wastedcores.runqueues.task_rows`."""
 
 from __future__ import annotations
 

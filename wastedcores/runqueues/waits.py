@@ -14,11 +14,11 @@ from wastedcores.runqueues.stream import Runqueues, wait_table
 
 
 def run_times(rq: Runqueues, start_ns: int, end_ns: int) -> NDArray[np.int64]:
-    """Return the time that every task was on a CPU."""
+    """Return the time that every task of ``rq.tasks`` was on a CPU."""
     since = np.zeros(rq.cpus, np.int64)
     runs = np.full(rq.cpus, -1, np.int32)
-    ran_ns = np.zeros(rq.pids, np.int64)
-    for batch in rq.trace.batches(["ts_ns", "cpu", "pid"], "switch"):
+    ran_ns = np.zeros(rq.tasks.count, np.int64)
+    for batch in rq.tasks.trace.batches(["ts_ns", "cpu", "pid"], "switch"):
         ts_ns, cpu, pid = (batch[c].to_numpy() for c in ("ts_ns", "cpu", "pid"))
         add_switches(ts_ns, cpu, pid, start_ns, end_ns, since, runs, ran_ns)
     end = np.full(rq.cpus, rq.end_ns)
@@ -42,14 +42,15 @@ def waits(rq: Runqueues, start_ns: int, end_ns: int, cpus: Collection[int]) -> p
     """
     parts = [b.waits for b in rq.batches(waits=True) if b.waits is not None]
     if not parts:
-        return wait_table(new_output(0, 0, 0), 0).drop("mask")
-    table = pl.concat(parts).sort("pid", "start_ns")
-    begins = (pl.col("pid") != pl.col("pid").shift(1)) | (
+        parts = [wait_table(new_output(0, 0, 0), 0)]
+    table = pl.concat(parts).sort("task", "start_ns")
+    begins = (pl.col("task") != pl.col("task").shift(1)) | (
         pl.col("start_ns") != pl.col("end_ns").shift(1)
     )
     whole = table.group_by(begins.fill_null(True).cum_sum().alias("wait"), maintain_order=True).agg(
-        pl.col("pid", "cpu", "end_ns").last(), pl.col("start_ns").first()
+        pl.col("task", "cpu", "end_ns").last(), pl.col("start_ns").first()
     )
-    return whole.select("pid", "cpu", "start_ns", "end_ns").filter(
+    pid = pl.Series("pid", rq.tasks.pids(whole["task"].to_numpy()))
+    return whole.select(pid, "cpu", "start_ns", "end_ns").filter(
         pl.col("end_ns") > start_ns, pl.col("start_ns") < end_ns, pl.col("cpu").is_in(list(cpus))
     )
