@@ -66,6 +66,30 @@ def test_a_limit_needs_no_other_side():
     assert one(Rule(quantity="violations", at_most=0), [40], [200]).state == "fail"
 
 
+def test_violations_are_judged_by_their_share():
+    some = [10, 10, 10, 200, 200]
+    outcome = one(Rule(quantity="violations", at_most=0), [10] * 5, some)
+    assert (outcome.state, outcome.after) == ("fail", 0.4)
+    assert outcome.why == "the share 0.4 is above 0"
+    assert one(Rule(quantity="violations", at_most=0.4), [10] * 5, some).state == "pass"
+    more = one(Rule(quantity="violations", worse_by=0), [10] * 10, [10] * 6 + [200] * 4)
+    assert more.state == "fail"
+    assert more.p < 0.05
+
+
+def test_waiting_of_tasks_that_no_recording_names_is_not_known():
+    outcome = one(Rule(quantity="avoidable_s", at_most=0.001), [10], [500])
+    assert outcome.state == "unknown"
+    assert "name no tasks" in outcome.why
+
+
+def test_an_unknown_baseline_cannot_show_that_nothing_became_worse():
+    before, after = [checked(60, known=False)] * 4, [checked(30)] * 4
+    assert judge([GROWTH], before, after)[0].state == "unknown"
+    limit = Rule(quantity="wasted_cpus", at_most=0.5)
+    assert judge([limit], before, after)[0].state == "pass"
+
+
 def test_a_recording_that_cannot_tell_makes_the_rule_unknown():
     after = [checked(0, known=False)]
     assert after[0].verdict == "unknown"
@@ -112,6 +136,14 @@ def test_every_quantity_is_a_number_that_waste_makes_larger():
         ('[[rule]]\nquantity = "speed"\nat_most = 1', "none of wasted_cpus"),
         ('[[rule]]\nquantity = "wasted_s"', "give at_most or worse_by"),
         ('[[rule]]\nquantity = "wasted_s"\nworse_by = -1', "worse_by: input should be greater"),
+        (
+            '[[rule]]\nquantity = "wasted_s"\nat_most = nan',
+            "at_most: input should be a finite number",
+        ),
+        (
+            '[[rule]]\nquantity = "wasted_s"\nworse_by = inf',
+            "worse_by: input should be a finite number",
+        ),
         ("[[rule", "no TOML"),
     ],
 )

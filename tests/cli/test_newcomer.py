@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -125,6 +126,19 @@ def test_a_report_takes_the_snapshot_of_its_trace(tmp_path):
     told = wc.open(copy).header.tasks
     assert len(told) == len(read_snapshot(tasks).tasks)
     assert wc.open(copy).events.collect().height == wc.open(trace).events.collect().height
+
+
+def test_two_traces_of_the_same_name_stay_two(tmp_path):
+    """Most recordings are called perf.data or trace.dat."""
+    paths = []
+    for folder, name in (("before", "live-balancing-on"), ("after", "live-balancing-off")):
+        (tmp_path / folder).mkdir()
+        paths.append(shutil.copy(wc.open(name).path, tmp_path / folder / "trace.parquet"))
+    for keys in (None, tmp_path / "keys"):
+        copies = _copies(*map(str, paths), None, keys, tmp_path / f"copies-{keys is None}")
+        for copy, path in zip(copies, paths, strict=True):
+            assert wc.open(copy).header.events == wc.open(path).header.events
+    assert wc.open(paths[0]).header.events != wc.open(paths[1]).header.events
 
 
 def test_very_many_moves_do_not_hide_who_ran(monkeypatch):

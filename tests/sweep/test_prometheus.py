@@ -26,7 +26,10 @@ FLEET = {
     "good:9969": ((0.0, 0.0, 0.0), ("6.1.0",) * 3, ("clean",) * 3),
     "bad:9969": ((0.0, 0.5, 2.0), ("6.1.0", "6.12.0", "6.12.0"), ("clean", "violations", "violations")),
     "deaf:9969": ((0.0, 0.0, 0.0), ("6.1.0",) * 3, ("clean", "unknown", "unknown")),
+    "dead:9969": ((0.0, 0.0, 0.0), ("6.1.0",) * 3, ("clean", "clean", "unknown")),
 }  # fmt: skip
+#: machine -> the seconds after which it tells no more
+ENDS = {"dead:9969": 2 * 3600 + 300}
 
 
 def openmetrics() -> str:
@@ -36,13 +39,15 @@ def openmetrics() -> str:
         total = 0.0
         for n in range(HOURS * 3600 // STEP_S):
             at = END - HOURS * 3600 + (n + 1) * STEP_S
+            if n * STEP_S >= ENDS.get(host, HOURS * 3600):
+                break
             hour = n * STEP_S // 3600
             total += rates[hour] * STEP_S
             me = f'instance="{host}"'
             wasted.append(f"wastedcores_wasted_cpu_seconds_total{{{me}}} {total} {at}")
             longest.append(f"wastedcores_longest_wait_seconds{{{me}}} {rates[hour] / 10} {at}")
             verdict += [
-                f'wastedcores_verdict{{{me},wastedcores_verdict="{v}"}} {int(v == verdicts[hour])} {at}'
+                f'wastedcores_verdict{{{me},wastedcores_verdict="{v}"}} {int(v == verdicts[hour] or host in ENDS and v == "clean")} {at}'
                 for v in ("clean", "violations", "unknown")
             ]
             info.append(
@@ -117,8 +122,11 @@ class Pretended(BaseHTTPRequestHandler):
         hosts = [{"instance": name, "kernel": kernel, "cpus": "2"} for name, kernel in machines]
         if "cgroup" in query:
             hosts = [{"cgroup": "/web<script>"}, {"cgroup": "/"}]
-        value = 0.0 if "unknown" in query else 1800.0
-        rows = [{"metric": h, "value": [0, str(value * n)]} for n, h in enumerate(hosts)]
+        value = 12.0 if "present" in query else 0.0 if "unknown" in query else 1800.0
+        rows = [
+            {"metric": h, "value": [0, str(value * (n or "present" in query))]}
+            for n, h in enumerate(hosts)
+        ]
         body = json.dumps({"status": "success", "data": {"result": rows}}).encode()
         self.send_response(200)
         self.end_headers()

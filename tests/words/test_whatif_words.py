@@ -67,6 +67,23 @@ def test_a_gain_below_one_per_cent_is_not_proposed():
     assert _from(answer(CORE, tiny)).proposals == ()
 
 
+def test_a_kernel_that_gains_less_but_surely_is_named():
+    perhaps = variant("v4.1+missing_domains:patch", (1.25, 1.33, 1.45))
+    surely = variant("v4.1+group_imbalance:patch", (1.34, 1.36, 1.38))
+    said = words.prediction(answer(CORE, perhaps, surely)).text
+    assert perhaps.gain.low < 0 < surely.gain.low < surely.gain.median < perhaps.gain.median
+    assert "Under v4.1+group_imbalance:patch it would have been" in said
+    assert "more than chance" in words.prediction(answer(CORE, perhaps)).text
+
+
+def test_why_nothing_is_predicted_on_a_machine_that_nobody_named():
+    found = replace(answer(CORE, FIX), assumed=("the trace does not name its machine",))
+    assert found.trust == "low"
+    said = words.gains(_from(found)).text
+    assert "The machine or the kernel is not known, so it is not known what" in said
+    assert "guessed" not in said
+
+
 def explained(bug):
     found = explain(check(trace_of(BESIDE, cpus=2)), Machine.preset("uma8"), "v4.1")
     return replace(found, looks_like=bug, cured_share=0.5)

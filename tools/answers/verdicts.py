@@ -83,6 +83,7 @@ class Checked(Strict):
     assumed: str | None
     evidence: dict[Literal["told_ns", "seen_ns", "inherited_ns", "assumed_ns"], int]
     bound: fields_of(Bound)  # type: ignore[valid-type]
+    bounded: bool
     doubts: list[Doubt]
     doubts_total: int
     oddities: dict[str, int]

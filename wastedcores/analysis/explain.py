@@ -197,10 +197,12 @@ def _in_doubt(result: CheckResult, looks_like: str, evidence: list[str]) -> tupl
     reason = f" ({result.notes[-1]})" if result.notes else ""
     doubt = f"The verdict of the check is unknown{reason}, so what follows may be wrong."
     if looks_like in ("nothing", "transient"):
-        bound = (
-            f"At most {human_ns(result.bound.waste_at_most_ns)} of CPU time were wasted, and no episode lasted longer than "
-            f"{human_ns(result.bound.longest_at_most_ns)}."
-        )
+        bound = "The trace does not tell how much CPU time was wasted at most."
+        if result.bounded:
+            bound = (
+                f"At most {human_ns(result.bound.waste_at_most_ns)} of CPU time were wasted, and no episode lasted longer "
+                f"than {human_ns(result.bound.longest_at_most_ns)}."
+            )
         return "in_doubt", [doubt, bound]
     return looks_like, [doubt, *evidence]
 

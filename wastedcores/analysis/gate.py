@@ -25,6 +25,8 @@ QUANTITIES: dict[str, Callable[[CheckResult], float]] = {
     "avoidable_s": lambda r: float(r.avoidable["avoidable_ns"].sum()) / 1e9,
     "violations": lambda r: float(r.verdict == "violations"),
 }
+#: quantities whose mean is compared, because they are 0 or 1 for each recording; of the others it is the median
+_SHARES = ("violations",)
 #: all ways to divide the runs are tried, or this many random ones if there are more
 _DIVISIONS = 20_000
 
@@ -32,10 +34,11 @@ _DIVISIONS = 20_000
 class Rule(BaseModel):
     """One rule; at least one of its limits must be given."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     quantity: str  #: A name of :data:`QUANTITIES`.
-    at_most: float | None = None  #: An upper limit for the median of the second recordings.
+    #: An upper limit for the median of the second recordings; for ``violations``, here and below, for their share.
+    at_most: float | None = None
     #: The second median may exceed the first by at most this share of the first, unless the difference may be chance.
     worse_by: float | None = Field(None, ge=0)
     #: A difference is not put down to chance if, with both sides alike, one as large has at most this probability.
@@ -63,7 +66,7 @@ class Outcome:
     rule: Rule
     state: str  #: ``pass``, ``fail`` or ``unknown``.
     why: str  #: A sentence.
-    #: Medians of the quantity.
+    #: Medians of the quantity, or shares of violations.
     before: float
     after: float
     n: tuple[int, int]  #: Number of recordings of each side.
@@ -101,24 +104,35 @@ def judge(
 def _judge(rule: Rule, before: Sequence[CheckResult], after: Sequence[CheckResult]) -> Outcome:
     measure = QUANTITIES[rule.quantity]
     a, b = (np.array([measure(r) for r in side]) for side in (before, after))
-    low, high = float(np.median(a)), float(np.median(b))
+    what, middle = ("share", np.mean) if rule.quantity in _SHARES else ("median", np.median)
+    low, high = float(middle(a)), float(middle(b))
     p = chance(a, b)
     effect = (high - low) / low if low else None
-    unknown = sum(r.verdict == "unknown" for r in after)
+    unknown = _unknown(rule, before, after)
     state, why = "pass", "within the limits"
     worse = rule.worse_by is not None and high > low * (1 + rule.worse_by)
     if rule.at_most is not None and high > rule.at_most:
-        state, why = "fail", f"the median {high:.4g} is above {rule.at_most:.4g}"
+        state, why = "fail", f"the {what} {high:.4g} is above {rule.at_most:.4g}"
     elif worse and p <= rule.p:
-        state, why = "fail", f"the median grew from {low:.4g} to {high:.4g} (p = {p:.2g})"
+        state, why = "fail", f"the {what} grew from {low:.4g} to {high:.4g} (p = {p:.2g})"
     elif unknown:
-        state, why = "unknown", f"the verdict on {unknown} of {len(after)} recordings is unknown"
+        state, why = "unknown", unknown
     elif worse and 1 / math.comb(len(a) + len(b), len(a)) > rule.p:
         state = "unknown"
-        why = f"the median grew from {low:.4g} to {high:.4g}, but so few recordings cannot tell that from chance"
+        why = f"the {what} grew from {low:.4g} to {high:.4g}, but so few recordings cannot tell that from chance"
     elif worse:
-        why = f"the median grew from {low:.4g} to {high:.4g}, which may be chance (p = {p:.2g})"
+        why = f"the {what} grew from {low:.4g} to {high:.4g}, which may be chance (p = {p:.2g})"
     return Outcome(rule, state, why, low, high, (len(a), len(b)), p, effect)
+
+
+def _unknown(rule: Rule, before: Sequence[CheckResult], after: Sequence[CheckResult]) -> str:
+    """Return a sentence about recordings that cannot tell whether the rule is kept; empty if there are none."""
+    needed = [*after, *(before if rule.worse_by is not None else ())]
+    nameless = sum(r.source != "tasks" for r in needed) if rule.quantity == "avoidable_s" else 0
+    if nameless:
+        return f"{nameless} of {len(needed)} recordings name no tasks, so nobody knows how long these waited"
+    unknown = sum(r.verdict == "unknown" for r in needed)
+    return f"the verdict on {unknown} of {len(needed)} recordings is unknown" if unknown else ""
 
 
 def chance(before: np.ndarray, after: np.ndarray) -> float:

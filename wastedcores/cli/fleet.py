@@ -130,7 +130,7 @@ def _checked(
     from wastedcores.sweep import sweep
     from wastedcores.sweep.traces import find_traces, runs_of
 
-    found = find_traces(where)
+    found = find_traces(where, output)
     if not quiet:
         size = sum(f.bytes for f in found)
         print(f"{where}: {len(found)} traces, {size / 1e6:,.1f} MB", file=sys.stderr)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -89,13 +88,9 @@ def report(
         | ({"between": json.dumps(between)} if between else {})
         | {k: v for k, v in {"machine": machine, "kernel": kernel}.items() if v is not None},
         progress=not quiet,
-    )
-    if pseudonyms is not None:
         # the names of folders tell who made the report
-        for path in (made.html, made.notebook, made.manifest):
-            text = path.read_text("utf-8").replace(f"{copies}/", "")
-            text = re.sub(r'"(input|output)_path": "[^"]*/([^"/]*)"', r'"\1_path": "\2"', text)
-            path.write_text(text, "utf-8")
+        hidden=copies if pseudonyms is not None else None,
+    )
     print(made.html)
 
 
@@ -114,14 +109,15 @@ def _copies(
             "there is no trace. --snapshot and --pseudonyms are for the trace of which the report is."
         )
     names = None if keys is None else Names.of_file(keys)
-    folder.mkdir(parents=True, exist_ok=True)
 
-    def copied(name: str, taken: str | None) -> str:
+    def copied(name: str, taken: str | None, place: Path) -> str:
         found = open_input(Path(name), snapshot=taken)
+        place.mkdir(parents=True, exist_ok=True)
         if names is None:
-            return str(write_parquet(found, folder / parquet_name(Path(name))))
+            return str(write_parquet(found, place / parquet_name(Path(name))))
         return str(
-            write_parquet(renamed(found, names), folder / f"{names.name(name, 'trace')}.parquet")
+            write_parquet(renamed(found, names), place / f"{names.name(name, 'trace')}.parquet")
         )
 
-    return copied(trace, snapshot), copied(against, None) if against else ""
+    other = folder / "against"  # both files may have the same name
+    return copied(trace, snapshot, folder), copied(against, None, other) if against else ""

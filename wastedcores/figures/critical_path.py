@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from wastedcores.analysis.critical_path import CriticalPath
-from wastedcores.figures.theme import GRID, MUTED, OTHER_CLASS, palette, style
+from wastedcores.figures.theme import GRID, MUTED, OTHER_CLASS, literal, palette, style
 from wastedcores.units import human_ns
 
 #: the kinds of time on the path, in the order in which they are drawn and listed
@@ -44,7 +44,7 @@ def path_timeline(path: CriticalPath, title: str = "", *, palette_name: str = "s
         y = np.array([-1 if kind == "sleeping" else row.get(c, 0) for c in part["cpu"]], float)
         gap = np.full(len(y), np.nan)
         words = [
-            f"{comm} {pid} {name}, {human_ns(length)}" + (f": {why}" if why else "")
+            f"{literal(comm)} {pid} {name}, {human_ns(length)}" + (f": {why}" if why else "")
             for comm, pid, why, length in part.select(
                 "comm", "pid", "why", pl.col("end_ns") - pl.col("start_ns")
             ).iter_rows()

@@ -19,7 +19,7 @@ from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import UsageError
 from wastedcores.figures.event_layers import EventLayer
 from wastedcores.figures.masks import unpack_masks
-from wastedcores.figures.theme import CLASS_COLOURS, OTHER_CLASS
+from wastedcores.figures.theme import CLASS_COLOURS, OTHER_CLASS, literal
 from wastedcores.figures.timelines import task_class
 from wastedcores.queries.decorate import EventTable, condition
 from wastedcores.units import human_ns
@@ -110,7 +110,7 @@ def _texts(view: EventView, numbers: np.ndarray, axis: TimeAxis) -> dict[int, st
             said = (
                 human_ns(value) if name.endswith("_ns") and isinstance(value, int) else str(value)
             )
-            parts.append(f"{name}: {said[:80].replace('<', '&lt;')}")
+            parts.append(f"{name}: {literal(said[:80])}")
         if masks is not None and row["cpu_mask"] is not None:
             parts.append(f"cpu_mask: {format_cpulist(np.flatnonzero(masks[i]).tolist())[:80]}")
         texts[int(numbers[i])] = "<br>".join(parts)

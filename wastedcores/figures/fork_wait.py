@@ -11,7 +11,7 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from wastedcores.errors import MissingEventsError
-from wastedcores.figures.theme import CLASS_COLOURS, GRID, MUTED, fit_legend, style
+from wastedcores.figures.theme import CLASS_COLOURS, GRID, MUTED, fit_legend, literal, style
 from wastedcores.figures.timelines import runs as stays_of
 from wastedcores.trace.trace import Trace
 
@@ -112,7 +112,7 @@ def fork_wait_zoom(trace: Trace, start_ns: int, end_ns: int, by: str = "task") -
         for a, b, cpu in mine.select("start_ns", "end_ns", "cpu").iter_rows():
             x += [(a - start_ns) / 1e6, (b - start_ns) / 1e6, None]
             y += [row_of[cpu], row_of[cpu], None]
-        fig.add_scatter(x=x, y=y, mode="lines", name=label,
+        fig.add_scatter(x=x, y=y, mode="lines", name=literal(label),
                         line={"color": colour, "width": 7, "simplify": False})  # fmt: skip
     _arrows(fig, trace, start_ns, end_ns, row_of)
     fig.update_yaxes(

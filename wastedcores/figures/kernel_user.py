@@ -10,7 +10,7 @@ from wastedcores.analysis.examined import Examined
 from wastedcores.analysis.scene import TimeAxis
 from wastedcores.analysis.transitions import modes, waits
 from wastedcores.figures import theme as te
-from wastedcores.figures.theme import fit_legend, style
+from wastedcores.figures.theme import fit_legend, literal, style
 from wastedcores.units import human_ns
 
 #: more spans than this are not drawn one by one but as shares of a pixel's time
@@ -105,7 +105,7 @@ def _layers(table: pl.DataFrame) -> list[tuple[str, str, str, pl.DataFrame]]:
     out = [("idle", te.INK, "idle", table.filter(pl.col("mode") == "idle"))]
     for name, colour in zip(names, te.CLASS_COLOURS, strict=False):
         spans = user.filter(pl.col("comm").eq_missing(name))
-        out.append((f"user: {name or 'unnamed'}", colour, "user", spans))
+        out.append((f"user: {literal(name or 'unnamed')}", colour, "user", spans))
     rest = user.filter(~pl.col("comm").is_in(names, nulls_equal=True))
     out.append(("user: other programs", te.OTHER_CLASS, "user", rest))
     kernel = table.filter(pl.col("mode") == "kernel").with_columns(pl.col("op").fill_null(""))
@@ -137,13 +137,13 @@ def _add_spans(fig: go.Figure, table: pl.DataFrame, axis: TimeAxis, rows: dict[i
 def _said(spans: pl.DataFrame) -> list[str]:
     columns = ("cpu", "mode", "op", "text", "comm", "pid", "start_ns", "end_ns")
     return [
-        f"CPU {cpu}: <b>{' '.join(filter(None, (mode, op, text)))}</b><br>{_name(comm, pid)}<br>{human_ns(end - start)}"
+        f"CPU {cpu}: <b>{literal(' '.join(filter(None, (mode, op, text))))}</b><br>{_name(comm, pid)}<br>{human_ns(end - start)}"
         for cpu, mode, op, text, comm, pid, start, end in spans.select(columns).iter_rows()
     ]
 
 
 def _name(comm: str | None, pid: int | None) -> str:
-    return "idle" if pid == 0 else f"{(comm or 'unnamed').replace('<', '&lt;')} ({pid})"
+    return "idle" if pid == 0 else f"{literal(comm or 'unnamed')} ({pid})"
 
 
 def _add_shares(

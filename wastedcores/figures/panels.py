@@ -16,6 +16,7 @@ from wastedcores.figures.theme import (
     NARROW,
     Palette,
     add_hatch,
+    literal,
     task_bar,
     task_scale,
 )
@@ -284,7 +285,7 @@ def add_marks(
             yref=f"{yref} domain",
             yanchor="bottom",
             xanchor=anchor,
-            text=text.removeprefix("rec: "),
+            text=literal(text.removeprefix("rec: ")),
             showarrow=False,
             font={"size": 10, "color": MUTED},
         )

@@ -211,6 +211,11 @@ def _folded(text: str, width: int) -> str:
     )
 
 
+def literal(text: str) -> str:
+    """Return text of a trace so that Plotly finds no markup in it: names of tasks and marks may have any characters."""
+    return text.replace("<", "&lt;")
+
+
 def folded_name(name: str) -> str:
     """Return the name of a run, broken before each fix or module of a kernel: names on an axis are long."""
     return re.sub(r"(?<=.)\+", "<br>+", name)

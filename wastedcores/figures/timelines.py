@@ -22,6 +22,7 @@ from wastedcores.figures.theme import (
     OTHER_CLASS,
     add_hatch,
     fit_legend,
+    literal,
     palette,
     style,
 )
@@ -174,7 +175,7 @@ def timeline(
     seen, place = np.unique(owner, return_inverse=True)
     stays = part[seen[seen >= 0]].select(pl.col("comm").fill_null("?"), "pid").iter_rows()
     unknown = ["unknown"] if seen.size and seen[0] < 0 else []
-    names = np.array([*unknown, *(f"{c}:{p}" if p else "idle" for c, p in stays)])
+    names = np.array([*unknown, *(literal(f"{c}:{p}") if p else "idle" for c, p in stays)])
     steps = (CLEAR, colours.idle, *CLASS_COLOURS, OTHER_CLASS)
     n = len(steps)
     scale = [(e, c) for i, c in enumerate(steps) for e in (i / n, (i + 1) / n)]

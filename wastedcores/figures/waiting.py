@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from wastedcores.figures.theme import GRID, OTHER_CLASS, fit_legend, palette, style
+from wastedcores.figures.theme import GRID, OTHER_CLASS, fit_legend, literal, palette, style
 
 #: bins per factor of ten in the length of a wait
 PER_DECADE = 8
@@ -109,7 +109,7 @@ def lost_time(
     """Draw, for the threads that waited longest beside an idle CPU, how long they waited."""
     colours = palette(palette_name)
     part = threads.head(most).reverse()
-    names = [f"{comm} {pid}" for comm, pid in part.select("comm", "pid").iter_rows()]
+    names = [literal(f"{comm} {pid}") for comm, pid in part.select("comm", "pid").iter_rows()]
     avoidable, waited = (part[c].to_numpy() / 1e6 for c in ("avoidable_ns", "waited_ns"))
     fig = go.Figure()
     for what, length, colour in (

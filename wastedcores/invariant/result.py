@@ -10,6 +10,7 @@ import polars as pl
 from wastedcores.cpulist import format_cpulist
 from wastedcores.invariant.chronic import Chronic
 from wastedcores.invariant.trust import Bound
+from wastedcores.runqueues.doubts import HEADER_REASONS
 from wastedcores.shown import Shown
 from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
@@ -90,7 +91,7 @@ class CheckResult(Shown):
         Whether the verdict is unknown because nobody knows where some of these threads may run.
     bound
         The least and the most waste of CPU time that the trace allows, and the longest that an episode can be:
-        ``waste_at_least_ns``, ``waste_at_most_ns``, ``longest_at_most_ns``.
+        ``waste_at_least_ns``, ``waste_at_most_ns``, ``longest_at_most_ns``. If it is not ``bounded``, there may be more.
     evidence
         Avoidable waiting in ns by what says that the thread could have run on the idle CPU: ``told_ns`` (an event or a
         snapshot), ``inherited_ns`` (from a parent of which it was told), ``seen_ns`` (it ran there before and after), and
@@ -161,6 +162,16 @@ class CheckResult(Shown):
     def assumed(self) -> str | None:
         """What the verdict takes for granted because the trace has no tasks; None: nothing."""
         return "threads may move" if self.source == "nr_running" else None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the trace limits the waste: its gaps are known, and :mod:`wastedcores.invariant.bounds` can fill them."""
+        if self.verdict == "unknown" and self.trace.header.lost_total:
+            return False  # the places of the losses may be unknown
+        if not (self.doubts.height or self.unknown_cpus):
+            return True
+        endless = self.doubts["reason"].is_in([*HEADER_REASONS, "count_differs"]).any()
+        return self.source == "tasks" and not endless
 
     def mean(self, integral_ns: int) -> float:
         """Return an integral over the interval divided by its length."""
@@ -234,6 +245,7 @@ class CheckResult(Shown):
             "assumed": self.assumed,
             "evidence": self.evidence,
             "bound": self.bound._asdict(),
+            "bounded": self.bounded,
             "doubts": doubts.to_dicts(),
             "doubts_total": self.doubts.height,
             "oddities": self.oddities,

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastedcores.invariant.result import CheckResult
-from wastedcores.runqueues.doubts import HEADER_REASONS
 
 SCORE_SCHEMA = "wastedcores.score/1"
 #: the worst first; the verdict of several traces is the worst of theirs
@@ -54,7 +53,7 @@ def score(results: Sequence[CheckResult]) -> dict[str, Any]:
 
 def _row(found: CheckResult) -> dict[str, Any]:
     least, most = found.bound.waste_at_least_ns, found.bound.waste_at_most_ns
-    confidence = "unknown" if not _is_bounded(found) else "exact" if least == most else "bounded"
+    confidence = "unknown" if not found.bounded else "exact" if least == most else "bounded"
     return {
         "trace": found.trace.name,
         "verdict": found.verdict,
@@ -74,13 +73,3 @@ def _row(found: CheckResult) -> dict[str, Any]:
 
 def _share(lost: float, busy: float) -> float | None:
     return round(lost / busy, 6) if busy else None
-
-
-def _is_bounded(found: CheckResult) -> bool:
-    """Tell whether the trace limits the waste: its gaps are known, and :mod:`wastedcores.invariant.bounds` can fill them."""
-    if found.verdict == "unknown" and found.trace.header.lost_total:
-        return False  # the places of the losses may be unknown
-    if not (found.doubts.height or found.unknown_cpus):
-        return True
-    header_doubts = found.doubts["reason"].is_in([*HEADER_REASONS, "count_differs"]).any()
-    return found.source == "tasks" and not header_doubts

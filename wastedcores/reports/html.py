@@ -86,8 +86,10 @@ def scripts() -> str:
 
 def figure_div(figure: dict, name: str) -> str:
     """Return a figure as a div and a script; the page must include :func:`scripts`."""
-    # "</" inside a script would end it
-    data, layout = (json.dumps(figure.get(k, {})).replace("</", "<\\/") for k in ("data", "layout"))
+    # "</script" inside a script would end it, and after "<!--<script" its own end would not
+    data, layout = (
+        json.dumps(figure.get(k, {})).replace("<", "\\u003c") for k in ("data", "layout")
+    )
     height = figure.get("layout", {}).get("height", 450)
     return (
         f'<div class="wc-figure"><div id="{name}" class="plotly-graph-div" style="height:{height}px"></div></div>'

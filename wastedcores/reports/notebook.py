@@ -164,6 +164,7 @@ def report(
     notebook: str = DEFAULT_NOTEBOOK,
     parameters: dict[str, Any] | None = None,
     progress: bool = True,
+    hidden: Path | None = None,
 ) -> Report:
     """Run a notebook and write ``report.ipynb``, ``report.html`` and ``manifest.json`` into a folder.
 
@@ -179,6 +180,8 @@ def report(
         Further parameters; unknown names and wrong types are refused before anything runs.
     progress
         Whether to show a progress bar on stderr.
+    hidden
+        A folder whose path is left out of all files, like the paths of the notebooks; None: they stay.
 
     Returns
     -------
@@ -218,12 +221,17 @@ def report(
             part.mkdir()
             started, began = datetime.now(UTC), time.monotonic()
             executed = _execute(source, values, part / "report.ipynb", progress, folder)
+            if hidden is not None:
+                executed = nbformat.from_dict(_without_path(executed, hidden))
+                nbformat.write(executed, part / "report.ipynb")
             (part / "report.html").write_text(
                 page(executed, title=_title(executed, values)), "utf-8"
             )
             manifest = _manifest(source, executed, values, known, inputs)
             manifest["started"] = started.isoformat(timespec="seconds")
             manifest["duration_s"] = round(time.monotonic() - began, 3)
+            if hidden is not None:
+                manifest = _without_path(manifest, hidden)
             (part / "manifest.json").write_text(json.dumps(manifest, indent=1, default=str) + "\n")
             if folder.exists():
                 folder.rename(Path(place, "earlier"))
@@ -362,6 +370,21 @@ def _progress(wanted: bool):
         yield
     finally:
         os.environ.pop("TQDM_DISABLE", None)
+
+
+def _without_path(value: Any, folder: Path) -> Any:
+    """Return JSON without the path of a folder in its texts, which may be Python source, and without the folders of notebooks."""
+    if isinstance(value, dict):
+        return {
+            k: Path(v).name if k in ("input_path", "output_path") else _without_path(v, folder)
+            for k, v in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_path(v, folder) for v in value]
+    if isinstance(value, str):
+        plain = f"{folder}/"
+        return value.replace(plain, "").replace(plain.encode("unicode_escape").decode(), "")
+    return value
 
 
 def _title(executed: nbformat.NotebookNode, values: dict[str, Any]) -> str:

@@ -25,6 +25,9 @@ _OF_HOUR = {
     "longest_s": "max by (instance) (max_over_time(wastedcores_longest_wait_seconds[1h]))",
     "_violations": 'max by (instance) (max_over_time(wastedcores_verdict{wastedcores_verdict="violations"}[1h]))',
     "_unknown": 'max by (instance) (avg_over_time(wastedcores_verdict{wastedcores_verdict="unknown"}[1h]))',
+    # of twelve or thirteen moments, those with a sample in the ten minutes before
+    "_seen": "count_over_time(max by (instance) "
+    '(present_over_time(wastedcores_verdict{wastedcores_verdict="unknown"}[10m]))[1h:5m])',
 }
 #: the last moment at which a machine had a kernel
 _KERNELS = (
@@ -34,8 +37,9 @@ _GROUPS = (
     f"topk({MOST_GROUPS}, sum by (cgroup) (increase(wastedcores_cgroup_seconds_total"
     '{{state="wasted"}}[{hours}h])))'
 )
-#: a machine without data for more than half of an hour is unknown in that hour
+#: a machine whose verdict was unknown for more than half of an hour, or that told nothing then, is unknown in that hour
 _MOST_UNKNOWN = 0.5
+_FEWEST_SEEN = 6
 
 
 class Prometheus:
@@ -102,6 +106,7 @@ def _hour(source: Prometheus, end: float) -> pl.DataFrame:
     verdict = (
         pl.when(pl.col("_violations") > 0).then(pl.lit("violations"))
         .when(pl.col("_unknown").fill_null(1) > _MOST_UNKNOWN).then(pl.lit("unknown"))
+        .when(pl.col("_seen").fill_null(0) < _FEWEST_SEEN).then(pl.lit("unknown"))
         .otherwise(pl.lit("clean"))
     )  # fmt: skip
     return hosts.select(

@@ -23,7 +23,7 @@ from wastedcores.sweep.run import Run, Value
 CHECK_TASK = "wastedcores.sweep.traces:check_once"
 #: endings of files that people keep beside traces
 NOT_TRACES = (
-    ".csv", ".html", ".json", ".log", ".md", ".py", ".sh", ".svg", ".png", ".yaml", ".yml",
+    ".csv", ".html", ".ipynb", ".json", ".log", ".md", ".png", ".prom", ".py", ".sh", ".sql", ".svg", ".toml", ".yaml", ".yml",
 )  # fmt: skip
 #: ending of a text file that names a trace in each line
 LIST = ".list"
@@ -42,17 +42,24 @@ def is_url(name: str) -> bool:
     return "://" in name
 
 
-def find_traces(where: str) -> list[Found]:
-    """Find all traces in a folder, in a list, or behind the URL of a folder."""
+def find_traces(where: str, table: Path | None = None) -> list[Found]:
+    """Find all traces in a folder, in a list, or behind the URL of a folder; the ``table`` about them is none."""
     if is_url(where):
         found = list(_behind(where))
     elif where.endswith(LIST) and Path(where).is_file():
         lines = [line.strip() for line in Path(where).read_text().splitlines()]
         named = [line for line in lines if line and not line.startswith("#")]
-        found = [f for line in dict.fromkeys(named) for f in find_traces(line)]
+        found = [f for line in dict.fromkeys(named) for f in find_traces(line, table)]
     elif (path := Path(where)).is_dir():
-        files = sorted(p for p in path.rglob("*") if p.is_file())
-        found = [_local(p) for p in files if _may_be_a_trace(str(p.relative_to(path)))]
+        files = {p for p in path.rglob("*") if p.is_file()}
+        found = [
+            _local(p)
+            for p in sorted(files)
+            if _may_be_a_trace(str(p.relative_to(path)))
+            # `watch` writes what it found as text beside each recording
+            and not (p.suffix == ".txt" and p.with_suffix(".parquet") in files)
+            and not (table is not None and p.resolve() == table.resolve())
+        ]
     elif path.exists():
         found = [_local(path)]
     else:

@@ -133,9 +133,13 @@ def _overloaded(result: CheckResult) -> list[str]:
 
 
 def _bound(result: CheckResult) -> list[str]:
-    """Return one line about the least and the most waste that the trace allows; none if the two are equal."""
+    """Return one line about the least and the most waste that the trace allows; none if the two are known and equal."""
     b = result.bound
     least, most = human_ns(b.waste_at_least_ns), human_ns(b.waste_at_most_ns)
+    if not result.bounded:
+        return [
+            f"  certain        at least {least} of CPU time were wasted; the trace does not tell how much at most"
+        ]
     if least == most:
         return []
     return [

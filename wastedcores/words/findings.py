@@ -97,10 +97,10 @@ def claim(run: Examined) -> str:
     n = len(r.counted_cpus)
     mean = r.mean(r.thread_ns)
     if r.verdict == "unknown" and r.overloaded:
+        wasted = f"At most {human_ns(r.bound.waste_at_most_ns)} of CPU time were wasted; more"
         return (
             f"The machine was overloaded: {_amount(r.mean(r.busy_ns))} of {_cpus(n)} were busy while "
-            f"{_amount(r.mean(r.waiting_ns))} threads waited. At most {human_ns(r.bound.waste_at_most_ns)} of CPU time "
-            "were wasted; more cannot be said"
+            f"{_amount(r.mean(r.waiting_ns))} threads waited. {wasted if r.bounded else 'How much was wasted'} cannot be said"
         )
     if r.verdict == "unknown":
         return f"Undecided: {r.notes[-1]}" if r.notes else "Undecided"

@@ -14,10 +14,11 @@ def prediction(found: WhatIf) -> RichText:
     """Say in a few sentences what would have gained most, and whether a replay shows what was recorded."""
     if found.trust == "low":
         return sentence(f"{_replayed(found)} {_unknown(found)}")
-    best = next((v for v in found.variants if not KernelModel.named(v.kernel).is_design), None)
-    if best is None:
+    others = [v for v in found.variants if not KernelModel.named(v.kernel).is_design]
+    best = next((v for v in others if v.gain.low > 0), None)
+    if not others:
         most = "No other kernel was asked for."
-    elif best.gain.low <= 0:
+    elif best is None:
         most = "No kernel would have gained more than chance."
     else:
         most = f"Under {best.kernel} it would have been {amount(best)}: a gain of {percent(best.gain)}."
@@ -48,7 +49,9 @@ def _bound_and_trust(found: WhatIf) -> str:
 
 def _unknown(found: WhatIf) -> str:
     """Say why a replay that shows something else than the recording predicts nothing."""
-    if found.agrees:
+    if found.assumed:
+        why = "The machine or the kernel is not known"
+    elif found.agrees:
         why = "Too much of the CPU time was used before sleeps whose cause is guessed or not known"
     else:
         why = f"The replay is {found.error:.0%} away from what was recorded"
