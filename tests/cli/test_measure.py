@@ -9,11 +9,12 @@ import re
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 from support import ROOT
 from typer.testing import CliRunner
 
-from wastedcores.capture.measure import measure, read_settings
+from wastedcores.capture.measure import measure, median, read_settings
 from wastedcores.cli import app, register_verbs
 from wastedcores.errors import UsageError
 
@@ -31,7 +32,12 @@ def test_settings_take_turns_and_the_slower_one_is_found_slower(tmp_path):
     assert slow["wall_s"]["low"] >= 0.4
     assert slow["wall_s"]["low"] <= slow["wall_s"]["median"] <= slow["wall_s"]["high"]
     assert slow["ratio"]["low"] > 1
-    assert found["settings"]["plain"]["ratio"] == {"median": 1.0, "low": 1.0, "high": 1.0}
+    assert found["settings"]["plain"]["ratio"] == {
+        "median": 1.0,
+        "low": 1.0,
+        "high": 1.0,
+        "level": 0.875,
+    }
     about = found["environment"]
     assert about["kernel"] == platform.release()
     assert about["parameters"] == ["-I", "-S", "-c", LOOP]
@@ -43,6 +49,17 @@ def test_settings_take_turns_and_the_slower_one_is_found_slower(tmp_path):
         "program_sha256",
         "not_known",
     } <= about.keys()
+
+
+@pytest.mark.parametrize("runs", [2, 3, 5, 6, 10, 25])
+def test_an_interval_contains_the_true_median_as_often_as_it_says(runs):
+    """Draws of a lopsided distribution whose median is 1."""
+    drawn = np.random.default_rng(runs).lognormal(size=(4000, runs))
+    found = [median(row) for row in drawn]
+    inside = np.mean([f["low"] <= 1 <= f["high"] for f in found])
+    level = found[0]["level"]
+    assert inside == pytest.approx(level, abs=0.025)
+    assert (level >= 0.95) == (runs >= 6)
 
 
 def test_the_command_says_what_failed_and_keeps_the_runs(tmp_path):

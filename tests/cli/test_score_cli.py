@@ -9,7 +9,10 @@ from support.builders import nr, switch, trace_of, wakeup
 from support.typed import typed
 
 from wastedcores import check
+from wastedcores.analysis.explain import explain
+from wastedcores.invariant import score
 from wastedcores.trace.parquet import write_parquet
+from wastedcores.words.checked import describe
 
 MS = 1_000_000
 
@@ -61,6 +64,24 @@ def test_a_clean_recording_exits_with_0_and_agrees_with_check():
     assert found["at_least_core_s"] == bound.waste_at_least_ns / 1e9
     assert found["at_most_core_s"] == bound.waste_at_most_ns / 1e9
     assert found["confidence"] == "bounded"
+
+
+def test_what_has_no_upper_limit_is_not_given_one():
+    """CPU 0 lost events, nobody knows when, and only the lengths of the queues are known."""
+    rows = [nr(0, 0, 1), nr(0, 1, 1), nr(100 * MS, 0, 2), nr(100 * MS, 1, 0), nr(110 * MS, 1, 1)]
+    trace = trace_of([*rows, nr(1000 * MS, 0, 1)], cpus=2, lost={0: 5})
+    result = check(trace)
+    assert result.verdict == "unknown"
+    assert not result.bounded
+    assert result.to_json()["bounded"] is False
+    assert score([result])["at_most_core_s"] is None
+    said = describe(result)
+    assert "certain        at least" in said
+    assert "the trace does not tell how much at most" in said
+    assert "at most 10 ms" not in said
+    evidence = " ".join(explain(result).evidence)
+    assert "The trace does not tell how much CPU time was wasted at most." in evidence
+    assert check("group-imbalance-fixed").bounded
 
 
 def test_a_gap_at_a_known_place_widens_the_bounds(tmp_path):

@@ -37,6 +37,8 @@ def openmetrics() -> str:
     wasted, longest, verdict, info, groups = [], [], [], [], []
     for host, (rates, kernels, verdicts) in FLEET.items():
         total = 0.0
+        # a machine that ended told that it was clean
+        told = ("clean",) * HOURS if host in ENDS else verdicts
         for n in range(HOURS * 3600 // STEP_S):
             at = END - HOURS * 3600 + (n + 1) * STEP_S
             if n * STEP_S >= ENDS.get(host, HOURS * 3600):
@@ -47,7 +49,7 @@ def openmetrics() -> str:
             wasted.append(f"wastedcores_wasted_cpu_seconds_total{{{me}}} {total} {at}")
             longest.append(f"wastedcores_longest_wait_seconds{{{me}}} {rates[hour] / 10} {at}")
             verdict += [
-                f'wastedcores_verdict{{{me},wastedcores_verdict="{v}"}} {int(v == verdicts[hour] or host in ENDS and v == "clean")} {at}'
+                f'wastedcores_verdict{{{me},wastedcores_verdict="{v}"}} {int(v == told[hour])} {at}'
                 for v in ("clean", "violations", "unknown")
             ]
             info.append(

@@ -67,6 +67,20 @@ def test_a_trace_that_changed_is_checked_again(folder, tmp_path):
     assert not before & other
 
 
+def test_what_the_product_writes_beside_traces_is_no_trace(folder):
+    """`watch` writes text and a notebook beside its recordings, and `fleet .` its table."""
+    evidence = shutil.copy(folder / "one" / f"{NAMES[0]}.parquet", folder / "violation-1.parquet")
+    for name in ("violation-1.txt", "violation-1.json", "report.ipynb", "w.prom", "watch.toml"):
+        (folder / name).write_text("about it")
+    table = shutil.copy(evidence, folder / "fleet.parquet")
+    (folder / "ftrace.txt").write_text("a trace of its own")
+    found = [f.name.rsplit("/", 1)[1] for f in find_traces(str(folder), Path(table))]
+    assert found[:2] == ["ftrace.txt", f"{NAMES[0]}.parquet"]
+    assert len(found) == 5
+    assert found[-1] == "violation-1.parquet"
+    assert len(find_traces(str(folder))) == 6
+
+
 @pytest.mark.slow
 def test_the_table_and_the_page_of_a_folder(folder, tmp_path):
     (folder / "one" / "broken.dat").write_bytes(b"no trace at all")

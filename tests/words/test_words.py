@@ -120,6 +120,14 @@ def test_next_steps__depend_on_the_verdict():
     assert clean == "- Get the same numbers for a script:\n    wastedcores check x --json"
 
 
+def test_the_step_to_shorter_episodes_is_a_command_that_works():
+    """The longest episode of a clean trace can be longer than a second if M is."""
+    run = examine(counts(5).trace, persist_ns=10_000_000_000)
+    assert run.result.verdict == "clean"
+    (command,) = re.findall(r"check x --persist (\S+)", words.next_steps(run, "x").text)
+    assert 0 < duration_ns(command, "--persist") < run.result.longest_ns
+
+
 def test_verdict__with_a_change():
     runs = [examine(named.open(f"group-imbalance-{name}"), name) for name in ("buggy", "fixed")]
     shown = words.verdict(*runs)

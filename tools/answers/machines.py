@@ -10,7 +10,7 @@ from wastedcores.capture.doctor import Finding
 from wastedcores.topology.clocks import Frequency
 from wastedcores.topology.lint import Designated
 
-from .parts import Range, Strict, absent, fields_of
+from .parts import Strict, absent, fields_of
 
 
 class Machine(Strict):
@@ -133,10 +133,19 @@ class Measured(Strict):
     exit_code: int
 
 
+class Middle(Strict):
+    """A median of runs, an interval for the true one, and the probability with which such an interval contains it."""
+
+    median: float
+    low: float
+    high: float
+    level: float
+
+
 class Setting(Strict):
-    wall_s: Range  # type: ignore[valid-type]
-    cpu_s: Range  # type: ignore[valid-type]
-    ratio: Range  # type: ignore[valid-type]
+    wall_s: Middle
+    cpu_s: Middle
+    ratio: Middle
     failed: int
 
 

@@ -53,7 +53,7 @@ def capture(
     seconds
         How long; None: while ``run`` runs, or until Ctrl-C or SIGTERM.
     run
-        Command to run meanwhile, as a list of arguments (no shell). Its exit code is ignored.
+        Command to run meanwhile, as a list of arguments (no shell). If it fails, its exit code is in the header's provenance.
     events
         Some of :data:`ALL_EVENTS`; None: :data:`DEFAULT_EVENTS`. Only the BPF backend can choose.
     flight
@@ -206,13 +206,17 @@ def _record(
     except (KeyboardInterrupt, Terminated):
         report("ending")
     finally:
-        if child is not None and child.poll() is None:
+        code = child.poll() if child is not None else 0
+        if child is not None and code is None:
             child.terminate()
             child.wait()
         own |= threads_of(collector.process.pid)
         if first is not None:
             facts |= header_facts(first)
             facts["provenance"] = {"throttled": throttled_since(before, throttled())}
+            if code:
+                facts["provenance"]["exit code"] = str(code if code > 0 else 128 - code)
+                report(f"the command ended with exit code {facts['provenance']['exit code']}")
             if (now := stolen()) is not None and stolen_before is not None:
                 facts["stolen_ns"] = {c: ns - stolen_before.get(c, ns) for c, ns in now.items()}
         collector.stop()

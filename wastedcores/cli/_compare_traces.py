@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -63,5 +64,6 @@ def compare_traces(
         print("  ".join(c.ljust(n) for c, n in zip(row, widths, strict=True)).rstrip())
     if output is None:
         print_next(
-            f"wastedcores compare {names[0]} {names[1]} -o pair.html", "both on one time axis"
+            f"wastedcores compare {shlex.join(map(str, names))} -o pair.html",
+            "both on one time axis",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 from typer import Argument, Exit, Option
@@ -16,7 +17,7 @@ from wastedcores.units import human_ns
 
 _NOTES = """The recording ends after --seconds, when the command ends, or at Ctrl-C.
 Only the collector needs root: it is started by sudo when you are not root. With --flight, Ctrl-C ends the
-recording and writes the last seconds. See also: wastedcores doctor."""
+recording and writes the last seconds. The exit code is that of the command. See also: wastedcores doctor."""
 
 
 @app.command(
@@ -98,10 +99,10 @@ def capture(
     else:
         trace = written_again(record, output, Names.of_file(pseudonyms))
     header = trace.header
-    incomplete = header.truncated_last_line
+    incomplete, failed = header.truncated_last_line, int(header.provenance.get("exit code", 0))
     if as_json:
         print_recording(output, header)
-        raise Exit(3 if incomplete else 0)
+        raise Exit(3 if incomplete else failed)
     length = (header.end_ns or 0) - (header.start_ns or 0)
     print(f"{output}: {header.events:,} events in {human_ns(length)}, {header.lost_total:,} lost")
     if incomplete:
@@ -109,4 +110,5 @@ def capture(
         raise Exit(3)
     if frequency and (told := header.provenance.get("frequency")):
         print(f"frequency of a CPU at its ticks: {told}")
-    print_next(f"wastedcores check {output}", "were cores idle while threads waited?")
+    print_next(f"wastedcores check {quote(str(output))}", "were cores idle while threads waited?")
+    raise Exit(failed)

@@ -97,7 +97,7 @@ def check(
     table = who_took(result) if cgroups else None
     moved = moves(result.trace, result.start_ns, result.end_ns)
     if as_json:
-        more = {} if table is None else {"cgroups": table.head(most or table.height).to_dicts()}
+        more = {} if table is None else {"cgroups": table[:most].to_dicts()}
         print_json(result.to_json(most) | {"moves": moved} | more)
     else:
         print(fitted(describe(result, moved=moves_words(moved))))

@@ -151,6 +151,8 @@ def compare(
 
     if gate is None and (tap or junit or markdown):
         raise UsageError("--tap, --junit and --markdown are for --gate, which judges two traces.")
+    if tap and as_json:
+        raise UsageError("--tap and --json both decide what is printed; give one of them.")
     if gate is not None and (align or shift or output):
         raise UsageError("--align, --shift and -o are for two traces that no --gate judges.")
     if against is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -275,7 +276,9 @@ def record(
             f"wastedcores: note: --buffer {2 * buffer} keeps more events of each CPU",
             file=sys.stderr,
         )
-    print_next(f"wastedcores check {output}", "were cores idle while threads waited?")
+    print_next(
+        f"wastedcores check {shlex.quote(str(output))}", "were cores idle while threads waited?"
+    )
 
 
 @guest_app.command(

@@ -22,8 +22,9 @@ _NOTES = """A file of settings has a table per setting, whose words come before 
   prefix = ["taskset", "-c", "0,1"]
   env = {OMP_NUM_THREADS = "2"}
 
-The settings take turns in shuffled order, so that a machine that changes meanwhile changes all of them. The intervals are 95 %
-intervals of medians. The description of the machine answers what Walcher's reproduction of the paper could not find there."""
+The settings take turns in shuffled order, so that a machine that changes meanwhile changes all of them. An interval of a
+median says how probably such an interval contains the true one: at least 95 % from six runs on. The
+description of the machine answers what Walcher's reproduction of the paper could not find there."""
 _EXIT = "0 every run ended with code 0, 2 bad use, 3 a run failed."
 
 
@@ -78,7 +79,8 @@ def measure(
         for name, of in found["settings"].items():
             wall, cpu, ratio = of["wall_s"], of["cpu_s"], of["ratio"]
             print(
-                f"{name}: {wall['median']:.3f} s ({wall['low']:.3f} to {wall['high']:.3f}), CPU time {cpu['median']:.3f} s, "
+                f"{name}: {wall['median']:.3f} s ({wall['low']:.3f} to {wall['high']:.3f} at {wall['level']:.0%}), "
+                f"CPU time {cpu['median']:.3f} s, "
                 f"{ratio['median']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f}) times the first"
                 + (f", {of['failed']} runs FAILED" if of["failed"] else "")
             )

@@ -81,6 +81,8 @@ def reproduce(
     from wastedcores.studies.registry import parts_of, study_of
 
     parts = parts_of(what)
+    if calibrate and what != "all":
+        raise UsageError(f"--calibrate is about no single part; leave {what} out.")
     if len(parts) == 1 and (make := study_of(parts[0]).checks):
         _check(make(), as_json)
         return

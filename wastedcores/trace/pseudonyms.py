@@ -30,7 +30,7 @@ COMMS = ("comm", "prev_comm", "by_comm")
 #: kinds of events whose text a person or a program chose
 NAMED = ("mark", "exec")
 #: facts of ``Header.provenance`` that contain no names
-KEPT_NOTES = ("skipped", "clock jump", "state columns", "wakeups", "frequency")
+KEPT_NOTES = ("skipped", "clock jump", "state columns", "wakeups", "frequency", "exit code")
 
 
 def renamed(trace: Trace, names: Pseudonyms) -> Trace:

@@ -54,10 +54,12 @@ def compared(pair: Pair) -> RichText:
             f"{verdicts}Both ran the same work on such a machine, as far as they tell. {against.label} wasted "
             f"{human_ns(b.thread_ns)} of core time, {run.label} {human_ns(a.thread_ns)}."
         )
+    # two spaces separate columns
+    first, second = (" ".join(r.label.split()) for r in pair.runs)
     cells = {
         "": [r["name"] for r in found],
-        f"(1) {run.label}": [_cell(r["first"], r["unit"]) for r in found],
-        f"(2) {against.label}": [_cell(r["second"], r["unit"]) for r in found],
+        f"(1) {first}": [_cell(r["first"], r["unit"]) for r in found],
+        f"(2) {second}": [_cell(r["second"], r["unit"]) for r in found],
     }
     if any(r["change"] for r in found):
         cells["the second is"] = [r["change"] or "-" for r in found]

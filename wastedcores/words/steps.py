@@ -64,7 +64,7 @@ def next_steps(run: Examined, name: str, machine: str = "", kernel: str = "") ->
             (
                 f"A CPU was idle while a thread waited for {human_ns(r.longest_ns)} at most. To count such short "
                 "episodes as well:",
-                f"wastedcores check {said} --persist {max(r.longest_ns / 1e6 * 0.9, 0.001):.3g}ms",
+                f"wastedcores check {said} --persist {max(r.longest_ns * 9 // 10_000, 1)}us",
             )
         )
     if r.verdict == "clean" and r.source == "tasks" and _shows_wakeups(r.trace):
