@@ -13,7 +13,7 @@ import _recorder
 import _tally
 
 #: struct wc_check
-CHECK = struct.Struct("<14Q4I2q15Q")
+CHECK = struct.Struct("<14Q4I2q16Q")
 FIELDS = (
     "period",
     "persist",
@@ -50,6 +50,7 @@ FIELDS = (
     "every_tick",
     "slice",
     "wasted",
+    "gap",
 )
 #: the fields of the shared state that this process may write -> their offsets in bytes
 _AT = {
@@ -101,6 +102,7 @@ class Checker:
         self.put("persist", int(a.persist * 1e9))
         self.put("event_driven", int(a.event_driven))
         self.put("every_tick", int(a.chronic))
+        self.put("gap", int(4 * self.tick * 1e9))
         self.put("hold", 1)
         sudo = os.getppid() if "SUDO_UID" in os.environ else 0
         struct.pack_into("<3I", self.memory, CHECK.size, os.getpid(), a.own or 0, sudo)

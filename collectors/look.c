@@ -4,6 +4,7 @@
  *
  * It is compiled as one text after ring.c, runqueue.c, schedtrace.c and snapshot.c.
  */
+#define MISSES 2		/* at most this many looks of a suspicion may find no pair */
 #define OWN 4			/* processes that are this program's own */
 #define OWN_THREADS 128		/* at most this many of their threads are looked at */
 
@@ -30,17 +31,18 @@ struct wc_check {
 	u64 every_tick;		/* look at every tick, for chronic waste; set by the loader */
 	u64 slice;		/* number of the slice (of length M) of the last look */
 	u64 wasted;		/* one bit for each of the last ten slices, the newest lowest: did a look find a pair in it? */
+	u64 gap;		/* what is longer between two looks of a suspicion was not seen, and does not count; set by the loader */
 	u32 told[OWN];		/* process ids of this program and of those that started it, in its pid namespace; set by the loader */
 	u32 own[OWN];		/* the same as the kernel counts; 0: none. See own_leaders() */
 	u64 own_leader[OWN];	/* their leaders' task_struct; see own_leaders() */
 };
 
 /*
- * For each CPU, the number of the suspicion (wc_check.suspected) in which it was last filled or relieved, and the tasks that
- * balancing has brought it so far.
+ * For each CPU, the number of the suspicion (wc_check.suspected) in which it was last filled or relieved, the tasks that
+ * balancing has brought it so far, and at how many looks of the suspicion ``of`` no task waited there.
  */
 struct wc_watched {
-	u32 filled, relieved, pulled, spare;
+	u32 filled, relieved, pulled, of, eased, spare;
 };
 
 /*
@@ -144,12 +146,31 @@ SEPARATE int count_own(void)
  * Algorithm 2: find all idle CPUs, then the first waiting thread anywhere that one of them may run. Only fair tasks are
  * looked at (rq->cfs_tasks), because SCHED_EXT and real-time tasks have balancers of their own. The lists are read
  * without their lock, so one look may be wrong; a violation needs many looks. The CPUs that were filled or relieved
- * during the suspicion of that number are left out; 0 means that there is no suspicion.
+ * during the suspicion of that number are left out, and so are those on which nobody waited at more than MISSES of its looks:
+ * on a machine with many CPUs, short overloads of one after the other would otherwise look like one that lasts. 0 means that
+ * there is no suspicion.
  *
  * The tasks of the checker itself do not count, so a CPU that runs only these counts as idle. The result is then
  * ONLY_OWN if no other idle CPU could run the waiting thread: such a look neither ends a suspicion nor adds to it.
  */
 enum { NONE, FOUND, ONLY_OWN };
+
+/* Return 1 if x is not 0, without a branch. */
+static __always_inline u64 nonzero(u64 x)
+{
+	x |= -x;
+	hide(x);
+	return x >> 63;
+}
+
+/* Return the number of the lowest bit of x, which is not 0. */
+static __always_inline u64 lowest_bit(u64 x)
+{
+	x &= -x;
+	return nonzero(x & 0xaaaaaaaaaaaaaaaaULL) | nonzero(x & 0xccccccccccccccccULL) << 1 |
+	       nonzero(x & 0xf0f0f0f0f0f0f0f0ULL) << 2 | nonzero(x & 0xff00ff00ff00ff00ULL) << 3 |
+	       nonzero(x & 0xffff0000ffff0000ULL) << 4 | nonzero(x & 0xffffffff00000000ULL) << 5;
+}
 
 /* Return whether the task p waits and an idle CPU may run it. */
 SEPARATE int may_move(u64 p)
@@ -157,7 +178,7 @@ SEPARATE int may_move(u64 p)
 	u32 zero = 0, skip = 1, pid = 0;
 	struct wc_check *chk = bpf_map_lookup_elem(&check, &zero);
 	volatile struct wc_scratch *s = (volatile struct wc_scratch *)bpf_map_lookup_elem(&scratch, &zero);
-	u64 ptr = 0, mask, free = 0, asleep = 0;
+	u64 ptr = 0, mask, free = 0, asleep = 0, first = 0, word = 0, take, idle;
 
 	if (!chk || !s)
 		return NONE;
@@ -175,6 +196,17 @@ SEPARATE int may_move(u64 p)
 	}
 	if (!free)
 		return NONE;
+	/* the lowest such CPU, computed without a branch, as the verifier would walk each one again in every word */
+	for (int i = 0; i < MASK_WORDS; i++) {
+		mask = 0;
+		COPY(mask, ptr + 8 * i);
+		take = -nonzero(asleep);
+		idle = mask & ((s->asleep[i] & take) | (s->idle[i] & ~take));
+		take = nonzero(first) - 1; /* all ones if there was none in the words before */
+		word |= i & take & -nonzero(idle);
+		first |= idle & take;
+	}
+	chk->idle_cpu = 64 * word + lowest_bit(first);
 	COPY(pid, p + OFF_PID);
 	chk->pid = pid;
 	chk->busy_cpu = s->cpu - 1;
@@ -220,8 +252,14 @@ SEPARATE int find(u32 suspicion)
 		c->others = 0;
 		if (!online)
 			continue;
+		if (suspicion) {
+			if (seen->of != suspicion)
+				seen->eased = 0;
+			seen->of = suspicion;
+			seen->eased += others < 2;
+		}
 		if (others >= 2) {
-			if (suspicion && seen->relieved == suspicion)
+			if (suspicion && (seen->relieved == suspicion || seen->eased > MISSES))
 				continue;
 			c->others = others;
 			s->n_over++;
@@ -231,7 +269,6 @@ SEPARATE int find(u32 suspicion)
 			s->idle[(i >> 6) & (MOST_WORDS - 1)] |= 1ULL << (i & 63);
 			s->asleep[(i >> 6) & (MOST_WORDS - 1)] |= (u64)(((u64)nr - 1) >> 63) << (i & 63);
 			s->n_idle++;
-			chk->idle_cpu = i;
 		}
 	}
 	if (!s->n_idle || !s->n_over)

@@ -15,8 +15,9 @@
  *   exit       the last but one thread of a CPU ends   -> relieved
  *
  * Until the suspicion ends, a CPU that was filled no longer counts as idle, and one that was relieved no longer counts as
- * overloaded. The violation of the other CPUs continues, because balancing inside one node does not repair another node.
- * When the looks find no pair among the remaining CPUs, the suspicion is dropped.
+ * overloaded; neither does one on which nobody waited at three of the looks. The violation of the other CPUs continues,
+ * because balancing inside one node does not repair another node. When the looks find no pair among the remaining CPUs, the
+ * suspicion is dropped. Time between two looks that are further apart than four ticks does not count for M.
  *
  * Chronic waste is many short violations that add up: of ten slices of length M in a row, at least five waste 1 % or more
  * of the CPU time used in them. The timer therefore looks at every tick and notes for each slice whether a look found a
@@ -27,7 +28,6 @@
  * those that record, so that the checker works while nothing is recorded.
  */
 #define UNKNOWN 0xffffffff
-#define MISSES 2		/* at most this many looks of a suspicion may find no pair */
 
 static __always_inline void suspect(struct wc_check *chk, u64 now)
 {
@@ -105,7 +105,7 @@ static __always_inline int look(u64 now)
 		}
 		return 0;
 	}
-	if (found == ONLY_OWN)
+	if (found == ONLY_OWN || since > chk->gap)
 		chk->own_ns += since;
 	else if (now - chk->suspected_at >= chk->persist + chk->own_ns) {
 		chk->began = chk->suspected_at;
