@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import inspect
+import json
 import pkgutil
+import re
 
 import numpy as np
 import plotly.graph_objects as go
 import polars as pl
 import pytest
+from support.builders import switch, trace_of, wakeup
 
 from wastedcores import figures, words
+from wastedcores.analysis.critical_path import critical_path
 from wastedcores.analysis.examined import examine
 from wastedcores.analysis.scene import Scene, TimeAxis, by_node
 from wastedcores.analysis.states import States
 from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures import theme, views
+from wastedcores.figures.critical_path import path_timeline
 from wastedcores.figures.heatmaps import heatmap, load_heatmap, side_by_side
 from wastedcores.figures.masks import considered, unpack_masks
 from wastedcores.figures.panels import strip_ticks
 from wastedcores.figures.timelines import runs, task_class, timeline
 from wastedcores.figures.waiting import waiting_times
+from wastedcores.reports.html import figure_div
 from wastedcores.trace.header import Header
 from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace
@@ -189,6 +195,41 @@ def switches(*rows) -> Trace:
     return Trace(
         conform(frame, "test").lazy(), Header(source_format="test", start_ns=0, end_ns=1000 * MS)
     )
+
+
+#: a name of 15 bytes, as tasks can have; in a page it would hide all that follows
+HOSTILE = "<!--<script>"
+
+
+def test_names_of_tasks_and_marks_are_no_markup():
+    rows = [
+        switch(0, 0, 0, "R", 5, comm=HOSTILE),
+        switch(0, 1, 9, "S", 0),
+        wakeup(100 * MS, 0, 7, comm="<b>bold</b>"),
+        {"ts_ns": 150 * MS, "kind": "mark", "cpu": 0, "text": "<a href='x'>mark</a>"},
+        switch(300 * MS, 0, 5, "S", 7, prev_comm=HOSTILE, comm="<b>bold</b>"),
+        switch(400 * MS, 0, 7, "S", 0, prev_comm="<b>bold</b>"),
+    ]
+    run = examine(trace_of(rows, cpus=2), "t")
+    drawn = [
+        views.overview(run),
+        views.who_ran(run),
+        views.avoidable(run),
+        path_timeline(critical_path(run.trace)),
+    ]
+    said = json.dumps([json.loads(fig.to_json()) for fig in drawn])
+    assert not re.search("<!--|<b>bold|<a href", said)
+    for text in ("&lt;!--", "&lt;b>bold", "&lt;a href"):
+        assert text in said
+
+
+def test_a_figure_in_a_page_cannot_end_or_hide_its_script():
+    div = figure_div({"data": [{"text": [HOSTILE, "</script>"]}], "layout": {}}, "f")
+    assert HOSTILE not in div
+    assert div.count("</script>") == 1
+    assert json.loads(re.search(r'wcDraw\("f",(\[.*?\]),', div)[1]) == [
+        {"text": [HOSTILE, "</script>"]}
+    ]
 
 
 def test_runs__a_stay_lasts_until_the_next_switch():

@@ -8,6 +8,7 @@ import signal
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import polars as pl
 import pytest

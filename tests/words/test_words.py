@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from support.builders import nr, switch, trace_of, wakeup
 
@@ -9,6 +11,7 @@ from wastedcores import words
 from wastedcores.analysis.examined import Examined, examine
 from wastedcores.figures import views
 from wastedcores.trace import named
+from wastedcores.units import duration_ns
 from wastedcores.words.findings import _change
 from wastedcores.words.rich_text import count, enumerated
 
@@ -122,7 +125,8 @@ def test_next_steps__depend_on_the_verdict():
 
 def test_the_step_to_shorter_episodes_is_a_command_that_works():
     """The longest episode of a clean trace can be longer than a second if M is."""
-    run = examine(counts(5).trace, persist_ns=10_000_000_000)
+    rows = [nr(0, 0, 2), nr(0, 1, 0), nr(1_500 * MS, 1, 1), nr(60_000 * MS, 0, 2)]
+    run = examine(trace_of(rows, cpus=2), "t", persist_ns=2_000_000_000)
     assert run.result.verdict == "clean"
     (command,) = re.findall(r"check x --persist (\S+)", words.next_steps(run, "x").text)
     assert 0 < duration_ns(command, "--persist") < run.result.longest_ns

@@ -65,7 +65,7 @@ def path_timeline(path: CriticalPath, title: str = "", *, palette_name: str = "s
     )
     left_out = path.segments.height - segments.height
     shortest = path.length_ns - int(segments["length"].sum())
-    subtitle = f"path to {path.end}" + (
+    subtitle = f"path to {literal(path.end)}" + (
         f" · the {left_out:,} shortest segments, {human_ns(shortest)} in all, are not drawn"
         if left_out
         else ""

@@ -207,7 +207,7 @@ def timeline(
                 x=[None],
                 y=[None],
                 mode="markers",
-                name=label,
+                name=literal(label),
                 hoverinfo="skip",
                 marker={"symbol": "square", "size": 10, "color": colour},
             )
