@@ -19,6 +19,7 @@ import polars as pl
 from predict_recordings import bounded, recorded_on, tasks_of
 
 from wastedcores.analysis.explain import Explanation, explain
+from wastedcores.capture.snapshot import read_snapshot, with_snapshot
 from wastedcores.files import datasets
 from wastedcores.invariant import CheckResult, check
 from wastedcores.kernels import FIXES
@@ -61,6 +62,8 @@ SCHEMA: dict[str, Any] = {
 def explained(recording: Recording, seeds: int = SEEDS) -> tuple[CheckResult, Explanation, Advice]:
     """Explain a recording as ``wastedcores explain --snapshot tasks.json`` does."""
     trace, machine, tasks = bounded(recording), recorded_on(recording), tasks_of(recording)
+    file = recording.folder / "tasks.json"
+    trace = with_snapshot(trace, read_snapshot(file), str(file))
     result = check(trace)
     advice = advise(trace, machine=machine, kernel=recording.kernel, tasks=tasks, seeds=seeds)
     found = explain(result, machine, recording.kernel, tasks)

@@ -64,11 +64,11 @@ def of_locks(seen: Seen, sleeps: I64) -> I64:
     for one in np.unique(circle[circle >= 0]):
         mine = circle == one
         *_, length, closed = _turns(seen, sleeps[mine], circle[mine])
-        if (
-            2 * closed.sum() < mine.sum()
-            or np.ptp(np.log2(np.quantile(length[closed], QUARTILES))) > 1
-        ):
-            circle[mine] = -1
+        if 2 * closed.sum() >= mine.sum():
+            low, high = np.quantile(length[closed], QUARTILES)
+            if high <= 2 * low:
+                continue
+        circle[mine] = -1
     return circle
 
 

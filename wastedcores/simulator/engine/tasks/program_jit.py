@@ -128,7 +128,8 @@ def exit_task(k: Kernel, p: TaskStruct) -> None:
     if parent and parent.state != task_state.DEAD:
         parent.children -= 1
         if parent.state == task_state.SLEEPING and parent.waits_for == waits_for.CHILDREN:
-            try_to_wake_up(k, parent, True)
+            # fair.c: select_task_rq_fair(), since v5.1 (24d0c1d6e65f): a waker that exits is not synchronous
+            try_to_wake_up(k, parent, k.is_modern == 0)
     p.state = task_state.DEAD
     k.computing -= 1
 
