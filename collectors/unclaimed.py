@@ -107,7 +107,7 @@ def main(argv=None):
     except (_bpf.CannotLoad, OSError) as e:
         print("unclaimed: %s" % e, file=sys.stderr)
         return 2
-    _privilege.drop_all()
+    _privilege.drop_all(calls_bpf=True)
     _btf.kernel.cache_clear()  # everything is loaded
     say(
         a,
