@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as strict
 
+from wastedcores.capture import system
 from wastedcores.capture.group_rows import OTHER, GroupRows
 from wastedcores.capture.metrics import VERDICTS, Metrics
 from wastedcores.capture.system import stolen
@@ -181,6 +182,51 @@ def test_names_of_groups_can_be_pseudonyms(tmp_path):
     labels = [label for label, _ in rows.rows()]
     assert "payroll" not in str(labels)
     assert any(re.fullmatch("/group-[0-9a-f]{10}", label) for label in labels)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "read"),
+    [
+        ("cpu.max", "5000 100000\n", system.quotas),
+        ("cpu.stat", "nr_throttled 3\nthrottled_usec 9\n", system.throttled),
+        (
+            "cpu.stat",
+            "",
+            lambda root: {p for p, _ in system.cpu_groups(root).values() if p != "/"},
+        ),
+        ("cpuset.cpus", "0-1\n", lambda root: {c.path for c in system._cpusets(root / "cg")}),
+    ],
+)
+def test_groups_that_end_while_they_are_listed_do_not_end_the_service(
+    tmp_path, monkeypatch, file, text, read
+):
+    root = machine(tmp_path, ["gone/below", "stays"])
+    for group in ("gone/below", "stays"):
+        (root / "cg" / group / file).write_text(text)
+    scandir, ended = os.scandir, []
+
+    def ending(path):
+        if not ended and Path(path).name == "gone":
+            ended.append(path)
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "scandir", scandir)
+                shutil.rmtree(path)
+        return scandir(path)
+
+    monkeypatch.setattr(system, "in_first_namespace", lambda kind: True)
+    monkeypatch.setattr(os, "scandir", ending)
+    assert "/stays" in read(root)
+    monkeypatch.undo()
+    assert ended
+
+
+def test_a_group_whose_name_is_no_text_has_a_label(tmp_path):
+    root = machine(tmp_path, [os.fsdecode(b"x\xff")])
+    rows = GroupRows(root=root)
+    rows.add([[inode(root, os.fsdecode(b"x\xff")), 10**9, 0, 0, 0]])
+    registry = CollectorRegistry()
+    registry.register(Metrics(rows))
+    assert rb'cgroup="/x\\xff",state="ran"} 1.0' in generate_latest(registry)
 
 
 @pytest.mark.parametrize(
