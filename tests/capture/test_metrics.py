@@ -109,6 +109,32 @@ def test_the_verdict_is_of_the_last_five_minutes(tmp_path):
     assert values(metrics)["wastedcores_violations_total kind=persistent"] == 1
 
 
+@pytest.mark.parametrize(
+    ("samples", "looks", "ready", "says"),
+    [
+        (1, 1, {}, "clean"),
+        (0, 1, {}, "unknown"),
+        (1, 0, {}, "unknown"),
+        # looks that are far apart are no longer expected so soon
+        (1, 0, {"event": "ready", "s_ns": 60 * 10**9, "m_ns": 10**8}, "clean"),
+        (0, 0, {"event": "ready", "s_ns": 60 * 10**9, "m_ns": 10**8}, "unknown"),
+    ],
+)
+def test_counts_that_stand_still_tell_nothing(tmp_path, samples, looks, ready, says):
+    """A timer may be lost while the collector goes on telling what it counted."""
+    clock = Clock()
+    metrics = Metrics(GroupRows(root=machine(tmp_path)), clock)
+    if ready:
+        metrics.message(ready)
+    metrics.message(sample(1))
+    for n in range(1, 12):
+        clock.now += 1
+        told = sample(1 + n * samples)
+        metrics.message(told | {"checks": 1 + n * looks})
+    assert verdict(metrics) == says
+    assert ("wastedcores_cpus_wasted" in values(metrics)) == bool(samples)
+
+
 def test_the_mean_is_of_the_last_minute(tmp_path):
     clock = Clock()
     metrics = Metrics(GroupRows(root=machine(tmp_path)), clock)
