@@ -53,10 +53,20 @@ class Looked:
 
 
 @pytest.fixture
-def run(monkeypatch):
-    """Run the collector for ten seconds of a pretended clock, and return its exit code."""
+def unclaimed(monkeypatch):
+    """The collector's module, which imports its neighbours."""
     monkeypatch.syspath_prepend(str(ROOT / "collectors"))
-    unclaimed = importlib.import_module("unclaimed")
+    yield importlib.import_module("unclaimed")
+    own = str(ROOT / "collectors")
+    for name in [
+        n for n, m in sys.modules.items() if (getattr(m, "__file__", "") or "").startswith(own)
+    ]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def run(unclaimed, monkeypatch):
+    """Run the collector for ten seconds of a pretended clock, and return its exit code."""
     Looked.fields = importlib.import_module("_checker").FIELDS
     for name in ("least_privilege", "drop_all"):
         monkeypatch.setattr(unclaimed._privilege, name, lambda *a, **k: "none")
@@ -68,12 +78,7 @@ def run(monkeypatch):
         monkeypatch.setattr(unclaimed, "Checker", lambda a: checker)
         return unclaimed.main(["--seconds", "10"])
 
-    yield run
-    own = str(ROOT / "collectors")
-    for name in [
-        n for n, m in sys.modules.items() if (getattr(m, "__file__", "") or "").startswith(own)
-    ]:
-        del sys.modules[name]
+    return run
 
 
 def test_a_checker_that_looks_or_is_held_ends_well(run):
@@ -96,3 +101,13 @@ def test_a_timer_whose_cpu_went_offline_is_started_on_another_one(run, capsys):
     checker.timer_cpu = 7
     assert run(checker) == 2
     assert "went offline" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("cpus", "mib"), [(2, 8), (64, 8), (65, 4), (240, 2), (1024, 0.5), (2048, 0.25), (8192, 0.25)]
+)
+def test_the_rings_of_all_cpus_have_512_mib_at_most(unclaimed, monkeypatch, cpus, mib):
+    """They belong to the service's memory, also those of CPUs that may be plugged in later."""
+    monkeypatch.setattr(unclaimed._bpf, "possible", lambda: cpus)
+    assert unclaimed.parse([]).buffer == mib
+    assert unclaimed.parse(["--buffer", "16"]).buffer == 16

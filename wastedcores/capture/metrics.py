@@ -139,8 +139,12 @@ class TextFile:
         if now - self._written < self._every_s:
             return
         self._written = now
+        # node_exporter is another user, and it reads no file whose name ends so
+        part = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
-            write_to_textfile(str(self._path), self._registry)
+            write_to_textfile(str(part), self._registry)
+            part.chmod(0o644)
+            part.replace(self._path)
         except OSError as e:
             raise UsageError(
                 f"--textfile {self._path}: cannot be written ({e.strerror}). Name a file in node_exporter's folder."
