@@ -91,7 +91,7 @@ class Decisions:
             self.how, self.ready = {}, []
 
     def _prepare(self, name, symbol):
-        """Load the programs of a function, so that attaching them needs no privilege."""
+        """Load the programs of a function, so that attaching them needs no privilege since 5.19."""
         if not symbol:
             raise _bpf.CannotLoad("not in this kernel, or inlined")
         tid = self.programs.btf.id_of(_btf.FUNC, symbol)
