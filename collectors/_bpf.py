@@ -238,7 +238,7 @@ class Programs:
         return event, prog, name
 
     def attach(self, prepared):
-        """Attach a loaded program and return the descriptor that keeps it attached, or None. This needs no privilege."""
+        """Attach a loaded program and return the descriptor that keeps it attached, or None; since 5.19 without a privilege."""
         event, prog, name = prepared
         # a typed program names its tracepoint in attach_btf_id, so none is passed here
         buf = ctypes.create_string_buffer(name)
@@ -265,7 +265,7 @@ class Programs:
     def iterate(self, target, func):
         """Run an iterator program over all objects of a kind and return what it wrote; None before 5.8.
 
-        The program is loaded once, so later calls need no privilege.
+        The program is loaded once, so later calls need no privilege since 5.19.
         """
         if func not in self.links:
             tid = self.btf.id_of(_btf.FUNC, "bpf_iter_" + target)

@@ -91,7 +91,7 @@ class Decisions:
             self.how, self.ready = {}, []
 
     def _prepare(self, name, symbol):
-        """Load the programs of a function, so that attaching them needs no privilege."""
+        """Load the programs of a function, so that attaching them needs no privilege since 5.19."""
         if not symbol:
             raise _bpf.CannotLoad("not in this kernel, or inlined")
         tid = self.programs.btf.id_of(_btf.FUNC, symbol)
@@ -118,7 +118,7 @@ class Decisions:
             self.how[name] = "kprobe"
 
     def _views(self):
-        """Read the domains of all CPUs: a list per CPU, the innermost first. None before 5.8."""
+        """Read the domains of all CPUs: a list per CPU, the innermost first. None before 5.8, or if the kernel refuses."""
         raw = self.programs.iterate("task", "domains")
         if raw is None:
             return None
@@ -128,25 +128,42 @@ class Decisions:
             out.setdefault(v.cpu, []).append(v)
         return out
 
-    def profile(self, seconds):
-        """Attach, watch, detach, and return the payload of a block: JSON with the decisions."""
+    def _attach(self):
+        """Attach the probes and return their links; if the kernel refuses one, none is tried again."""
         links = []
-        for kind, fd in self.ready:
-            if kind == "fentry":
-                links.append(_bpf.bpf(_bpf.RAW_TRACEPOINT_OPEN, struct.pack("<QI", 0, fd)))
-            else:
-                _probes.enable(fd)
-        first = struct.unpack_from("<Q", self.count)[0]
-        samples, end = [], time.monotonic() + seconds
-        while time.monotonic() < end or (self.sampled and len(samples) < 2):
-            if self.sampled:
-                samples.append((time.monotonic_ns(), self._views()))
-            time.sleep(SAMPLE_S)
+        try:
+            for kind, fd in self.ready:
+                if kind == "fentry":
+                    links.append(_bpf.bpf(_bpf.RAW_TRACEPOINT_OPEN, struct.pack("<QI", 0, fd)))
+                else:
+                    _probes.enable(fd)
+        except (_bpf.CannotLoad, OSError) as e:
+            self._detach(links)
+            self.refused.update(dict.fromkeys(self.how, getattr(e, "strerror", None) or str(e)))
+            self.how, self.ready, links = {}, [], []
+        return links
+
+    def _detach(self, links):
         for link in links:
             os.close(link)
         for kind, fd in self.ready:
             if kind == "kprobe":
                 _probes.disable(fd)
+
+    def profile(self, seconds):
+        """Attach, watch, detach, and return the payload of a block: JSON with the decisions."""
+        links = self._attach()
+        first = struct.unpack_from("<Q", self.count)[0]
+        samples, end = [], time.monotonic() + seconds
+        while time.monotonic() < end or (self.sampled and len(samples) < 2):
+            if self.sampled:
+                now, views = time.monotonic_ns(), self._views()
+                if views is None:
+                    self.sampled, self.refused["domains"] = False, "the iterator cannot be read"
+                else:
+                    samples.append((now, views))
+            time.sleep(SAMPLE_S)
+        self._detach(links)
         last = struct.unpack_from("<Q", self.count)[0]
         rows = without_domain(samples)
         rows += self._probed(first, last, samples) if self.how else sampled(samples)

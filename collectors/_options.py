@@ -24,14 +24,14 @@ def add_end(p):
     )
 
 
-def add_buffer(p):
+def add_buffer(p, default=8.0, or_less=""):
     """Add the size of the buffers."""
     p.add_argument(
         "--buffer",
         type=float,
-        default=8.0,
+        default=default,
         metavar="MIB",
-        help="size of each CPU's ring (default: 8)",
+        help="size of each CPU's ring (default: 8%s)" % or_less,
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 CAP_BPF, CAP_PERFMON, CAP_SYS_ADMIN = 39, 38, 21
 PR_SET_KEEPCAPS, PR_SET_NO_NEW_PRIVS = 8, 38
+DISABLED = Path("/proc/sys/kernel/unprivileged_bpf_disabled")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -38,8 +39,7 @@ def least_privilege(perf_events=False):
         )
     except (ValueError, OSError):
         pass
-    release = [int(x) for x in platform.release().split("-")[0].split(".")[:2]]
-    keep = (CAP_BPF, CAP_PERFMON) if release >= [5, 8] else (CAP_SYS_ADMIN,)
+    keep = (CAP_BPF, CAP_PERFMON) if _release() >= [5, 8] else (CAP_SYS_ADMIN,)
     if perf_events and int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) > 2:
         keep = (*keep, CAP_SYS_ADMIN)
     uid, gid = int(os.environ.get("SUDO_UID", 0)), int(os.environ.get("SUDO_GID", 0))
@@ -53,10 +53,27 @@ def least_privilege(perf_events=False):
     return "+".join({39: "CAP_BPF", 38: "CAP_PERFMON", 21: "CAP_SYS_ADMIN"}[c] for c in keep)
 
 
-def drop_all():
-    """Give up every capability: none is needed once programs are attached and memory is mapped."""
+def drop_all(calls_bpf=False):
+    """Give up every capability: none is needed once programs are attached and memory is mapped.
+
+    Some collectors attach loaded programs later, and read iterators. Before Linux 5.19 every call of bpf() needs CAP_BPF if the
+    kernel keeps unprivileged users from it (__sys_bpf(), kernel/bpf/syscall.c; changed by c8644cd0efe7). They keep it there.
+    """
+    keep = (CAP_BPF,) if calls_bpf and [5, 8] <= _release() < [5, 19] and _disabled() else ()
     if os.geteuid() == 0 or "SUDO_UID" in os.environ:
         try:
-            _capset(())
+            _capset(keep)
         except OSError:
             pass
+
+
+def _release():
+    return [int(x) for x in platform.release().split("-")[0].split(".")[:2]]
+
+
+def _disabled():
+    """Return whether unprivileged users may not call bpf()."""
+    try:
+        return int(DISABLED.read_text()) != 0
+    except (OSError, ValueError):
+        return False

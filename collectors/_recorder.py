@@ -165,7 +165,7 @@ class Recorder:
             False: memoryview(p.mmap("ring", self.cpus * self.records * RECORD)),
             True: memoryview(p.mmap("irq_ring", self.cpus * self.irq_records * RECORD)),
         }
-        self.rounds = 0
+        self.rounds = self.resumed = 0
         self.prepared, self.links = [], []
         self.t0 = time.monotonic_ns()
         self.config[0] = self.t0
@@ -227,6 +227,8 @@ class Recorder:
             if on:  # the task that ran when recording stopped may be gone
                 struct.pack_into("<I", self.cpu_state, cpu * 128 + CUR_AT, 0)
             struct.pack_into("<Q", self.cpu_state, cpu * 128 + 8 * ON_AT, int(on))
+        if on:  # what happened before is not in the rings
+            self.resumed = time.monotonic_ns() - self.t0
 
     def take_snapshot(self):
         """Read the state of every task and runqueue, and every runqueue's address, into memory."""
@@ -371,14 +373,15 @@ class Recorder:
     def dump(self, write, seconds=None):
         """Write a flight recorder's content: the last seconds, as far back as every CPU still has them.
 
-        Recording stops meanwhile. Returns the time in ns from which on the content is complete.
+        Recording stops meanwhile, and the next call reaches back to the end of this pause at most. Returns the time in ns from
+        which on the content is complete.
         """
         recording = bool(self.links)
         self.record(False)
         time.sleep(0.002)  # let programs that have begun finish
         now = time.monotonic_ns() - self.t0
         self.rounds += 1
-        since = max(0, now - int(seconds * 1e9)) if seconds else 0
+        since = max(self.resumed, now - int(seconds * 1e9) if seconds else 0)
         parts = []
         for cpu in range(self.cpus):
             head, lost, _, irq_head, _ = self.state(cpu)

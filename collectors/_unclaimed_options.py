@@ -2,7 +2,9 @@
 """The options of unclaimed."""
 
 import argparse
+import math
 
+import _bpf
 import _options
 
 EXAMPLES = """examples:
@@ -12,6 +14,11 @@ EXAMPLES = """examples:
     unclaimed --dir evidence          # keep the recording of each violation there
     unclaimed --deficit --useless     # the paper's two other checks as well
 """
+
+
+def ring_mib(cpus):
+    """Return the size of each CPU's ring: a power of two of which all have 512 MiB at most, from 256 KiB to 8 MiB."""
+    return 2.0 ** min(3, max(-2, math.floor(math.log2(512 / cpus))))
 
 
 def parse(argv):
@@ -36,7 +43,7 @@ def parse(argv):
         metavar="N",
         help="flight recorder: keep N seconds before a violation (default: 2; 0: record only the 20 ms after)",
     )
-    _options.add_buffer(p)
+    _options.add_buffer(p, ring_mib(_bpf.possible()), ", with more than 64 possible CPUs less")
     p.add_argument(
         "--evidence",
         type=int,

@@ -10,8 +10,8 @@
 # 21 times within M. A violation is raised if the same idle CPU and the same busy CPU were found at all of these looks
 # except at most two. Each message is a line of JSON.
 #
-# Where the process runs, no CPU is idle. During M it therefore runs on the busy CPU, as a real-time thread if it may, and
-# sets its timers there, so the idle CPU is left alone.
+# Where the process runs, no CPU is idle. During M it therefore runs on the busy CPU, if its cpuset has that one, as a real-time
+# thread if it may, and sets its timers there, so the idle CPU is left alone.
 #
 # Limits: it sees nothing between two looks, so silence proves nothing. It does not see balancing between the looks, which
 # is why it insists on the same CPUs. Real-time and deadline threads are not looked at. A CPU that lists more runnable
@@ -22,6 +22,7 @@
 # REQUIRES: root, debugfs (before Linux 5.13: /proc/sched_debug). Standard library only.
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -172,6 +173,12 @@ class Suspicion:
         return self.hits >= LOOKS - MISSES and now_ns - self.began_ns >= persist_ns
 
 
+def run_on(cpus):
+    """Let this process run on these CPUs only, unless its cpuset has none of them."""
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, cpus)
+
+
 class Checker:
     """Reads the file and counts."""
 
@@ -199,10 +206,10 @@ class Checker:
         self.counts["suspected"] += 1
         suspicion = Suspicion(look, pair, now_ns)
         try:
-            os.sched_setaffinity(0, {pair[1]})
+            run_on({pair[1]})
             return self._watch(suspicion)
         finally:
-            os.sched_setaffinity(0, self.everywhere)
+            run_on(self.everywhere)
 
     def _watch(self, suspicion):
         last_ns, late_ns = suspicion.began_ns, 0

@@ -152,7 +152,7 @@ def main(argv=None):
     except (_bpf.CannotLoad, OSError) as e:
         print("schedtrace: %s" % e, file=sys.stderr)
         return 2
-    _privilege.drop_all()
+    _privilege.drop_all(calls_bpf=a.flight is not None)
     return record(a, r, Sink(fd), stop, dumps, privileges)
 
 

@@ -107,7 +107,7 @@ def main(argv=None):
     except (_bpf.CannotLoad, OSError) as e:
         print("unclaimed: %s" % e, file=sys.stderr)
         return 2
-    _privilege.drop_all()
+    _privilege.drop_all(calls_bpf=True)
     _btf.kernel.cache_clear()  # everything is loaded
     say(
         a,
@@ -121,6 +121,9 @@ def main(argv=None):
     try:
         watch(a, checker, stop)
     except BrokenPipeError:
+        return 2
+    except _bpf.CannotLoad as e:
+        print("unclaimed: %s" % e, file=sys.stderr)
         return 2
     checker.r.close()
     return 1 if checker.state()["confirmed"] else 0
@@ -198,14 +201,36 @@ def sampled(a, checker):
     }
 
 
+class Looks:
+    """Notices that the kernel looks no more, as when the timer's CPU goes offline and comes back."""
+
+    def __init__(self, period):
+        self.most_s, self.missed_s = 2 * period + 5, 0.0
+        self.last, self.now = None, time.monotonic()
+
+    def add(self, s, now):
+        """Take the state of the checker; raises CannotLoad if there was no look for two periods and 5 s."""
+        # however long this process or the machine was stopped, the timer gets its turn
+        passed, self.now = min(now - self.now, 1.0), now
+        if s["hold"] or s["last_look"] != self.last:
+            self.last, self.missed_s = s["last_look"], 0.0
+            return
+        self.missed_s += passed
+        if self.missed_s > self.most_s:
+            raise _bpf.CannotLoad(
+                "there was no look for %g s, so the timer is lost; start this program again"
+                % self.most_s
+            )
+
+
 def watch(a, checker, stop):
-    """Wait until the kernel raises a violation, write its recording, and continue."""
+    """Wait until the kernel raises a violation, write its recording, and continue; raises CannotLoad if the timer is lost."""
     started = last_deficit = time.monotonic()
     rest_s = min(max(POLL_S, a.persist), 2 * POLL_S)
     raised = slices = 0
     quiet_until = started + 11 * a.persist  # until ten slices have been recorded
     last_ping = last_online = started
-    up = _bpf.online()
+    up, looks = _bpf.online(), Looks(a.period)
     while not stop:
         now = time.monotonic()
         if a.seconds is not None and now - started >= a.seconds:
@@ -217,13 +242,12 @@ def watch(a, checker, stop):
         if checker.timer_cpu not in up:  # the CPU went offline, and the timer with it
             try:
                 checker.start_timers(up[0])
-            except (_bpf.CannotLoad, OSError):
-                print(
-                    "unclaimed: the CPU of the timer went offline; start this program again",
-                    file=sys.stderr,
-                )
-                break
+            except (_bpf.CannotLoad, OSError) as e:
+                raise _bpf.CannotLoad(
+                    "the CPU of the timer went offline; start this program again"
+                ) from e
         s = checker.state()
+        looks.add(s, now)
         if s["confirmed"] > raised:
             raised = s["confirmed"]
             raise_violation(a, checker, s)

@@ -100,6 +100,30 @@ def test_other_peoples_files_in_the_folder_stay(tmp_path):
     assert len(names(tmp_path)) == 2
 
 
+def test_only_files_that_the_store_has_named_are_deleted_or_judged(tmp_path):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    others = ["old.txt", "trace.parquet", "x.wct", "violation-1.wct", "other-20270115T080000Z.json"]
+    others += [f"t.parquet.{ended.pid}.raw", f".mine.{ended.pid}-00.part.parquet"]
+    unfinished = f".violation-20270115T080000Z.{ended.pid}-00.part.wct"
+    for name in (*others, unfinished):
+        (tmp_path / name).write_text("x")
+        os.utime(tmp_path / name, (START - 30 * 86_400,) * 2)
+    folder = Folder(tmp_path, most_bytes=1500)
+    folder.evidence.finish()
+    assert names(tmp_path) == sorted(others)
+    assert folder.told == []
+
+
+def test_a_recording_that_is_too_large_costs_no_other_recording(tmp_path):
+    folder = Folder(tmp_path / "e", most_bytes=3500)
+    folder.write()
+    folder.now += HOUR
+    kept = names(tmp_path / "e")
+    assert folder.write(size=4000) is None
+    assert names(tmp_path / "e") == kept
+
+
 def test_nothing_is_written_when_the_disk_is_nearly_full(tmp_path, monkeypatch):
     folder = Folder(tmp_path / "e", free_share=0.05)
     disk = namedtuple("disk", "f_bavail f_frsize f_blocks")
@@ -156,7 +180,8 @@ def test_a_killed_writer_leaves_no_half_file(tmp_path):
         assert sum(p.stat().st_size for p in whole) <= 60_000_000
         for p in whole:  # they are no recordings, and the next start would try to judge them
             p.unlink()
-    left = tmp_path / "e" / f"{part_prefix('x').replace(str(os.getpid()), '999999999')}00.part.wct"
+    dead = part_prefix("violation-20270115T080000Z").replace(str(os.getpid()), "999999999")
+    left = tmp_path / "e" / f"{dead}00.part.wct"
     left.write_text("half")
     Evidence(tmp_path / "e", LiveOptions()).finish()
     assert names(tmp_path / "e") == []

@@ -150,6 +150,14 @@ def test_a_checker_that_fails_is_an_error_in_its_own_words(fake):
         check_live(seconds=1)
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_checker_that_dies_before_it_told_the_end_is_no_clean_one(fake, code):
+    """Python's own exit code after an uncaught exception is 1, which the collector ends with after a violation, too."""
+    fake(lines(MESSAGES[:2]), "bpf", code=code)
+    with pytest.raises(CollectorError, match=f"ended with code {code}: it printed nothing"):
+        check_live(seconds=1)
+
+
 def test_tracefs_records_and_checks_afterwards(fake, tmp_path):
     fake(TRACE, "tracefs")
     result = check_live(LiveOptions(persist_ns=100_000_000), seconds=0.1, output=tmp_path)
@@ -194,6 +202,12 @@ def test_without_counts_the_recording_alone_decides(fake, tmp_path):
     result = check_live(LiveOptions(persist_ns=100_000_000), seconds=0.1, output=tmp_path)
     assert result.verdict == "unknown"
     assert "the kernel's own counts were not sampled (pretended)" in result.notes
+
+
+def test_counts_that_end_early_are_told(fake, tmp_path):
+    fake(HIDDEN, "tracefs", counts=lines(MESSAGES[:2]), counts_code=1)
+    result = check_live(LiveOptions(persist_ns=100_000_000), seconds=0.1, output=tmp_path)
+    assert "the kernel's own counts were not sampled to the end (pretended)" in result.notes
 
 
 def written_trace(path, wasted_ms: int):

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as strict
 
+from wastedcores.capture import system
 from wastedcores.capture.group_rows import OTHER, GroupRows
 from wastedcores.capture.metrics import VERDICTS, Metrics
 from wastedcores.capture.system import stolen
@@ -108,6 +109,32 @@ def test_the_verdict_is_of_the_last_five_minutes(tmp_path):
     assert values(metrics)["wastedcores_violations_total kind=persistent"] == 1
 
 
+@pytest.mark.parametrize(
+    ("samples", "looks", "ready", "says"),
+    [
+        (1, 1, {}, "clean"),
+        (0, 1, {}, "unknown"),
+        (1, 0, {}, "unknown"),
+        # looks that are far apart are no longer expected so soon
+        (1, 0, {"event": "ready", "s_ns": 60 * 10**9, "m_ns": 10**8}, "clean"),
+        (0, 0, {"event": "ready", "s_ns": 60 * 10**9, "m_ns": 10**8}, "unknown"),
+    ],
+)
+def test_counts_that_stand_still_tell_nothing(tmp_path, samples, looks, ready, says):
+    """A timer may be lost while the collector goes on telling what it counted."""
+    clock = Clock()
+    metrics = Metrics(GroupRows(root=machine(tmp_path)), clock)
+    if ready:
+        metrics.message(ready)
+    metrics.message(sample(1))
+    for n in range(1, 12):
+        clock.now += 1
+        told = sample(1 + n * samples)
+        metrics.message(told | {"checks": 1 + n * looks})
+    assert verdict(metrics) == says
+    assert ("wastedcores_cpus_wasted" in values(metrics)) == bool(samples)
+
+
 def test_the_mean_is_of_the_last_minute(tmp_path):
     clock = Clock()
     metrics = Metrics(GroupRows(root=machine(tmp_path)), clock)
@@ -142,13 +169,16 @@ def test_a_group_has_four_states_and_the_root_has_no_limit(tmp_path):
     ),
     st.integers(0, 4),
 )
-def test_rows_never_count_backwards_and_lose_nothing(tmp_path_factory, steps, most):
+def test_rows_never_count_backwards_and_nothing_is_counted_twice_or_never(
+    tmp_path_factory, steps, most
+):
+    """Prometheus adds up what each row has more than at the scrape before; a row that is new began at 0."""
     root = machine(tmp_path_factory.mktemp("m"), [f"g{k}" for k in range(8)])
     inodes = [inode(root, f"g{k}") for k in range(8)] + [0, -1]
     clock = Clock()
     rows = GroupRows(most, root=root, now=clock)
     before: dict[str, tuple[float, ...]] = {}
-    total = 0
+    total, seen = 0, 0.0
     for who, ran, waited, passed in steps:
         clock.now += passed
         rows.add([[inodes[who], ran, waited + ran, waited, 1]])
@@ -157,7 +187,8 @@ def test_rows_never_count_backwards_and_lose_nothing(tmp_path_factory, steps, mo
         assert len(now) <= most + 1
         for label in before.keys() & now.keys():
             assert all(a <= b + 1e-12 for a, b in zip(before[label], now[label], strict=True))
-        assert sum(map(sum, now.values())) == pytest.approx(total / 1e9)
+        seen += sum(sum(row) - sum(before.get(label, ())) for label, row in now.items())
+        assert seen == pytest.approx(total / 1e9)
         before = now
     assert OTHER in dict(rows.rows())
 
@@ -181,6 +212,51 @@ def test_names_of_groups_can_be_pseudonyms(tmp_path):
     labels = [label for label, _ in rows.rows()]
     assert "payroll" not in str(labels)
     assert any(re.fullmatch("/group-[0-9a-f]{10}", label) for label in labels)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "read"),
+    [
+        ("cpu.max", "5000 100000\n", system.quotas),
+        ("cpu.stat", "nr_throttled 3\nthrottled_usec 9\n", system.throttled),
+        (
+            "cpu.stat",
+            "",
+            lambda root: {p for p, _ in system.cpu_groups(root).values() if p != "/"},
+        ),
+        ("cpuset.cpus", "0-1\n", lambda root: {c.path for c in system._cpusets(root / "cg")}),
+    ],
+)
+def test_groups_that_end_while_they_are_listed_do_not_end_the_service(
+    tmp_path, monkeypatch, file, text, read
+):
+    root = machine(tmp_path, ["gone/below", "stays"])
+    for group in ("gone/below", "stays"):
+        (root / "cg" / group / file).write_text(text)
+    scandir, ended = os.scandir, []
+
+    def ending(path):
+        if not ended and Path(path).name == "gone":
+            ended.append(path)
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "scandir", scandir)
+                shutil.rmtree(path)
+        return scandir(path)
+
+    monkeypatch.setattr(system, "in_first_namespace", lambda kind: True)
+    monkeypatch.setattr(os, "scandir", ending)
+    assert "/stays" in read(root)
+    monkeypatch.undo()
+    assert ended
+
+
+def test_a_group_whose_name_is_no_text_has_a_label(tmp_path):
+    root = machine(tmp_path, [os.fsdecode(b"x\xff")])
+    rows = GroupRows(root=root)
+    rows.add([[inode(root, os.fsdecode(b"x\xff")), 10**9, 0, 0, 0]])
+    registry = CollectorRegistry()
+    registry.register(Metrics(rows))
+    assert rb'cgroup="/x\\xff",state="ran"} 1.0' in generate_latest(registry)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import subprocess
 import sys
 import threading
@@ -140,6 +141,16 @@ def test_a_textfile_is_whole_and_its_name_is_one_that_node_exporter_reads(tmp_pa
         TextFile(tmp_path / "w.txt", registry)
     with pytest.raises(UsageError, match="cannot be written"):
         TextFile(tmp_path / "absent" / "w.prom", registry)
+
+
+def test_node_exporter_may_read_a_textfile_whatever_the_umask(tmp_path, registry):
+    before = os.umask(0o077)  # as the service has it
+    try:
+        TextFile(tmp_path / "w.prom", registry)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "w.prom").stat().st_mode & 0o777 == 0o644
+    assert [p.name for p in tmp_path.iterdir()] == ["w.prom"]
 
 
 @pytest.mark.parametrize("address", ["9100", ":x", ":70000", "192.0.2.1:9100"])

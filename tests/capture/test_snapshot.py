@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from support.typed import typed
 
+from wastedcores.capture import own_tasks, system
 from wastedcores.capture import snapshot as module
-from wastedcores.capture import system
 from wastedcores.errors import CollectorError, TraceFormatError
 from wastedcores.trace.header import TaskFacts
 
@@ -63,6 +63,20 @@ def test_a_pinned_thread_and_a_kernel_thread_named_alike(here, tmp_path):
 
 def refuse(path):
     raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+
+def test_processes_that_end_while_they_are_listed_are_left_out(tmp_path, monkeypatch):
+    def ended(path):
+        raise ProcessLookupError(errno.ESRCH, "No such process")
+
+    (tmp_path / "proc/7/task/7").mkdir(parents=True)
+    listing = {name: getattr(os, name) for name in ("scandir", "listdir")}
+    for name, lists in listing.items():
+        monkeypatch.setattr(
+            os, name, lambda p=".", f=lists: ended(p) if Path(p).name == "task" else f(p)
+        )
+    assert list(system.tasks_below(tmp_path)) == []
+    assert own_tasks.threads_of(os.getpid()) == set()
 
 
 def test_quotas_of_both_versions(here, tmp_path, monkeypatch):

@@ -43,6 +43,34 @@ def test_systemd_calls_the_unit_well_protected(written):
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        # the libraries start a thread per CPU otherwise, which are more than TasksMax= on large machines
+        "Environment=OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 POLARS_MAX_THREADS=1 NUMBA_NUM_THREADS=1",
+        "TasksMax=256",
+        # a process that judges a recording and needs too much memory does not end the service
+        "OOMPolicy=continue",
+    ],
+)
+def test_the_service_of_a_large_machine_has_what_it_needs(written, line):
+    assert f"\n{line}\n" in written.read_text()
+
+
+def test_the_service_may_write_where_its_options_say(tmp_path):
+    unit.install(":9969", tmp_path, print, dry=False)
+    assert "ReadWritePaths" not in (tmp_path / unit.UNIT).read_text()
+    options = 'output = "/var/lib/wastedcores/e"\ntextfile = "/var/lib/node 5%/w.prom"\n'
+    (tmp_path / unit.CONFIG).write_text(options)
+    unit.install(":9969", tmp_path, print, dry=False)
+    (line,) = re.findall("^ReadWritePaths=.*$", (tmp_path / unit.UNIT).read_text(), re.MULTILINE)
+    assert line == 'ReadWritePaths="-/var/lib/node 5%%"'
+    text = unit.unit("/bin/true", config=tmp_path / unit.CONFIG)
+    (tmp_path / "w.service").write_text(text)
+    run = systemd_analyze("verify", str(tmp_path / "w.service"))
+    assert (run.returncode, run.stdout + run.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
     ("paranoid", "names"),
     [(2, "CAP_BPF CAP_PERFMON"), (3, "CAP_BPF CAP_PERFMON CAP_SYS_ADMIN")],
 )

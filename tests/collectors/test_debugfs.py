@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -160,6 +161,18 @@ def test_looks_at_which_only_the_checker_ran_on_the_idle_cpu_do_not_count(debugf
     own = look(debugfs, own=[7], c0=(2, 5, [5, 6]), c1=(1, 7, [7]))
     assert confirmed(debugfs, [wasted, *[own] * 40]) is None
     assert confirmed(debugfs, [wasted, *[own] * 40, *[wasted] * 18]) == 58
+
+
+def test_a_checker_whose_cpuset_lacks_the_busy_cpu_looks_from_where_it_is(debugfs, monkeypatch):
+    def refused(pid, cpus):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    seen, pair = look(debugfs, c0=(2, 5, [5, 6]), c1=(0, 0, [])), debugfs.Look.pair
+    monkeypatch.setattr(debugfs.Checker, "look", lambda self: seen)
+    monkeypatch.setattr(debugfs.Look, "pair", lambda *a: pair(*a[:3], anywhere))
+    monkeypatch.setattr(debugfs.os, "sched_setaffinity", refused)
+    found = debugfs.Checker(-1, 20_000_000, set()).check()
+    assert (found["idle_cpu"], found["busy_cpu"], found["pid"]) == (1, 0, 6)
 
 
 def test_only_fair_threads_that_wait_there_may_move(debugfs):

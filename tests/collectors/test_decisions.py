@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import itertools
 import json
 import struct
 import sys
@@ -113,6 +115,39 @@ def test_without_a_probe_no_line_of_the_algorithm_is_blamed(collector, tmp_path)
     steps = call_steps(vain)
     assert "not known which line" in steps[-1].text
     assert not {8, 16, 18, 21} & {s.line for s in steps}
+
+
+@pytest.fixture
+def watching(collector, monkeypatch):
+    """Decisions of a kernel whose probe was loaded but is refused when it is to be attached."""
+
+    def refused(cmd, attr):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(collector._bpf, "bpf", refused)
+    found = collector.Decisions.__new__(collector.Decisions)
+    found.ready, found.how, found.refused = [("fentry", 5)], {"load_balance": "fentry"}, {}
+    found.count, found.sampled = bytes(8), True
+    return found
+
+
+def test_a_probe_that_is_refused_when_it_is_attached_leaves_the_samples(
+    collector, watching, monkeypatch
+):
+    looks = itertools.cycle([views for _, views in samples(collector)])
+    monkeypatch.setattr(watching, "_views", lambda: next(looks), raising=False)
+    for _ in range(2):
+        told = json.loads(watching.profile(0.003))
+        assert (told["how"], told["sampled"]) == ({}, True)
+        assert told["refused"] == {"load_balance": "Operation not permitted"}
+        assert "failed" in {row[3] for row in told["rows"]}
+
+
+def test_domains_that_can_no_longer_be_read_are_told_as_refused(watching, monkeypatch):
+    monkeypatch.setattr(watching, "_views", lambda: None, raising=False)
+    told = json.loads(watching.profile(0.003))
+    assert (told["sampled"], told["rows"]) == (False, [])
+    assert "domains" in told["refused"]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ from wastedcores.trace.pseudonyms import Pseudonyms
 
 #: files that belong to one recording, by their endings; the first is what the collector sent
 _ENDINGS = (".wct", ".parquet", ".txt", ".json")
+#: the messages of the collector that have a recording
+_KINDS = ("violation", "chronic")
 _HOUR_S = 3600
 
 
@@ -44,7 +46,8 @@ class Evidence:
 
     Each recording is judged at once in a process of its own, at the lowest priority, so that its memory is given back. A clean
     one is deleted. Beside the trace lies what ``check`` says about it, as text and as JSON. A file gets its name only when it
-    is complete and on the disk, so no crash leaves half a file. Only the user can read the files.
+    is complete and on the disk, so no crash leaves half a file. Only the user can read the files. A file that has no name of this
+    store is left alone, whatever its ending.
     """
 
     def __init__(
@@ -67,11 +70,13 @@ class Evidence:
         if key is not None:
             Pseudonyms.of_file(key)
         for left in leftovers(folder):
-            left.unlink()
+            if left.name.startswith(".") and _parts(left.name.lstrip(".").split(".")[0]):
+                left.unlink()
         self._throttled = throttled()
         self._pool = _judges()
-        for raw in sorted(folder.glob("*.wct")):  # a killed process had no time to judge them
-            self.add(raw)
+        for raw in sorted(folder.glob("*.wct")):
+            if _parts(raw.stem):  # a killed process had no time to judge it
+                self.add(raw)
         self.prune()
 
     def write(self, kind: str, number: int, blob: bytes) -> Path | None:
@@ -79,15 +84,16 @@ class Evidence:
         now = self._now()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         hour = int(now // _HOUR_S)
-        if any(kind == k and hour == h for k, h in (_parts(p) for p in self.folder.iterdir())):
+        if (kind, hour) in (_parts(path.stem) for path in self.folder.iterdir()):
             self._told("too_often", None)
+            return None
+        if len(blob) > self._limits.most_bytes:
+            self._told("no_room", None)
             return None
         self.prune(len(blob))
         at = os.statvfs(self.folder)
         left = at.f_bavail * at.f_frsize - len(blob)
-        if left < self._limits.free_share * at.f_blocks * at.f_frsize or (
-            len(blob) > self._limits.most_bytes
-        ):
+        if left < self._limits.free_share * at.f_blocks * at.f_frsize:
             self._told("no_room", None)
             return None
         raw = self.folder / f"{kind}-{stamp}.wct"
@@ -134,7 +140,7 @@ class Evidence:
         sizes: dict[str, int] = {}
         ages: dict[str, float] = {}
         for path in self.folder.iterdir():
-            if path.suffix not in _ENDINGS or path.name.startswith("."):
+            if path.suffix not in _ENDINGS or _parts(path.stem) is None:
                 continue
             try:
                 about = path.stat()
@@ -162,14 +168,14 @@ def _judges() -> ProcessPoolExecutor:
     )
 
 
-def _parts(path: Path) -> tuple[str, int]:
-    """Return the kind of a recording and the hour of its name since 1970; an hour of 0 for other files."""
-    kind, _, stamp = path.stem.partition("-")
+def _parts(stem: str) -> tuple[str, int] | None:
+    """Return the kind of a recording and the hour of its name since 1970; None if the store gives no such name."""
+    kind, _, stamp = stem.partition("-")
     try:
         moment = time.strptime(stamp + "+0000", "%Y%m%dT%H%M%SZ%z")
     except ValueError:
-        return kind, 0
-    return kind, calendar.timegm(moment) // _HOUR_S
+        return None
+    return (kind, calendar.timegm(moment) // _HOUR_S) if kind in _KINDS else None
 
 
 def judge(

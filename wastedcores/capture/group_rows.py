@@ -41,7 +41,8 @@ class _Sums:
 class GroupRows:
     """The rows of the control groups.
 
-    A row never counts backwards. When it goes to another group, what it counted is added to the row of the others.
+    A row never counts backwards. One that goes to another group is forgotten: its seconds have been scraped, so they must not be
+    added to the row of the others. If its group comes back, its new row begins at 0, which Prometheus takes for a reset.
     """
 
     def __init__(
@@ -81,16 +82,12 @@ class GroupRows:
             quiet = [p for p, r in self._rows.items() if p != OTHER and now - r.changed > _QUIET_S]
             if not quiet:
                 return OTHER
-            self._give_up(min(quiet, key=lambda p: self._rows[p].changed))
+            del self._rows[min(quiet, key=lambda p: self._rows[p].changed)]
         row = self._rows[path] = _Sums()
         if folder is not None:
             row.stat = str(folder / "cpu.stat")
             row.throttled_s = _throttled(row.stat)
         return path
-
-    def _give_up(self, path: str) -> None:
-        gone, others = self._rows.pop(path), self._rows[OTHER]
-        others.ns = [a + b for a, b in zip(others.ns, gone.ns, strict=True)]
 
     def rows(self) -> Iterator[tuple[str, Row]]:
         """Yield every row with its label."""

@@ -139,8 +139,12 @@ class TextFile:
         if now - self._written < self._every_s:
             return
         self._written = now
+        # node_exporter is another user, and it reads no file whose name ends so
+        part = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
-            write_to_textfile(str(self._path), self._registry)
+            write_to_textfile(str(part), self._registry)
+            part.chmod(0o644)
+            part.replace(self._path)
         except OSError as e:
             raise UsageError(
                 f"--textfile {self._path}: cannot be written ({e.strerror}). Name a file in node_exporter's folder."
@@ -151,7 +155,7 @@ class TextFile:
 VERDICT_S = 300.0
 #: the mean number of wasted CPUs covers this time before now
 MEAN_S = 60.0
-#: without a message for this long, nothing is known about the machine
+#: without a new sample for this long, nothing is known about the machine; looks may be further apart
 _SILENT_S = 10.0
 #: the verdict is unknown if more than this share of the samples left out tasks
 _CUT = 0.1
@@ -179,7 +183,9 @@ class Metrics(Collector):
         self._groups, self._now = groups, now
         self._lock = threading.Lock()
         self._last: dict[str, Any] = {}
-        self._told = -_SILENT_S
+        #: when the last message came that had new samples, and one that had new looks
+        self._told = self._looked = -_SILENT_S
+        self._looks_s = _SILENT_S
         #: (when, ns of wasted CPUs, samples, samples that left out tasks)
         self._history: deque[tuple[float, int, int, int]] = deque()
         self._found: Counter[str] = Counter()
@@ -195,12 +201,17 @@ class Metrics(Collector):
         with self._lock:
             if message["event"] == "violation":
                 self._note("persistent", now)
+            if message["event"] == "ready" and "s_ns" in message:
+                self._looks_s = max(_SILENT_S, 2 * (message["s_ns"] + message["m_ns"]) / 1e9)
             if "sample" not in message:
                 return
-            self._told = now
+            sample, old = message["sample"], self._last.get("sample", {})
+            if sample["samples"] != old.get("samples"):
+                self._told = now
+            if message["checks"] != self._last.get("checks"):
+                self._looked = now
             self._last = message
             self._groups.add(message["groups"])
-            sample = message["sample"]
             self._history.append((now, sample["wasted_ns"], sample["samples"], sample["cut"]))
             while len(self._history) > 2 and self._history[1][0] <= now - VERDICT_S:
                 self._history.popleft()
@@ -228,7 +239,9 @@ class Metrics(Collector):
         now = self._now()
         if now - self._found_at < VERDICT_S:
             return "violations"
-        if now - self._told >= _SILENT_S or not self._last.get("checks") or not self._history:
+        if now - self._told >= _SILENT_S or now - self._looked >= self._looks_s:
+            return "unknown"
+        if not self._last.get("checks") or not self._history:
             return "unknown"
         _, _, first, first_cut = self._history[0]
         _, _, last, last_cut = self._history[-1]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def threads_of(collector: int) -> set[int]:
         processes |= more
     found = set()
     for process in processes:
-        found |= {int(p.name) for p in Path(f"/proc/{process}/task").glob("[0-9]*")}
+        with suppress(OSError):
+            found |= {int(thread) for thread in os.listdir(f"/proc/{process}/task")}
     return found
 
 

@@ -54,11 +54,11 @@ def tasks_below(
     root: Path, cookie: Callable[[int], int | None] = lambda pid: None
 ) -> Iterator[TaskFacts]:
     """Yield the tasks that the files of a ``/proc`` below ``root`` show; ``cookie`` tells a task's cookie of core scheduling."""
-    for folder in (root / "proc").glob("[0-9]*/task/[0-9]*"):
-        try:
-            yield _task(folder, cookie)
-        except OSError:
-            continue  # the task has ended
+    for folder in (root / "proc").glob("[0-9]*/task"):
+        with suppress(OSError):  # the process has ended
+            for thread in os.listdir(folder):
+                with suppress(OSError):  # the task has ended
+                    yield _task(folder / thread, cookie)
 
 
 def _task(folder: Path, cookie: Callable[[int], int | None]) -> TaskFacts:
@@ -81,7 +81,7 @@ def _task(folder: Path, cookie: Callable[[int], int | None]) -> TaskFacts:
         nice=int(fields[16]),
         rt_prio=int(fields[37]),
         allowed=allowed,
-        cgroup=_cpu_group((folder / "cgroup").read_text(errors="replace")),
+        cgroup=_cpu_group((folder / "cgroup").read_text(errors="backslashreplace")),
         cpuset=_optional(folder / "cpuset"),
         # only the folder of a process has it; "/autogroup-25 nice 0"
         autogroup=(_optional(folder.parents[1] / "autogroup") or "").partition(" ")[0] or None,
@@ -92,7 +92,7 @@ def _task(folder: Path, cookie: Callable[[int], int | None]) -> TaskFacts:
 def _optional(path: Path) -> str | None:
     """Read a file that not every kernel or task has."""
     try:
-        return path.read_text(errors="replace").strip() or None
+        return path.read_text(errors="backslashreplace").strip() or None
     except FileNotFoundError:
         return None
     except OSError as e:
@@ -168,17 +168,22 @@ def quotas(root: Path = Path("/")) -> dict[str, int] | None:
     if folder is None or not in_first_namespace("cgroup"):
         return None
     found: dict[str, int] = {}
-    for name in ("cpu.max", "cpu.cfs_quota_us"):
-        for path in folder.rglob(name):
+    for group in _groups(folder):
+        for name in ("cpu.max", "cpu.cfs_quota_us"):
             try:
-                quota = path.read_text().split()[0]
+                quota = (group / name).read_text().split()[0]
             except OSError as e:
                 if e.errno in (errno.ENOENT, errno.ENODEV):
-                    continue  # the group is gone
+                    continue  # the other version, or the group is gone
                 return None
             if quota not in ("max", "-1"):
-                found[_name(path.parent, folder)] = int(quota)
+                found[_name(group, folder)] = int(quota)
     return found
+
+
+def _groups(folder: Path) -> Iterator[Path]:
+    """Yield a control group and all below it; one that ends meanwhile may be left out (Path.rglob() raises an error then)."""
+    return (Path(path) for path, _, _ in os.walk(folder))
 
 
 def _only_root_group(root: Path) -> bool:
@@ -194,15 +199,15 @@ def throttled(root: Path = Path("/")) -> dict[str, tuple[int, int]]:
     """Return how often and for how many us each control group was throttled so far; empty if no group ever was."""
     folder = hierarchy("cpu", root)
     found = {}
-    for path in folder.rglob("cpu.stat") if folder else ():
+    for group in _groups(folder) if folder else ():
         try:
-            counts = dict(line.split() for line in path.read_text().splitlines())
+            counts = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
         except (OSError, ValueError):
-            continue  # the group is gone
+            continue  # the group is gone, or it is the root of version 1
         times = int(counts.get("nr_throttled", 0))
         us = int(counts.get("throttled_usec", int(counts.get("throttled_time", 0)) // 1000))
         if times:
-            found[_name(path.parent, folder or path)] = (times, us)
+            found[_name(group, folder or group)] = (times, us)
     return found
 
 
@@ -210,7 +215,7 @@ def cpu_groups(root: Path = Path("/")) -> dict[int, tuple[str, Path]]:
     """Return the path and the folder of every control group with the cpu controller, by the inode of its folder."""
     folder = hierarchy("cpu", root)
     found = {}
-    for path in (folder, *folder.rglob("*/")) if folder else ():
+    for path in _groups(folder) if folder else ():
         with suppress(OSError):  # the group is gone
             found[path.stat().st_ino] = _name(path, folder or path), path
     return found
@@ -275,7 +280,7 @@ def cpusets(root: Path = Path("/")) -> list[CpusetFacts] | None:
 
 
 def _cpusets(folder: Path) -> Iterator[CpusetFacts]:
-    for path in [folder, *(p.parent for p in folder.rglob("cpuset.cpus") if p.parent != folder)]:
+    for path in _groups(folder):
         effective = _read(path / "cpuset.cpus.effective") or _read(path / "cpuset.effective_cpus")
         own = _read(path / "cpuset.cpus")
         cpus = effective or own
@@ -325,7 +330,9 @@ def hierarchy(controller: str, root: Path) -> Path | None:
 
 
 def _name(group: Path, root: Path) -> str:
-    return "/" + "/".join(group.relative_to(root).parts)
+    """Return the path of a control group as the files of its tasks give it; bytes that are no text are escaped."""
+    name = os.fsencode("/" + "/".join(group.relative_to(root).parts))
+    return name.decode(errors="backslashreplace")
 
 
 def _cpus(path: Path) -> list[int] | None:

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from wastedcores.capture.service import read_config
 from wastedcores.errors import UsageError
 
 NAME = "wastedcores.service"
@@ -18,6 +20,7 @@ MADE = (Path("var/lib/wastedcores"), Path("var/cache/wastedcores"))
 DEFAULT_CONFIG = """\
 # The options of `wastedcores watch`, see `wastedcores watch --help`. Restart the service after a change:
 # systemctl restart wastedcores
+# After naming a textfile or another folder: wastedcores unit --install, which lets the service write there.
 serve = "{serve}"
 output = "/var/lib/wastedcores"
 keep_mb = 1000
@@ -38,7 +41,7 @@ RestartSec=10
 TimeoutStartSec=180
 WatchdogSec=120
 
-# bcc loads the BPF programs with these two, and then gives them up{why}
+# bcc loads the BPF programs with these two, and then gives up what it no longer needs{why}
 CapabilityBoundingSet={capabilities}
 NoNewPrivileges=yes
 LimitMEMLOCK=infinity
@@ -47,11 +50,15 @@ StateDirectoryMode=0700
 CacheDirectory=wastedcores
 CacheDirectoryMode=0700
 Environment=HOME=/var/cache/wastedcores XDG_CACHE_HOME=/var/cache/wastedcores
+# they start a thread per CPU otherwise
+Environment=OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 POLARS_MAX_THREADS=1 NUMBA_NUM_THREADS=1
 UMask=0077
 MemoryMax=1500M
+# a recording may take too much memory to judge, which ends the process that judges it
+OOMPolicy=continue
 CPUQuota=100%
 CPUWeight=20
-TasksMax=64
+TasksMax=256
 OOMScoreAdjust=500
 
 # bcc and numba make code at run time, so MemoryDenyWriteExecute= cannot be set; bcc reads headers below /lib/modules
@@ -67,7 +74,7 @@ LockPersonality=yes
 PrivateDevices=yes
 PrivateTmp=yes
 ProtectSystem=strict
-ProtectHome={home}
+{writes}ProtectHome={home}
 ProtectControlGroups=yes
 ProtectKernelTunables=yes
 ProtectKernelLogs=yes
@@ -81,8 +88,11 @@ WantedBy=multi-user.target
 """
 
 
-def unit(program: str, root: Path = Path("/")) -> str:
-    """Return the unit that runs a program, with the capabilities that this kernel asks for."""
+def unit(program: str, root: Path = Path("/"), config: Path | None = None) -> str:
+    """Return the unit that runs a program, with the capabilities that this kernel asks for.
+
+    ``config`` is the file of options if there is one; the service may write into the folders that it names.
+    """
     capabilities, why = "CAP_BPF CAP_PERFMON", ""
     paranoid = root / "proc/sys/kernel/perf_event_paranoid"
     if paranoid.exists() and int(paranoid.read_text()) > 2:
@@ -93,8 +103,22 @@ def unit(program: str, root: Path = Path("/")) -> str:
     homes = ("/home/", str(Path("~root").expanduser()))
     home = "read-only" if any(place.startswith(homes) for place in needed) else "yes"
     return _TEMPLATE.format(
-        program=program, config=CONFIG, capabilities=capabilities, why=why, home=home
+        program=program,
+        config=CONFIG,
+        capabilities=capabilities,
+        why=why,
+        home=home,
+        writes=_writes({} if config is None else read_config(config)),
     )
+
+
+def _writes(options: dict[str, Any]) -> str:
+    """Return the line that lets the service write where its options say."""
+    named = [Path("/", options["output"])] if "output" in options else []
+    named += [Path("/", options["textfile"]).parent] if "textfile" in options else []
+    others = [str(p).replace("%", "%%") for p in named if not p.is_relative_to(Path("/", MADE[0]))]
+    quoted = [f'"-{p}"' for p in others]
+    return f"ReadWritePaths={' '.join(quoted)}\n" if quoted else ""
 
 
 def program() -> str:
@@ -108,10 +132,12 @@ def install(serve: str, root: Path, say: Callable[[str], None], dry: bool) -> No
 
     An existing file of options stays. With ``dry`` nothing is done but said.
     """
-    texts = {UNIT: unit(program()), CONFIG: DEFAULT_CONFIG.format(serve=serve)}
-    if (root / CONFIG).exists():
-        del texts[CONFIG]
-        say(f"keep {root / CONFIG}")
+    kept = root / CONFIG if (root / CONFIG).exists() else None
+    texts = {UNIT: unit(program(), config=kept)}
+    if kept is None:
+        texts[CONFIG] = DEFAULT_CONFIG.format(serve=serve)
+    else:
+        say(f"keep {kept}")
     for path, text in texts.items():
         say(f"write {root / path}:\n{text}" if dry else f"write {root / path}")
         if dry:

@@ -10,7 +10,7 @@ from typer import Option
 from wastedcores.cli._app import app, epilog
 
 _NOTES = """Without --install or --uninstall it prints what --install would write and run. docs/how-to/fleet.md says how to read
-the metrics. The service may load BPF programs and has no other privilege; it gives that up once it looks."""
+the metrics. The service may load BPF programs and has no other privilege; once it looks, it gives that up (docs/security.md)."""
 
 
 @app.command(
