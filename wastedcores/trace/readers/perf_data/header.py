@@ -57,6 +57,7 @@ class Samples(NamedTuple):
     ids: np.ndarray
     which: np.ndarray
     dense: bool
+    id_at: int = 8
 
 
 #: For files that have no samples of perf.
@@ -131,10 +132,13 @@ def _attributes(data: np.ndarray, where: tuple[int, int, int], path: Path) -> Sa
     layouts: list[tuple[int, ...]] = []
     pairs: list[tuple[int, int]] = []
     all_ids = 0
+    id_at = 8
     for i in range(total // size):
         raw = data[at + i * size : at + (i + 1) * size].tobytes()
         kind, _ = struct.unpack_from("<II", raw, 0)
         sample_type, read_format, flags = struct.unpack_from("<3Q", raw, 24)
+        if not sample_type & _IDENTIFIER:
+            id_at = 8 + 8 * (sample_type & (_IP | _TID | _TIME | _ADDR)).bit_count()
         ids_at, ids_size = struct.unpack_from("<2Q", raw, size - 16)
         all_ids += ids_size
         if all_ids > 8 * _MAX_IDS or ids_at + ids_size > len(data):
@@ -165,10 +169,10 @@ def _attributes(data: np.ndarray, where: tuple[int, int, int], path: Path) -> Sa
     ids = np.array([p[0] for p in pairs], np.uint64)
     which = np.array([p[1] for p in pairs], np.int32)
     if not pairs or pairs[-1][0] - pairs[0][0] > _DENSE:
-        return Samples(np.array(layouts, np.int64), ids, which, False)
+        return Samples(np.array(layouts, np.int64), ids, which, False, id_at)
     by_distance = np.full(pairs[-1][0] - pairs[0][0] + 1, -1, np.int32)
     by_distance[(ids - ids[0]).astype(np.int64)] = which
-    return Samples(np.array(layouts, np.int64), ids[:1], by_distance, True)
+    return Samples(np.array(layouts, np.int64), ids[:1], by_distance, True, id_at)
 
 
 def _layout(sample_type: int, read_format: int, flags: int) -> tuple[int, ...] | None:

@@ -83,6 +83,8 @@ class Formats(NamedTuple):
     #: layout of each identifier; ``dense``: by distance from the lowest identifier, -1 for none
     which: I32
     dense: bool
+    #: place of the identifier in a sample: an IDENTIFIER comes first, an ID after IP, TID, TIME and ADDR
+    id_at: int
     #: (65536,) number of a tracepoint -> event code; IGNORED: the event is only counted
     codes: NDArray[np.int8]
     #: (16,) by event code: the offset of the field ``success``, which is 0 (in 4.1) if the task was not put on a runqueue, so
@@ -167,7 +169,10 @@ def index(
         if kind == R_SAMPLE:
             layout: Any = 0
             if ids.size:
-                layout = _layout_of(load64(b, at + 8), ids, formats.which, formats.dense)
+                layout = -1
+                if size >= formats.id_at + 8:
+                    identifier = load64(b, at + formats.id_at)
+                    layout = _layout_of(identifier, ids, formats.which, formats.dense)
             raw = -1
             if layout >= 0 and layouts[layout, L_TIME] >= 0:
                 raw = raw_at(b, at, size, layouts, layout)
