@@ -26,7 +26,7 @@ _IP, _TID, _TIME, _ADDR, _READ, _CHAIN, _ID, _CPU, _PERIOD, _STREAM, _RAW = (
     1 << n for n in range(11)
 )
 _IDENTIFIER = 1 << 16
-_SAMPLE_ID_ALL = 1 << 18
+_SAMPLE_ID_ALL, _COMM_OR_TASK = 1 << 18, 1 << 9 | 1 << 13
 # features, tools/perf/util/header.h
 _TRACING, _HOSTNAME, _RELEASE, _NRCPUS, _CMDLINE, _CLOCKID = 1, 3, 4, 7, 11, 23
 #: No recording has more: 8192 CPUs, and an attribute for each tracepoint of the kernel.
@@ -58,6 +58,8 @@ class Samples(NamedTuple):
     which: np.ndarray
     dense: bool
     id_at: int = 8
+    id_last: bool = False
+    tracking: int = 0
 
 
 #: For files that have no samples of perf.
@@ -132,12 +134,13 @@ def _attributes(data: np.ndarray, where: tuple[int, int, int], path: Path) -> Sa
     layouts: list[tuple[int, ...]] = []
     pairs: list[tuple[int, int]] = []
     all_ids = 0
-    id_at = 8
+    id_at, id_last, tracking = 8, True, -1
     for i in range(total // size):
         raw = data[at + i * size : at + (i + 1) * size].tobytes()
         kind, _ = struct.unpack_from("<II", raw, 0)
         sample_type, read_format, flags = struct.unpack_from("<3Q", raw, 24)
         if not sample_type & _IDENTIFIER:
+            id_last = False
             id_at = 8 + 8 * (sample_type & (_IP | _TID | _TIME | _ADDR)).bit_count()
         ids_at, ids_size = struct.unpack_from("<2Q", raw, size - 16)
         all_ids += ids_size
@@ -157,6 +160,8 @@ def _attributes(data: np.ndarray, where: tuple[int, int, int], path: Path) -> Sa
             )
         numbers = _numbers(data, ids_at, ids_size)
         number = layouts.index(layout)
+        if tracking < 0 and flags & _COMM_OR_TASK:
+            tracking = number
         pairs += [(n, number) for n in numbers.tolist()]
     if not any(layout[pj.L_TIME] >= 0 for layout in layouts):
         raise TraceFormatError(
@@ -166,13 +171,14 @@ def _attributes(data: np.ndarray, where: tuple[int, int, int], path: Path) -> Sa
     if len(layouts) == 1:
         pairs = []
     pairs.sort()
+    rest = (id_at, id_last, max(tracking, 0))
     ids = np.array([p[0] for p in pairs], np.uint64)
     which = np.array([p[1] for p in pairs], np.int32)
     if not pairs or pairs[-1][0] - pairs[0][0] > _DENSE:
-        return Samples(np.array(layouts, np.int64), ids, which, False, id_at)
+        return Samples(np.array(layouts, np.int64), ids, which, False, *rest)
     by_distance = np.full(pairs[-1][0] - pairs[0][0] + 1, -1, np.int32)
     by_distance[(ids - ids[0]).astype(np.int64)] = which
-    return Samples(np.array(layouts, np.int64), ids[:1], by_distance, True, id_at)
+    return Samples(np.array(layouts, np.int64), ids[:1], by_distance, True, *rest)
 
 
 def _layout(sample_type: int, read_format: int, flags: int) -> tuple[int, ...] | None:
