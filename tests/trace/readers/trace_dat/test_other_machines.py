@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from support import ROOT, recorders, trace_dat_file
+from support import ROOT, perf_file, recorders, trace_dat_file
 from support.big_endian import big_endian
 
 from wastedcores.errors import WastedCoresError
@@ -46,6 +46,23 @@ def test_a_recording_of_a_big_endian_machine_has_its_events(name, tmp_path):
     assert got.kinds()["switch"] > 500
     if shutil.which("trace-cmd") and (said := lines_of(big)):
         assert said == lines_of(little)
+
+
+def test_texts_of_any_length_are_found_in_a_file_of_a_big_endian_machine(tmp_path, monkeypatch):
+    monkeypatch.setitem(trace_dat_file.PRINT, "sched_process_exec", '"..."')
+    events = [
+        (1000, perf_file.payload("sched_switch", b"a", 4, 120, 1, b"sh", 5, 120, by=4)),
+        (2000, perf_file.payload("sched_process_exec", b"/bin/true", 5, 5, by=5)),
+        (3000, perf_file.payload("sched_switch", b"true", 5, 120, 1, b"a", 4, 120, by=5)),
+    ]
+    path = tmp_path / "t.dat"
+    little = trace_dat_file.version_6(b"4 a\n5 sh\n", [trace_dat_file.pages_of(events)])
+    read = []
+    for data in (little, big_endian(little)):
+        path.write_bytes(data)
+        read.append(open_trace(path).events.collect())
+    assert read[0]["text"].to_list() == [None, "/bin/true", None]
+    assert read[1].equals(read[0])
 
 
 def pages_of_32_bits(events: list[tuple[int, bytes]]) -> bytes:
