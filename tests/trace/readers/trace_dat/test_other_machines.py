@@ -93,6 +93,28 @@ def test_a_file_of_a_machine_of_32_bits_has_its_events(tmp_path, monkeypatch, tu
     assert open_trace(path).events.collect().equals(want)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_machine_of_32_bits_counts_lost_events_in_four_bytes(tmp_path, monkeypatch, turned):
+    # kernel/trace/ring_buffer.c: the number is an unsigned long, which is stored if there is room for it
+    head = trace_dat_file.HEADER_PAGE.replace("offset:8;	size:8;", "offset:8;	size:4;")
+    head = head.replace("offset:16;	size:4080;", "offset:12;	size:4084;")
+    monkeypatch.setattr(trace_dat_file, "HEADER_PAGE", head)
+    switch = perf_file.payload("sched_switch", b"a", 4, 120, 1, b"b", 5, 120, by=4)
+    event = struct.pack("<I", len(switch) // 4) + switch
+    first = (struct.pack("<QI", 1000, len(event)) + event).ljust(4096, b"\0")
+    # a discarded event fills the page up to its last four bytes
+    filled = event + struct.pack("<II", 29 | 1 << 5, 4080 - len(event) - 4)
+    second = struct.pack("<QI", 2000, 4080 | 1 << 30 | 1 << 31) + filled
+    second = second.ljust(4092, b"\0") + struct.pack("<I", 7)
+    data = trace_dat_file.version_6(b"4 a\n5 b\n", [first + second])
+    path = tmp_path / "t.dat"
+    path.write_bytes(big_endian(data) if turned else data)
+    trace = open_trace(path)
+    rows = trace.events.select("ts_ns", "kind", "cpu", "value").collect().rows()
+    assert rows == [(1000, "switch", 0, None), (2000, "lost", 0, 7), (2000, "switch", 0, None)]
+    assert trace.header.lost == {0: 7}
+
+
 def test_a_damaged_file_of_a_big_endian_machine_is_refused_or_noted(tmp_path):
     data = bytearray(
         big_endian(lzma.decompress((FILES / "trace.dat--trappy-raw.dat.xz").read_bytes()))
