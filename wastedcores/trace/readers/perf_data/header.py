@@ -36,6 +36,7 @@ _MAX_FEATURE_BYTES = 1 << 26
 #: Identifiers within this distance are looked up in one step.
 _DENSE = 1 << 16
 _FIELD = re.compile(r"([^;]+);\s*offset:(\d{1,6});\s*size:(\d{1,6});")
+_PREEMPTED = re.compile(r'prev_state & (0x[0-9a-f]{1,9}|[1-9]\d{0,8}) \? "\+"')
 _WORD = string.ascii_letters + string.digits + "_"
 _CLOCKS = {0: "realtime", 1: "monotonic", 4: "monotonic_raw", 7: "boottime", 11: "tai"}
 
@@ -291,8 +292,8 @@ def parse_formats(text: str) -> dict[str, Format]:
 def state_names(print_fmt: str) -> list[str]:
     """Return every value of prev_state as sched_switch prints it, by number.
 
-    The letters and their bits differ from kernel to kernel. The print format has them. The bit above them is the "+" of a
-    preempted task (include/trace/events/sched.h: TASK_STATE_MAX up to 4.13, TASK_REPORT_MAX since).
+    The letters and their bits differ from kernel to kernel. The print format has them, and the bit of the "+" of a preempted
+    task (include/trace/events/sched.h): TASK_STATE_MAX up to 4.13, and since then TASK_REPORT_MAX, the bit above the letters.
     """
     letters = {
         int(v, 16 if v.startswith("0x") else 10): t
@@ -301,8 +302,12 @@ def state_names(print_fmt: str) -> list[str]:
     letters.pop(0, None)
     if not letters or any(v & (v - 1) for v in letters) or max(letters) > 1 << 14:
         letters = {1: "S", 2: "D", 4: "T", 8: "t", 16: "X", 32: "Z", 64: "P", 128: "I"}
+    bits = max(letters).bit_length()
+    plus = _PREEMPTED.search(print_fmt)
+    if plus and (bit := int(plus[1], 0)) & (bit - 1) == 0 and max(letters) < bit <= 1 << 15:
+        bits = bit.bit_length() - 1
     names, known = [""], 0
-    for bit in (1 << n for n in range(max(letters).bit_length())):
+    for bit in (1 << n for n in range(bits)):
         letter = letters.get(bit)
         known |= bit if letter else 0
         names += [(f"{n}|{letter}" if n else letter) if letter else n for n in names]
