@@ -13,8 +13,8 @@ _CHUNK = 1 << 20
 #: Packed bytes that are unpacked at a time; zlib makes 1032 bytes of one at most.
 _PACKED = 1 << 14
 _BETWEEN_SPANS = b"], ["
-#: catapult, systrace/output_generator.py: a block per agent. How those begin that have no ftrace text: JSON, and what
-#: android_process_data_agent.py and android_cgroup_agent.py write; and how much of a block tells it.
+#: Systrace's output_generator (catapult) writes a block per agent. How those begin that have no ftrace text: JSON, and what the
+#: agents android_process_data and android_cgroup write; and how much of a block tells it.
 _OTHER_AGENTS = (b"{", b"[", b"PROCESS DUMP", b"# tracer: CGROUP DUMP")
 _START = 256
 _SCRIPT_ENDS, _STRING_ENDS, _JSON_ENDS = b"</script>", b'\\n";', b"';"
