@@ -158,7 +158,9 @@ def files(draw):
         else:
             tgid = draw(st.sampled_from(["", "(-------) ", "(     19) "]))
             flags = draw(
-                st.sampled_from(["d...", "d..2.", "dNs4.", "d.h2.", "dNH3.", "d.Z1.", "d.Lh1."])
+                st.sampled_from(
+                    ["d...", "d..2.", "dNs4.", "d.h2.", "dNH3.", "d.Z1.", "d.Lh1.", "dnLh511"]
+                )
             )
             lines.append(
                 f"{comm:>16s}-{pid:<7d} {tgid}[{cpu:03d}] {flags} {stamp}: {name}: {fields}"
