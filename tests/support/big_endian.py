@@ -88,7 +88,10 @@ def _page(page: bytes, start: int, formats: dict[int, list[tuple[int, int]]]) ->
         return value
 
     turn(0, 8)
-    stop = start + (turn(8, start - 8) & (1 << 27) - 1)
+    commit = turn(8, start - 8)
+    stop = start + (commit & (1 << 27) - 1)
+    if commit & 1 << 30:  # the number of lost events follows
+        turn(stop, start - 8)
     at = start
     while at + 8 <= stop:
         word, more = struct.unpack_from("<II", page, at)

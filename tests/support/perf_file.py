@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Sequence
+from typing import NamedTuple
 
 _COMMON = """	field:unsigned short common_type;	offset:0;	size:2;	signed:0;
 	field:unsigned char common_flags;	offset:2;	size:1;	signed:0;
@@ -69,8 +71,8 @@ FORMATS = {
     ),
     "cpu_frequency": (111, (("u32 state", 4), ("u32 cpu_id", 4))),
 }
-# IDENTIFIER, TID, TIME, CPU, PERIOD, RAW
-_SAMPLE_TYPE = 1 << 16 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8 | 1 << 10
+#: IDENTIFIER, TID, TIME, CPU, PERIOD, RAW
+SAMPLE_TYPE = 1 << 16 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8 | 1 << 10
 
 
 def format_of(name: str) -> str:
@@ -101,18 +103,19 @@ def payload(name: str, *values: bytes | int, by: int = 1, flags: int = 0) -> byt
     return fixed + strings
 
 
-def _record(kind: int, body: bytes, misc: int = 0) -> bytes:
+def record(kind: int, body: bytes, misc: int = 0) -> bytes:
+    """Return a record of any kind."""
     body += bytes(-len(body) % 8)
     return struct.pack("<IHH", kind, misc, len(body) + 8) + body
 
 
 def _sample(ts: int, cpu: int, tid: int, raw: bytes) -> bytes:
     head = struct.pack("<QIIQIIQ", 7, tid, tid, ts, cpu, 0, 1)
-    return _record(9, head + struct.pack("<I", len(raw)) + raw)
+    return record(9, head + struct.pack("<I", len(raw)) + raw)
 
 
 #: Ends a round of perf's buffers.
-ROUND = _record(68, b"")
+ROUND = record(68, b"")
 
 
 def sample(ts: int, cpu: int, tid: int, name: str, *values: bytes | int, flags: int = 0) -> bytes:
@@ -126,7 +129,7 @@ def _trailer(ts: int, cpu: int, tid: int) -> bytes:
 
 def lost_samples(n: int, misc: int = 0) -> bytes:
     """Return a PERF_RECORD_LOST_SAMPLES as perf record writes it at the end: its time and CPU are 0."""
-    return _record(13, struct.pack("<Q", n) + _trailer(0, 0, 0), misc)
+    return record(13, struct.pack("<Q", n) + _trailer(0, 0, 0), misc)
 
 
 def build(
@@ -181,21 +184,43 @@ def build(
                     )
                     ts += 2
             body = struct.pack("<II", pid, pid) + b"renamed".ljust(16, b"\0")
-            data += _record(3, body + _trailer(ts + 1, cpu, pid))
+            data += record(3, body + _trailer(ts + 1, cpu, pid))
             body = struct.pack("<IIIIQ", 300, pid, 300, pid, ts + 2)
-            data += _record(7, body + _trailer(ts + 2, cpu, pid))
+            data += record(7, body + _trailer(ts + 2, cpu, pid))
         if lost:
-            data += _record(2, struct.pack("<QQ", 7, lost) + _trailer(ts + 3, cpu, pid))
+            data += record(2, struct.pack("<QQ", 7, lost) + _trailer(ts + 3, cpu, pid))
         data += ROUND
         ts += 1000
     return file_of(data + at_the_end, cpus)
 
 
-def file_of(data: bytes, cpus: int, release: bytes = b"6.12.0", host: bytes = b"") -> bytes:
+class Attribute(NamedTuple):
+    """An event that perf recorded: its type and number, what its samples have, its flags, and its identifier."""
+
+    kind: int = 2
+    config: int = 101
+    sample_type: int = SAMPLE_TYPE
+    flags: int = 1 << 18  # sample_id_all
+    id: int = 7
+
+
+def file_of(
+    data: bytes,
+    cpus: int,
+    release: bytes = b"6.12.0",
+    host: bytes = b"",
+    attributes: Sequence[Attribute] = (Attribute(),),
+) -> bytes:
     """Return the file with these records. Without ``host`` it names none."""
-    attribute = struct.pack("<IIQQQQQ", 2, 128, 101, 1, _SAMPLE_TYPE, 0, 1 << 18).ljust(128, b"\0")
-    attributes_at = 104 + 8
-    begin = attributes_at + len(attribute) + 16
+    attributes_at = 104 + 8 * len(attributes)
+    described = b"".join(
+        struct.pack("<IIQQQQQ", a.kind, 128, a.config, 1, a.sample_type, 0, a.flags).ljust(
+            128, b"\0"
+        )
+        + struct.pack("<QQ", 104 + 8 * i, 8)
+        for i, a in enumerate(attributes)
+    )
+    begin = attributes_at + len(described)
     sections = [
         b"".join(format_of(name).encode() for name in FORMATS),
         *([struct.pack("<I", len(host) + 1) + host + b"\0"] if host else []),
@@ -208,9 +233,8 @@ def file_of(data: bytes, cpus: int, release: bytes = b"6.12.0", host: bytes = b"
         table += struct.pack("<QQ", at + 16 * len(sections) + len(body), len(section))
         body += section
     head = b"PERFILE2" + struct.pack(
-        "<8Q", 104, 128 + 16, attributes_at, 128 + 16, begin, len(data), 0, 0
+        "<8Q", 104, 128 + 16, attributes_at, len(described), begin, len(data), 0, 0
     )
     head += struct.pack("<4Q", 1 << 1 | (1 << 3 if host else 0) | 1 << 4 | 1 << 7, 0, 0, 0)
-    return (
-        head + struct.pack("<Q", 7) + attribute + struct.pack("<QQ", 104, 8) + data + table + body
-    )
+    ids = b"".join(struct.pack("<Q", a.id) for a in attributes)
+    return head + ids + described + data + table + body

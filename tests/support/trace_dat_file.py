@@ -28,7 +28,8 @@ _HEADER_EVENT = """# compressed entry header
 	time_stamp : type == 31
 	data max type_len  == 28
 """
-_PRINT = {
+#: print format of each event that a file has
+PRINT = {
     "sched_switch": (
         '"prev_comm=%s prev_pid=%d prev_prio=%d prev_state=%s ==> next_comm=%s next_pid=%d next_prio=%d", REC->prev_comm, '
         'REC->prev_pid, REC->prev_prio, REC->prev_state ? __print_flags(REC->prev_state, "|", { 0x0001, "S" }, '
@@ -37,11 +38,11 @@ _PRINT = {
     "sched_wakeup": (
         '"comm=%s pid=%d prio=%d target_cpu=%03d", REC->comm, REC->pid, REC->prio, REC->target_cpu'
     ),
-    "sched_migrate_task": (
-        '"comm=%s pid=%d prio=%d orig_cpu=%d dest_cpu=%d", REC->comm, REC->pid, REC->prio, REC->orig_cpu, REC->dest_cpu'
-    ),
     "sched_waking": (
         '"comm=%s pid=%d prio=%d target_cpu=%03d", REC->comm, REC->pid, REC->prio, REC->target_cpu'
+    ),
+    "sched_migrate_task": (
+        '"comm=%s pid=%d prio=%d orig_cpu=%d dest_cpu=%d", REC->comm, REC->pid, REC->prio, REC->orig_cpu, REC->dest_cpu'
     ),
     "cpu_frequency": '"state=%lu cpu_id=%lu", (unsigned long)REC->state, (unsigned long)REC->cpu_id',
 }
@@ -55,7 +56,7 @@ def _events(system: str, names: list[str]) -> bytes:
     out = system.encode() + b"\0" + struct.pack("<I", len(names))
     for name in names:
         head = perf_file.format_of(name).partition("print fmt:")[0]
-        out += _sized("<Q", f"{head}print fmt: {_PRINT[name]}\n".encode())
+        out += _sized("<Q", f"{head}print fmt: {PRINT[name]}\n".encode())
     return out
 
 
@@ -103,9 +104,7 @@ def _heads() -> tuple[bytes, bytes, bytes]:
     pages = b"header_page\0" + _sized("<Q", HEADER_PAGE.encode())
     pages += b"header_event\0" + _sized("<Q", _HEADER_EVENT.encode())
     events = struct.pack("<I", 2) + _events("power", ["cpu_frequency"])
-    events += _events(
-        "sched", ["sched_switch", "sched_wakeup", "sched_waking", "sched_migrate_task"]
-    )
+    events += _events("sched", [name for name in PRINT if name.startswith("sched_")])
     return pages, struct.pack("<I", 0), events
 
 

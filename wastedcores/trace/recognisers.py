@@ -22,15 +22,16 @@ SCHEDTRACE = b'{"format": "wastedcores.schedtrace"'
 CTF_METADATA = (b"\xc1\x1f\xfc\xc1", b"\x57\x1d\xd1\x75", b"\x75\xd1\x1d\x57", b"/* CTF 1.8")
 
 #: kernel/trace/trace_output.c:trace_print_context and trace_print_lat_fmt (4.1 ... 6.18): "%16s-%-7d ", an optional
-#: "(%7d) " with record-tgid, "[%03d] ", 4 or 5 flag characters, the time; trace-cmd report leaves the flags out.
+#: "(%7d) " with record-tgid, "[%03d] ", 4 or 5 flag characters (7 with the patches of
+#: PREEMPT_RT: need-resched-lazy and preempt-lazy-depth), the time; trace-cmd report leaves the flags out.
 FTRACE_LINE = (
-    r"^ *(?P<comm>.*?)-(?P<pid>\d{1,9}) +(?:\( *[\d-]+\) +)?\[(?P<cpu>\d{1,9})\] +(?:(?P<flags>[^\s]{4,6}) +)?"
+    r"^ *(?P<comm>.*?)-(?P<pid>\d{1,9}) +(?:\( *[\d-]+\) +)?\[(?P<cpu>\d{1,9})\] +(?:(?P<flags>[^\s]{4,7}) +)?"
     r"(?P<sec>\d{1,10})\.(?P<frac>\d{1,9}): +(?P<name>[\w.-]+)(?:: ?| <-)(?P<payload>.*)$"
 )
 #: The latency format (trace_print_lat_fmt; "%8.8s-%-7d %3d", flags, "%4lldus%c: ", in us since the beginning; since 6.5 with one
-#: more flag), also as `trace-cmd report -l` prints it, with seconds.
+#: more flag, with PREEMPT_RT with three), also as `trace-cmd report -l` prints it, with seconds.
 FTRACE_LATENCY_LINE = (
-    r"^ *(?P<comm>.*?)-(?P<pid>\d{1,9}) +(?P<cpu>\d{1,4})(?P<flags>[dDXbB.][^\s]{3,5}) +"
+    r"^ *(?P<comm>.*?)-(?P<pid>\d{1,9}) +(?P<cpu>\d{1,4})(?P<flags>[dDXbB.][^\s]{3,6}) +"
     r"(?:(?P<us>\d{1,15})us.?|(?P<sec>\d{1,10})\.(?P<frac>\d{1,9})): +(?P<name>[\w.-]+)(?:: ?| <-)(?P<payload>.*)$"
 )
 #: tools/perf/builtin-script.c:perf_sample__fprintf_start (6.1): "%16s " comm, "%7d " tid or "%7d/%-7d " pid/tid, "[%03d] " cpu,

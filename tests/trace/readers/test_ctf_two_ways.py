@@ -60,7 +60,7 @@ def line(rng: random.Random, lttng: bool) -> str:
     """Return a line; one value in about six is unusual."""
     event, fields = rng.choice(list(EVENTS.items()))
     numbers = [rng.choice(NUMBERS if rng.random() < 0.16 else USUAL) for _ in range(5)]
-    states = ("0", "1", "2", "64", "128", "256", "1026", "4294967295")
+    states = ("0", "1", "2", "64", "128", "256", "512", "1026", "4294967295")
     state = rng.choice(states) if rng.random() < 0.9 else numbers[4]
     payload = (fields if lttng else PERF + fields).format(
         rng.choice(NAMES), "t" if lttng else "p", numbers[0], numbers[1], numbers[2], state, numbers[3]

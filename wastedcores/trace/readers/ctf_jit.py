@@ -58,11 +58,11 @@ _PERF_TID, _COMMON_PID, _FLAGS, _SUCCESS = (
 )
 _PERF_CPU = word("perf_cpu")
 _POWER_IDLE = word("power_cpu_idle: ")
-#: the letters of with_letters, by the lowest bit; 64 may be a parked thread, which the patterns find out
+#: the letters of with_letters, by the lowest bit; 64 and 512 may be a parked thread, which the patterns find out
 _LETTERS = np.frombuffer(b"SDTtXZ?I" + bytes(32), np.uint8)
 _RUNS = np.frombuffer(b"R+" + bytes(32), np.uint8)
 #: of priorities LTTng subtracts MAX_RT_PRIO, see ctf.py
-_PARKED_BIT, _PRIO_SHIFT, _MOST_PRIO = 6, 100, 40
+_PARKED_BIT, _PARKED, _PRIO_SHIFT, _MOST_PRIO = 6, 512, 100, 40
 
 
 @lean
@@ -184,7 +184,7 @@ def _state(bits: int, names: U64) -> int:
     for bit in range(8):
         if bits >> bit & 1:
             return -1 if bit == _PARKED_BIT else intern(_LETTERS, bit, 1, names)
-    return intern(_RUNS, 0, 2, names)
+    return -1 if bits == _PARKED else intern(_RUNS, 0, 2, names)
 
 
 @lean

@@ -87,8 +87,9 @@ def recorded(tmp_path_factory):
         ("-g", "-e", "sched:sched_switch,sched:sched_wakeup"),
         ("-z", "-e", "sched:*"),
         ("-e", "sched:sched_switch", "-e", "cpu-clock"),
+        ("-R", "-e", "sched:sched_switch", "-e", "cpu-clock"),  # alike, so that they have an ID
     ],
-    ids=["all", "waking only", "call chains", "compressed", "two layouts"],
+    ids=["all", "waking only", "call chains", "compressed", "two layouts", "one layout"],
 )
 def test_same_events_as_perf_script(tmp_path, options):
     path = record(tmp_path, *options)

@@ -54,3 +54,18 @@ def test_windows_line_ends_change_nothing(tmp_path):
     for file in FILES:
         (tmp_path / file.name).write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
         assert summary(open_trace(tmp_path / file.name))["events"] == expected(file)["events"]
+
+
+@pytest.mark.parametrize("space", ["", " ", "\t"], ids=["trace-cmd", "kernel", "of a program"])
+def test_stacks_of_the_kernel_are_no_events(space, tmp_path):
+    # libtraceevent, plugins/plugin_function.c: trace_stack_handler prints no space before the arrow
+    file = GOLDEN / "trace_cmd.txt"
+    names = ("trace_event_raw_event_sched_switch", "__schedule")
+    stack = "".join(f"{space}=> {name} (ffffffffb4d4fc8e)\n" for name in names)
+    lines = file.read_text().splitlines(keepends=True)
+    text = "".join(line + stack * ("[063]" in line) for line in lines)
+    assert text.count("=> __schedule") > 1
+    (tmp_path / "t.txt").write_text(text)
+    got = summary(open_trace(tmp_path / "t.txt"))
+    assert got["events"] == expected(file)["events"]
+    assert "lines of another form" not in got["notes"]

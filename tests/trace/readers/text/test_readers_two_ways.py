@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import lzma
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import RECORDINGS
+from support import RECORDINGS, TRACE_GOLDEN
 from support.line_oracle import parse
 from support.summary import summary
 
@@ -44,6 +45,30 @@ def test_guest_recordings_read_as_by_the_plain_reader(guest, monkeypatch):
     # small blocks: every block boundary falls into the file somewhere
     monkeypatch.setattr(text_reading, "BLOCK_BYTES", 70_001)
     assert read(path, monkeypatch, 0) == patterns
+
+
+@pytest.mark.parametrize("scan_from", [0, 1 << 40])
+def test_kernels_with_the_patch_for_real_time_print_two_flags_more(
+    tmp_path, monkeypatch, scan_from
+):
+    golden = TRACE_GOLDEN / "ftrace_6.1_tgid.txt"
+    text = golden.read_text()
+    # need-resched-lazy behind need-resched, and preempt-lazy-depth behind preempt-depth
+    patched, n = re.subn(r"(\] [dD.].)(..)(.) ", r"\1L\g<2>1\3 ", text)
+    assert n == len(re.findall(r"\[\d{3}\]", text)) > 2
+    path = tmp_path / "t.txt"
+    path.write_text(patched)
+    events = read(path, monkeypatch, scan_from)["events"]
+    assert events == read(golden, monkeypatch, scan_from)["events"] != []
+    # the same in the latency format, which prints neither brackets nor the thread group
+    form = r"(?m)^(.*-\d+) .*\[0*(\d+)\] (\S+) +(\d+\.\d+):"
+    old, new = (re.sub(form, r"\1   \2\3 \4:", t) for t in (text, patched))
+    assert " 1d.L.21. " in new
+    assert " 1d..2. " in old
+    path.write_text(new)
+    events = read(path, monkeypatch, scan_from)["events"]
+    path.write_text(old)
+    assert events == read(path, monkeypatch, scan_from)["events"] != []
 
 
 # a comm of the kernel: up to 15 bytes of anything but a line end; spaces at its ends cannot be told from padding
@@ -133,7 +158,9 @@ def files(draw):
         else:
             tgid = draw(st.sampled_from(["", "(-------) ", "(     19) "]))
             flags = draw(
-                st.sampled_from(["d...", "d..2.", "dNs4.", "d.h2.", "dNH3.", "d.Z1.", "d.Lh1."])
+                st.sampled_from(
+                    ["d...", "d..2.", "dNs4.", "d.h2.", "dNH3.", "d.Z1.", "d.Lh1.", "dnLh511"]
+                )
             )
             lines.append(
                 f"{comm:>16s}-{pid:<7d} {tgid}[{cpu:03d}] {flags} {stamp}: {name}: {fields}"

@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from support import ROOT, recorders, trace_dat_file
+from support import ROOT, perf_file, recorders, trace_dat_file
 from support.big_endian import big_endian
 
 from wastedcores.errors import WastedCoresError
@@ -48,6 +48,23 @@ def test_a_recording_of_a_big_endian_machine_has_its_events(name, tmp_path):
         assert said == lines_of(little)
 
 
+def test_texts_of_any_length_are_found_in_a_file_of_a_big_endian_machine(tmp_path, monkeypatch):
+    monkeypatch.setitem(trace_dat_file.PRINT, "sched_process_exec", '"..."')
+    events = [
+        (1000, perf_file.payload("sched_switch", b"a", 4, 120, 1, b"sh", 5, 120, by=4)),
+        (2000, perf_file.payload("sched_process_exec", b"/bin/true", 5, 5, by=5)),
+        (3000, perf_file.payload("sched_switch", b"true", 5, 120, 1, b"a", 4, 120, by=5)),
+    ]
+    path = tmp_path / "t.dat"
+    little = trace_dat_file.version_6(b"4 a\n5 sh\n", [trace_dat_file.pages_of(events)])
+    read = []
+    for data in (little, big_endian(little)):
+        path.write_bytes(data)
+        read.append(open_trace(path).events.collect())
+    assert read[0]["text"].to_list() == [None, "/bin/true", None]
+    assert read[1].equals(read[0])
+
+
 def pages_of_32_bits(events: list[tuple[int, bytes]]) -> bytes:
     """The page of one CPU: a counter of 4 bytes follows its time."""
     data, last = b"", events[0][0] if events else 0
@@ -74,6 +91,28 @@ def test_a_file_of_a_machine_of_32_bits_has_its_events(tmp_path, monkeypatch, tu
     data = trace_dat_file.as_trace_dat(run, 6)
     path.write_bytes(big_endian(data) if turned else data)
     assert open_trace(path).events.collect().equals(want)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_machine_of_32_bits_counts_lost_events_in_four_bytes(tmp_path, monkeypatch, turned):
+    # kernel/trace/ring_buffer.c: the number is an unsigned long, which is stored if there is room for it
+    head = trace_dat_file.HEADER_PAGE.replace("offset:8;	size:8;", "offset:8;	size:4;")
+    head = head.replace("offset:16;	size:4080;", "offset:12;	size:4084;")
+    monkeypatch.setattr(trace_dat_file, "HEADER_PAGE", head)
+    switch = perf_file.payload("sched_switch", b"a", 4, 120, 1, b"b", 5, 120, by=4)
+    event = struct.pack("<I", len(switch) // 4) + switch
+    first = (struct.pack("<QI", 1000, len(event)) + event).ljust(4096, b"\0")
+    # a discarded event fills the page up to its last four bytes
+    filled = event + struct.pack("<II", 29 | 1 << 5, 4080 - len(event) - 4)
+    second = struct.pack("<QI", 2000, 4080 | 1 << 30 | 1 << 31) + filled
+    second = second.ljust(4092, b"\0") + struct.pack("<I", 7)
+    data = trace_dat_file.version_6(b"4 a\n5 b\n", [first + second])
+    path = tmp_path / "t.dat"
+    path.write_bytes(big_endian(data) if turned else data)
+    trace = open_trace(path)
+    rows = trace.events.select("ts_ns", "kind", "cpu", "value").collect().rows()
+    assert rows == [(1000, "switch", 0, None), (2000, "lost", 0, 7), (2000, "switch", 0, None)]
+    assert trace.header.lost == {0: 7}
 
 
 def test_a_damaged_file_of_a_big_endian_machine_is_refused_or_noted(tmp_path):

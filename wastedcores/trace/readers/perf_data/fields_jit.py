@@ -103,7 +103,7 @@ def _lost(b: U8, at: int, which: Any, formats: Formats, r: np.uintp, out: Column
         out.value[r] = np.int64(lost) if commit & MISSED_STORED else -1
     else:
         cpu, lost = np.int64(0), load64(b, at + 16)
-        id_cpu = formats.layouts[0, rj.L_ID_CPU]
+        id_cpu = formats.layouts[which, rj.L_ID_CPU]
         if id_cpu:
             cpu = np.int64(load32(b, at + np.int64(load16(b, at + 6)) + id_cpu))
             low = np.uint8(ej.HAS_CPU)
@@ -118,13 +118,15 @@ def _lost(b: U8, at: int, which: Any, formats: Formats, r: np.uintp, out: Column
 
 
 @lean
-def _ended(b: U8, at: int, formats: Formats, name: Any, r: np.uintp, out: Columns) -> int:
+def _ended(
+    b: U8, at: int, which: Any, formats: Formats, name: Any, r: np.uintp, out: Columns
+) -> int:
     """Decode a PERF_RECORD_EXIT of a thread that is called ``name`` minus 1: pid, ppid, tid, ptid, time, and the sample's
     identity.
     """
     out.pid[r] = np.int64(np.int32(load32(b, at + 16)))
     low = np.uint8(ej.HAS_PID)
-    id_cpu = formats.layouts[0, rj.L_ID_CPU]
+    id_cpu = formats.layouts[which, rj.L_ID_CPU]
     if id_cpu:
         cpu = np.int64(load32(b, at + np.int64(load16(b, at + 6)) + id_cpu))
         if cpu >= MAX_CPUS:
@@ -343,9 +345,8 @@ def decode(
             i += 1
             continue
         if what == rj.ENDED:
-            problem = _ended(
-                b, at, formats, comm_at(comms, np.int64(load32(b, at + 16)), i), r, out
-            )
+            name = comm_at(comms, np.int64(load32(b, at + 16)), i)
+            problem = _ended(b, at, which, formats, name, r, out)
             if problem != rj.OK:
                 break
             row += 1

@@ -26,7 +26,7 @@ _IP, _TID, _TIME, _ADDR, _READ, _CHAIN, _ID, _CPU, _PERIOD, _STREAM, _RAW = (
     1 << n for n in range(11)
 )
 _IDENTIFIER = 1 << 16
-_SAMPLE_ID_ALL = 1 << 18
+_SAMPLE_ID_ALL, _COMM_OR_TASK = 1 << 18, 1 << 9 | 1 << 13
 # features, tools/perf/util/header.h
 _TRACING, _HOSTNAME, _RELEASE, _NRCPUS, _CMDLINE, _CLOCKID = 1, 3, 4, 7, 11, 23
 #: No recording has more: 8192 CPUs, and an attribute for each tracepoint of the kernel.
@@ -36,6 +36,7 @@ _MAX_FEATURE_BYTES = 1 << 26
 #: Identifiers within this distance are looked up in one step.
 _DENSE = 1 << 16
 _FIELD = re.compile(r"([^;]+);\s*offset:(\d{1,6});\s*size:(\d{1,6});")
+_PREEMPTED = re.compile(r'prev_state & (0x[0-9a-f]{1,9}|[1-9]\d{0,8}) \? "\+"')
 _WORD = string.ascii_letters + string.digits + "_"
 _CLOCKS = {0: "realtime", 1: "monotonic", 4: "monotonic_raw", 7: "boottime", 11: "tai"}
 
@@ -57,6 +58,9 @@ class Samples(NamedTuple):
     ids: np.ndarray
     which: np.ndarray
     dense: bool
+    id_at: int = 8
+    id_last: bool = False
+    tracking: int = 0
 
 
 #: For files that have no samples of perf.
@@ -131,10 +135,14 @@ def _attributes(data: np.ndarray, where: tuple[int, int, int], path: Path) -> Sa
     layouts: list[tuple[int, ...]] = []
     pairs: list[tuple[int, int]] = []
     all_ids = 0
+    id_at, id_last, tracking = 8, True, -1
     for i in range(total // size):
         raw = data[at + i * size : at + (i + 1) * size].tobytes()
         kind, _ = struct.unpack_from("<II", raw, 0)
         sample_type, read_format, flags = struct.unpack_from("<3Q", raw, 24)
+        if not sample_type & _IDENTIFIER:
+            id_last = False
+            id_at = 8 + 8 * (sample_type & (_IP | _TID | _TIME | _ADDR)).bit_count()
         ids_at, ids_size = struct.unpack_from("<2Q", raw, size - 16)
         all_ids += ids_size
         if all_ids > 8 * _MAX_IDS or ids_at + ids_size > len(data):
@@ -153,6 +161,8 @@ def _attributes(data: np.ndarray, where: tuple[int, int, int], path: Path) -> Sa
             )
         numbers = _numbers(data, ids_at, ids_size)
         number = layouts.index(layout)
+        if tracking < 0 and flags & _COMM_OR_TASK:
+            tracking = number
         pairs += [(n, number) for n in numbers.tolist()]
     if not any(layout[pj.L_TIME] >= 0 for layout in layouts):
         raise TraceFormatError(
@@ -162,13 +172,14 @@ def _attributes(data: np.ndarray, where: tuple[int, int, int], path: Path) -> Sa
     if len(layouts) == 1:
         pairs = []
     pairs.sort()
+    rest = (id_at, id_last, max(tracking, 0))
     ids = np.array([p[0] for p in pairs], np.uint64)
     which = np.array([p[1] for p in pairs], np.int32)
     if not pairs or pairs[-1][0] - pairs[0][0] > _DENSE:
-        return Samples(np.array(layouts, np.int64), ids, which, False)
+        return Samples(np.array(layouts, np.int64), ids, which, False, *rest)
     by_distance = np.full(pairs[-1][0] - pairs[0][0] + 1, -1, np.int32)
     by_distance[(ids - ids[0]).astype(np.int64)] = which
-    return Samples(np.array(layouts, np.int64), ids[:1], by_distance, True)
+    return Samples(np.array(layouts, np.int64), ids[:1], by_distance, True, *rest)
 
 
 def _layout(sample_type: int, read_format: int, flags: int) -> tuple[int, ...] | None:
@@ -281,8 +292,8 @@ def parse_formats(text: str) -> dict[str, Format]:
 def state_names(print_fmt: str) -> list[str]:
     """Return every value of prev_state as sched_switch prints it, by number.
 
-    The letters and their bits differ from kernel to kernel. The print format has them. The bit above them is the "+" of a
-    preempted task (include/trace/events/sched.h: TASK_STATE_MAX up to 4.13, TASK_REPORT_MAX since).
+    The letters and their bits differ from kernel to kernel. The print format has them, and the bit of the "+" of a preempted
+    task (include/trace/events/sched.h): TASK_STATE_MAX up to 4.13, and since then TASK_REPORT_MAX, the bit above the letters.
     """
     letters = {
         int(v, 16 if v.startswith("0x") else 10): t
@@ -291,8 +302,12 @@ def state_names(print_fmt: str) -> list[str]:
     letters.pop(0, None)
     if not letters or any(v & (v - 1) for v in letters) or max(letters) > 1 << 14:
         letters = {1: "S", 2: "D", 4: "T", 8: "t", 16: "X", 32: "Z", 64: "P", 128: "I"}
+    bits = max(letters).bit_length()
+    plus = _PREEMPTED.search(print_fmt)
+    if plus and (bit := int(plus[1], 0)) & (bit - 1) == 0 and max(letters) < bit <= 1 << 15:
+        bits = bit.bit_length() - 1
     names, known = [""], 0
-    for bit in (1 << n for n in range(max(letters).bit_length())):
+    for bit in (1 << n for n in range(bits)):
         letter = letters.get(bit)
         known |= bit if letter else 0
         names += [(f"{n}|{letter}" if n else letter) if letter else n for n in names]

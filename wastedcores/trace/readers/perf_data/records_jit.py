@@ -83,6 +83,12 @@ class Formats(NamedTuple):
     #: layout of each identifier; ``dense``: by distance from the lowest identifier, -1 for none
     which: I32
     dense: bool
+    #: place of the identifier in a sample: an IDENTIFIER comes first, an ID after IP, TID, TIME and ADDR
+    id_at: int
+    #: an IDENTIFIER is the last word of a record that is not a sample
+    id_last: bool
+    #: layout of the event whose records have names and ends of threads
+    tracking: int
     #: (65536,) number of a tracepoint -> event code; IGNORED: the event is only counted
     codes: NDArray[np.int8]
     #: (16,) by event code: the offset of the field ``success``, which is 0 (in 4.1) if the task was not put on a runqueue, so
@@ -139,6 +145,17 @@ def _layout_of(identifier: np.uint64, ids: U64, which: I32, dense: bool) -> Any:
 
 
 @lean
+def _tail_layout(b: U8, at: Any, size: Any, formats: Formats) -> Any:
+    """Return the layout of the end of a record that is not a sample: that of the event to which it belongs."""
+    if formats.ids.size and formats.id_last and size >= 16:
+        last = load64(b, at + size - 8)
+        layout = _layout_of(last, formats.ids, formats.which, formats.dense)
+        if layout >= 0:
+            return layout
+    return np.int64(formats.tracking)  # perf makes some records itself, which end with zeros
+
+
+@lean
 def index(
     b: U8, at: int, end: int, formats: Formats, out: Records, state: I64, counts: I64
 ) -> tuple[int, int, int]:
@@ -148,7 +165,6 @@ def index(
     raw: Any
     layouts, ids, codes, ts, ref = formats.layouts, formats.ids, formats.codes, out.ts, out.ref
     newest = state[NEWEST]
-    tail = layouts[0, L_ID_TIME]
     n: Any = 0
     problem = OK
     while at < end and n < ts.size:
@@ -167,7 +183,10 @@ def index(
         if kind == R_SAMPLE:
             layout: Any = 0
             if ids.size:
-                layout = _layout_of(load64(b, at + 8), ids, formats.which, formats.dense)
+                layout = -1
+                if size >= formats.id_at + 8:
+                    identifier = load64(b, at + formats.id_at)
+                    layout = _layout_of(identifier, ids, formats.which, formats.dense)
             raw = -1
             if layout >= 0 and layouts[layout, L_TIME] >= 0:
                 raw = raw_at(b, at, size, layouts, layout)
@@ -189,7 +208,13 @@ def index(
                 if wanted and stamp < 0:
                     problem = BAD_TIME
                     break
-        elif (kind == R_COMM or kind == R_FORK or kind == R_LOST) and size >= 24 - tail:
+        elif kind == R_COMM or kind == R_FORK or kind == R_LOST or kind == R_EXIT:
+            layout = _tail_layout(b, at, size, formats)
+            tail = layouts[layout, L_ID_TIME]
+            ended = kind == R_EXIT
+            if size < 24 - tail or (ended and not (tail and formats.kinds[ENDED])):
+                at += size
+                continue
             stamp = np.int64(load64(b, at + size + tail)) if tail else 0
             if stamp < 0:
                 problem = BAD_TIME
@@ -197,15 +222,7 @@ def index(
             newest = max(newest, stamp)
             ts[n] = stamp
             what = C_COMM if kind == R_COMM else (C_FORK if kind == R_FORK else LOST)
-            ref[n] = at << PLACE | what
-            n += 1
-        elif kind == R_EXIT and size >= 24 - tail and tail and formats.kinds[ENDED]:
-            stamp = np.int64(load64(b, at + size + tail))
-            if stamp < 0:
-                problem = BAD_TIME
-                break
-            newest = max(newest, stamp)
-            ts[n], ref[n] = stamp, at << PLACE | ENDED
+            ref[n] = at << PLACE | layout << 8 | (ENDED if ended else what)
             n += 1
         elif kind == R_LOST_SAMPLES and size >= 16:
             if load64(b, at + 8) > np.uint64(MAX_LOST):

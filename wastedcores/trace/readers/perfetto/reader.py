@@ -61,6 +61,9 @@ class PerfettoReading(Reading):
         self._known = np.full((MAX_CPUS, bj.N_KNOWN), bj.NONE, np.int64)
         self._counts = np.zeros(bj.N_EVENTS, np.int64)
         self._out = np.empty((len(bj.FIELDS), 0), np.int64)
+        self._end_ns = 0
+        #: CPUs that lost events after their last bundle; -1: events are missing somewhere
+        self._open: set[int] = set()
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield event tables in order of time."""
@@ -71,6 +74,7 @@ class PerfettoReading(Reading):
             table = self._find(data, size)
         self._learn(data, table[(table[:, wj.WHAT] & wj.FACTS) > 0])
         yield from WakingEvents(self.found).settled(self._tables(data, self._ordered(table)))
+        yield from self._lost_at_the_end()
         self._count()
         self.found.sha256 = file_digest(self.path) if self._hashed else None
 
@@ -200,8 +204,50 @@ class PerfettoReading(Reading):
                 "the service dropped packets of ftrace, because its buffer was full: make buffers.size_kb larger"
             )
             self.found.add_lost(-1, -1)
+            self._open.add(-1)
+        self._carry_losses(table)
         timed = table[table[:, wj.FIRST_NS] >= 0]
         return timed[np.argsort(timed[:, wj.FIRST_NS], kind="stable")]
+
+    def _carry_losses(self, table: np.ndarray) -> None:
+        """Let losses that bundles without events state, and those of skipped pages, come before the next events of their CPU.
+
+        traced_probes skips the rest of a page that is not as it expects (src/traced/probes/ftrace/cpu_reader.cc), and events of
+        the pages after it may be in the same bundle.
+        """
+        skipped = (table[:, wj.WHAT] & wj.SKIPPED) > 0
+        timed = table[:, wj.FIRST_NS] >= 0
+        carried = skipped | ((table[:, wj.WHAT] & wj.LOST) > 0) & ~timed
+        if skipped.any():
+            self.found.notes["skipped pages"] = (
+                f"{int(skipped.sum())} bundles say that the rest of a page of the kernel's buffer could not be read"
+            )
+            self._open.add(-1)
+        if not carried.any():
+            return
+        row = pl.col("row")
+        rows = pl.DataFrame(
+            {"sequence": table[:, wj.SEQUENCE], "cpu": table[:, wj.CPU], "timed": timed}
+        ).with_row_index("row")
+        later = pl.when("timed").then(row).backward_fill().shift(-1).over("sequence", "cpu")
+        rows = rows.with_columns(later=later).filter(pl.Series(carried))
+        table[rows["later"].drop_nulls().to_numpy(), wj.WHAT] |= wj.LOST
+        last = rows.filter(pl.col("later").is_null())["cpu"].unique().to_list()
+        for cpu in (c if 0 <= c < MAX_CPUS else -1 for c in last):
+            self.found.add_lost(cpu, -1)
+            self._open.add(cpu)
+
+    def _lost_at_the_end(self) -> Iterator[pl.DataFrame]:
+        """Yield an event at the end for each CPU that lost events after its last ones, and for losses that may be anywhere."""
+        if self._open:
+            cpus = [c if c >= 0 else None for c in sorted(self._open, reverse=True)]
+            events = pl.DataFrame({"cpu": cpus}, schema={"cpu": pl.Int32})
+            yield events.select(
+                "cpu",
+                ts_ns=pl.lit(self._end_ns),
+                kind=pl.lit("lost").cast(KIND_DTYPE),
+                value=pl.lit(-1, pl.Int64),
+            )
 
     def _tables(self, data: np.ndarray, bundles: np.ndarray) -> Iterator[pl.DataFrame]:
         sizes = np.cumsum(bundles[:, wj.BUNDLE_SIZE])
@@ -222,6 +268,7 @@ class PerfettoReading(Reading):
             if i < len(bundles):
                 safe = int(table["ts_ns"].search_sorted(int(bundles[i, wj.FIRST_NS]), side="left"))
             if safe:
+                self._end_ns = int(table["ts_ns"][safe - 1])
                 yield table.head(safe)
             held, rows = [table.tail(table.height - safe)], 0
 

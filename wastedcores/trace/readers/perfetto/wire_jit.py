@@ -20,8 +20,8 @@ I64 = NDArray[np.int64]
 AT, SIZE, WHAT, BUNDLE, BUNDLE_SIZE, SEQUENCE, CPU, FIRST_NS, CLOCK = range(9)
 N_COLUMNS = 9
 #: Bits of WHAT: has ftrace events; has facts; has packets that are packed; packets before it were dropped; events of its CPU were
-#: lost before it.
-EVENTS, FACTS, PACKED, DROPPED, LOST = 1, 2, 4, 8, 16
+#: lost before it; the rest of a page of the kernel's buffer was skipped in it.
+EVENTS, FACTS, PACKED, DROPPED, LOST, SKIPPED = 1, 2, 4, 8, 16, 32
 OK, CUT, BAD, FULL = 0, 1, 2, 3
 
 #: Fields of a packet: ftrace_events; sequence; dropped; compressed_packets, zstd_compressed_packets; and what states facts:
@@ -112,6 +112,8 @@ def _bundle(b: U8, row: I64) -> bool:
                     ns = _first(b, place, length, 0)
                     if ns >= 0 and (first < 0 or ns < first):
                         first = ns
+        elif number == 8:
+            row[WHAT] |= SKIPPED
     row[FIRST_NS] = first
     return True
 

@@ -13,6 +13,10 @@ _CHUNK = 1 << 20
 #: Packed bytes that are unpacked at a time; zlib makes 1032 bytes of one at most.
 _PACKED = 1 << 14
 _BETWEEN_SPANS = b"], ["
+#: Systrace's output_generator (catapult) writes a block per agent. How those begin that have no ftrace text: JSON, and what the
+#: agents android_process_data and android_cgroup write; and how much of a block tells it.
+_OTHER_AGENTS = (b"{", b"[", b"PROCESS DUMP", b"# tracer: CGROUP DUMP")
+_START = 256
 _SCRIPT_ENDS, _STRING_ENDS, _JSON_ENDS = b"</script>", b'\\n";', b"';"
 
 
@@ -41,7 +45,7 @@ class Chunks(io.RawIOBase):
 
 
 def systrace_text(page: IO[bytes]) -> IO[bytes]:
-    """Return the ftrace text in a page of systrace: the first block that is not JSON."""
+    """Return the ftrace text in a page of systrace: the first block that no other agent wrote."""
     return cast(IO[bytes], io.BufferedReader(Chunks(_systrace(page)), _CHUNK))
 
 
@@ -88,11 +92,12 @@ class _Scanner:
                 self._begin = self._end
                 return
 
-    def starts_with_json(self) -> bool:
-        """Say whether what follows is JSON."""
-        while not (start := self._buffer[self._begin : self._end].strip()[:1]) and self._more():
-            pass
-        return start in (b"{", b"[")
+    def starts_with(self, *words: bytes) -> bool:
+        """Say whether what follows begins with one of the words; blanks before it, and how many there are, do not count."""
+        while True:
+            start = self._buffer[self._begin : min(self._begin + _START, self._end)]
+            if len(start) == _START or not self._more():
+                return b" ".join(start.split()).startswith(words)
 
     def _more(self) -> int:
         """Move the rest to the front of the buffer, read from the file behind it, and return how many bytes came."""
@@ -110,7 +115,7 @@ def _systrace(page: IO[bytes]) -> Iterator[bytes | memoryview]:
             pass
         if not scanner.word:
             return
-        if scanner.starts_with_json():
+        if scanner.starts_with(*_OTHER_AGENTS):
             continue
         ends = _SCRIPT_ENDS if scanner.word == SYSTRACE_BLOCKS[0] else _STRING_ENDS
         first = True

@@ -13,9 +13,10 @@ from wastedcores.trace.readers.support.event_columns_jit import NULLABLE, Column
 from wastedcores.trace.schema import COLUMNS, KIND_DTYPE
 
 #: bits of prev_state (include/linux/sched.h and TASK_STATE_TO_CHAR_STR of 3.0 to 6.18). 64 is a dead task up to 4.13, and a
-#: parked one since; the bit of a preempted task is above those of all letters.
+#: parked one since; 512 is a preempted task up to 3.8, and a parked one from 3.9 to 4.13. The bit of a preempted task is above
+#: those of all letters.
 _BITS = {1: "S", 2: "D", 4: "T", 8: "t", 16: "X", 32: "Z", 64: "X", 128: "I"}
-_PARKED = 64
+_PARKED = (64, 512)
 #: The names of threads that are parked when their CPU goes offline end with its number.
 _PARKS = r"/\d+$"
 
@@ -30,7 +31,7 @@ def with_letters(events: pl.DataFrame, column: str) -> pl.DataFrame:
         for v, n in zip(values, number, strict=True)
     }
     state = raw.replace_strict(letters, default=None, return_dtype=pl.String)
-    parked = [v for v, n in zip(values, number, strict=True) if n == _PARKED]
+    parked = [v for v, n in zip(values, number, strict=True) if n in _PARKED]
     name = pl.col("prev_comm").cast(pl.String)
     is_parked = pl.col(column).is_in(parked) & name.str.contains(_PARKS).fill_null(False)
     stated = pl.when(is_parked).then(pl.lit("P")).otherwise(pl.lit(state))

@@ -59,9 +59,9 @@ def _after_cpu(b: U8, i: int, perf: bool) -> tuple[int, int, int]:
     end = 0
     if at == 0 and not perf:  # ftrace's flag characters
         j = i
-        while b[j] > 32 and j - i < 7:
+        while b[j] > 32 and j - i < 8:
             j += 1
-        if 4 <= j - i <= 6 and b[j] == 32:
+        if 4 <= j - i <= 7 and b[j] == 32:
             ns, at = _stamp(b, spaces(b, j))
             end = j
     return ns, spaces(b, at) if at else 0, end

@@ -359,7 +359,7 @@ FTRACE = Dialect(
     perf=False,
     envelopes=(FTRACE_LINE, _BARE, FTRACE_LATENCY_LINE),
     # "capturing trace... done" and "TRACE:" are from atrace
-    noise=r"^(?: => |cpus=\d+$|version = |CPU \d+ is empty$|trace-cmd|capturing trace\.\.\.|TRACE:$|\s*#)",
+    noise=r"^(?:[ \t]?=> |cpus=\d+$|version = |CPU \d+ is empty$|trace-cmd|capturing trace\.\.\.|TRACE:$|\s*#)",
     lost=(
         r"^(?:CPU:(?P<cpu>\d{1,4}) \[(?:LOST )?(?P<n>\d{1,12})? ?(?:EVENTS DROPPED|EVENTS)\]"
         r"|##### CPU (?P<cpu2>\d{1,4}) buffer started ####)"

@@ -205,7 +205,7 @@ def _swapped(
         [
             (at, size)
             for kind, at, size in f.fields.values()
-            if size in (2, 4, 8) and kind[-1:] != "]"
+            if size in (2, 4, 8) and (kind[-1:] != "]" or kind.startswith("__data_loc"))
         ]
         for f in header.formats.values()
     ]

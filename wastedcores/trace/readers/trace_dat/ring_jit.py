@@ -46,7 +46,7 @@ def _open_page(b: U8, buffer: I64, page_bytes: int, start: int) -> int:
     if buffer[STOP] > bound:
         return rec.BAD_PAGE
     if commit & rj.MISSED_EVENTS and buffer[BEGUN]:
-        if commit & rj.MISSED_STORED and buffer[STOP] + 8 > bound:  # the number follows the entries
+        if commit & rj.MISSED_STORED and buffer[STOP] + start - 8 > bound:  # the number follows
             return rec.BAD_PAGE
         buffer[LOSS] = page
     return rec.OK

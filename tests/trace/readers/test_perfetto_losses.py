@@ -1,0 +1,93 @@
+"""What a trace of Perfetto says about lost events puts the time in doubt, whatever else comes with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
+
+from wastedcores.invariant import check
+from wastedcores.trace import Trace
+from wastedcores.trace.io import open_trace
+
+
+def bundle(trace: pb.Trace, cpu: int, *times: int) -> pb.FtraceEventBundle:
+    """Add a bundle in which thread 5 of a CPU goes to sleep and wakes up in turn."""
+    packet = trace.packet.add()
+    packet.trusted_packet_sequence_id = 2
+    made = packet.ftrace_events
+    made.cpu = cpu
+    for i, ts in enumerate(times):
+        event = made.event.add()
+        event.timestamp, event.pid = ts, 5
+        s = event.sched_switch
+        s.prev_comm, s.prev_pid, s.prev_prio, s.prev_state = ("a", 5, 120, 1)
+        s.next_comm, s.next_pid, s.next_prio = ("swapper", 0, 120)
+        if i % 2:
+            s.prev_pid, s.next_pid, s.prev_comm, s.next_comm = 0, 5, "swapper", "a"
+    return made
+
+
+@pytest.fixture
+def opened(tmp_path: Path):
+    def made(trace: pb.Trace) -> Trace:
+        path = tmp_path / "t.pftrace"
+        path.write_bytes(trace.SerializeToString())
+        return open_trace(path)
+
+    return made
+
+
+def losses(trace: Trace) -> list[tuple[int, int | None]]:
+    return trace.only("lost").select("ts_ns", "cpu").collect().rows()
+
+
+@pytest.mark.parametrize("other_first", [False, True])
+def test_a_loss_before_a_bundle_without_events_is_one_before_the_next_events(opened, other_first):
+    trace = pb.Trace()
+    bundle(trace, 0, 1000, 2000)
+    bundle(trace, 0).lost_events = True
+    if other_first:
+        bundle(trace, 1, 3500)
+    bundle(trace, 0, 3000, 4000)
+    got = opened(trace)
+    assert got.header.lost == {0: -1}
+    assert losses(got) == [(3000, 0)]
+
+
+def test_a_loss_after_the_last_events_lasts_until_the_end(opened):
+    trace = pb.Trace()
+    bundle(trace, 0, 1000, 2000)
+    bundle(trace, 0).lost_events = True
+    bundle(trace, 1, 3000, 4000)
+    got = opened(trace)
+    assert got.header.lost == {0: -1}
+    assert losses(got) == [(4000, 0)]
+    assert check(got).unknown_spans == [(2000, 4000, 0)]
+
+
+def test_after_a_page_that_was_skipped_nobody_knows_what_is_missing(opened):
+    # traced_probes, cpu_reader.cc: the rest of a page is skipped, and the pages after it may be in the same bundle
+    trace = pb.Trace()
+    error = bundle(trace, 0, 1000, 2000).error.add()
+    error.timestamp, error.status = 1000, pb.FTRACE_STATUS_ABI_ZERO_DATA_LENGTH
+    bundle(trace, 0, 3000, 4000)
+    bundle(trace, 1, 1500, 4500)
+    got = opened(trace)
+    assert got.header.lost == {0: -1}
+    assert losses(got) == [(3000, 0), (4500, None)]
+    assert "skipped pages" in str(got.header.provenance)
+    assert check(got).verdict == "unknown"
+
+
+def test_dropped_packets_are_a_loss_of_unknown_place_beside_a_known_one(opened):
+    trace = pb.Trace()
+    bundle(trace, 0, 1000, 2000)
+    bundle(trace, 0, 3000, 4000).lost_events = True
+    bundle(trace, 1, 1500, 4500)
+    trace.packet[-1].previous_packet_dropped = 1
+    got = opened(trace)
+    assert got.header.lost == {0: -1, -1: -1}
+    assert losses(got) == [(3000, 0), (4500, None)]
+    assert check(got).verdict == "unknown"
