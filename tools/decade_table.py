@@ -100,11 +100,12 @@ def _replayed(
     """Replay a workload; a cell is the median of the seeds."""
     off = pattern.meta["results_measured_in_guest"].get("autogroup") == 0
     name = KernelModel.named(f"{model}+{NO_AUTOGROUP}" if off else model).name
+    given = pattern.parameters
+    if not KernelModel.named(model).is_modern:  # forks of 4.1.3 are the scenario's default
+        given = {k: v for k, v in given.items() if not k.startswith("fork_")}
     cells = []
     for seed in seeds:
-        run = replay_scenario(
-            f"recorded-{pattern.kind}", name, pattern.machine, seed, pattern.parameters
-        )
+        run = replay_scenario(f"recorded-{pattern.kind}", name, pattern.machine, seed, given)
         window = run.summary.start_ns, run.summary.end_ns
         wasted, wait = _waste(run.trace, window, cpus_of(pattern))
         result = float(run.summary.result or 0)

@@ -168,6 +168,15 @@ KINDS = {
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "db": {"group": 8, "lo_us": 1000, "hi_us": 3000, "noise_period_ms": 10.0}
 }
+#: (variant, CPUs) -> quartiles of the time from one fork of a process to the next, in us, in the ``ms`` recording of this kernel on
+#: this machine; make's forks under 4.1.3 are the scenario's default
+FORK_US = {
+    ("6.1", 64): (100, 120),
+    ("6.12", 16): (112, 138),
+    ("6.12", 64): (132, 152),
+    ("7.2", 16): (112, 134),
+    ("7.2", 64): (136, 160),
+}
 
 
 @dataclass(frozen=True)
@@ -241,6 +250,9 @@ class Recording:
         out |= {name: to(given[key]) for key, (name, to) in known.items() if key in given}
         if "overload_on_wakeup" in self.meta.get("fixes", ()):
             out["patched_boot"] = True
+        took = FORK_US.get((self.meta["variant"], self.meta["cpus"]))
+        if self.kind == "gi" and took:
+            out |= {"fork_lo_us": took[0], "fork_hi_us": took[1]}
         return out | ({"pinned": False} if given.get("na") == "-1" else {})
 
     @property

@@ -114,8 +114,10 @@ def recorded_gi(
     hi_us: int = 60_000,
     hotplug: str = "none",
     patched_boot: bool = False,
+    fork_lo_us: int = FORK_NS[0] // US,
+    fork_hi_us: int = FORK_NS[1] // US,
 ) -> Workload:
-    """Run ``make -j`` next to R processes (paper 3.1)."""
+    """Run ``make -j`` next to R processes (paper 3.1). Each job costs make a time between ``fork_lo_us`` and ``fork_hi_us``."""
     w = _workload("recorded-gi", Measure("make_s", "make start", "make end"))
     cpu = recorder_cpu(machine, seed, "gi")
     off, start = _hotplug(w, machine, hotplug, start_ns(machine, seed, "gi"))
@@ -129,7 +131,7 @@ def recorded_gi(
         .compute(*SETSID_NS)
         .session(w.session())
         .loop(jobs)
-        .compute(*FORK_NS)
+        .compute(fork_lo_us * US, fork_hi_us * US)
         .touch()
         .fork(child)
     )
