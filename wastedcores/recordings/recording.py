@@ -168,8 +168,8 @@ KINDS = {
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "db": {"group": 8, "lo_us": 1000, "hi_us": 3000, "noise_period_ms": 10.0}
 }
-#: (variant, CPUs) -> quartiles of the time from one fork of a process to the next, in us, in the ``ms`` recording of this kernel on
-#: this machine; make's forks under 4.1.3 are the scenario's default
+#: (variant, CPUs) -> quartiles of the time from one fork of a process to the next, in us, in the ``ms`` recording of this kernel
+#: on this machine; make's forks under 4.1.3 are the scenario's default
 FORK_US = {
     ("6.1", 64): (100, 120),
     ("6.12", 16): (112, 138),
