@@ -250,7 +250,7 @@ class Recording:
         out |= {name: to(given[key]) for key, (name, to) in known.items() if key in given}
         if "overload_on_wakeup" in self.meta.get("fixes", ()):
             out["patched_boot"] = True
-        took = FORK_US.get((self.meta["variant"], self.meta["cpus"]))
+        took = FORK_US.get((self.meta.get("variant"), self.meta.get("cpus")))
         if self.kind == "gi" and took:
             out |= {"fork_lo_us": took[0], "fork_hi_us": took[1]}
         return out | ({"pinned": False} if given.get("na") == "-1" else {})
