@@ -296,6 +296,39 @@ def test_a_waiting_task_that_is_throttled_waits_no_longer():
     )
 
 
+@pytest.mark.parametrize("cpu", [1, None])
+def test_what_was_lost_before_the_window_may_have_changed_what_is_known_in_it(cpu):
+    """11 waits beside the idle CPU 1; what was lost 10 ms before may have bound it to CPU 0, or have been anywhere."""
+    rows = [
+        switch(0, 0, 0, "R", 10),
+        switch(1, 1, 0, "R", 9),
+        {"ts_ns": 10 * MS, "kind": "lost", "cpu": cpu, "value": 7},
+        switch(10 * MS, 1, 9, "S", 0),
+        wakeup(50 * MS, 0, 11),
+        switch(600 * MS, 0, 10, "S", 11),
+        switch(601 * MS, 0, 11, "S", 0),
+    ]
+    after = (20 * MS, 601 * MS)
+    trace = trace_of(rows, cpus=2, lost={-1 if cpu is None else cpu: 7})
+    assert check(trace).verdict == "unknown"
+    found = check(trace, between=after)
+    assert (found.verdict, found.unknown_spans) == ("unknown", [])
+    # the place is known, and the trace does not rely on events that tell changes of affinity
+    placed = trace.with_header(follows_affinity=False)
+    expected = "violations" if cpu is not None else "unknown"
+    assert check(placed, between=after).verdict == expected
+
+
+@pytest.mark.parametrize(("next_ms", "verdict"), [(15, "clean"), (500, "unknown")])
+def test_a_length_that_was_lost_is_unknown_until_the_next_one(next_ms, verdict):
+    """CPU 0 has two tasks in a trace that has only lengths, and CPU 1 may have been idle until its next event."""
+    rows = [nr(0, 0, 2), nr(0, 1, 1), {"ts_ns": 10 * MS, "kind": "lost", "cpu": 1, "value": 7}]
+    rows += [nr(next_ms * MS, 1, 1), nr(S, 0, 2)]
+    trace = trace_of(rows, cpus=2, lost={1: 7}, known=False)
+    assert check(trace).verdict == "unknown"
+    assert check(trace, between=(20 * MS, S)).verdict == verdict
+
+
 def test_a_trace_that_is_cut_short_is_never_clean():
     rows = [switch(1, 0, 0, "R", 10), switch(S, 0, 10, "S", 0)]
     assert check(trace_of(rows, cpus=2)).verdict == "clean"

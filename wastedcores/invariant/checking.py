@@ -134,7 +134,9 @@ def check_runqueues(
     scalars = [int(x) for x in state.scalars]
     never_known = np.flatnonzero(counted.astype(bool) & ~found.known)
     spans = [s for s in rq.lost_spans if s[1] >= start_ns and s[0] <= end_ns]
-    lost, located = trace.header.lost_total, _located(rq, spans)
+    all_known = scalars[sweep_jit.KNOWN_NS] == int(counted.sum()) * (end_ns - start_ns)
+    losses = _that_matter(rq, spans, end_ns, all_known)
+    lost, located = trace.header.lost_total, _located(rq, losses)
     notes = list(rq.notes)
     if isolated:
         notes.append(
@@ -164,7 +166,7 @@ def check_runqueues(
     if counted.sum() == 1:
         verdict = "clean"
         notes.append("only one CPU counts, so there is nowhere to move a thread")
-    elif (spans or (lost > 0 and not rq.lost_spans)) and not located:
+    elif (losses or (lost > 0 and not rq.lost_spans)) and not located:
         verdict = "unknown"
         notes.append(f"{lost} events were lost: the verdict is unknown")
     elif scalars[sweep_jit.KNOWN_NS] == 0 and end_ns > start_ns:
@@ -209,12 +211,25 @@ def check_runqueues(
     )
 
 
-def _located(rq: Runqueues, spans: list[tuple[int, int, int]]) -> bool:
+def _that_matter(
+    rq: Runqueues, inside: list[tuple[int, int, int]], end_ns: int, all_known: bool
+) -> list[tuple[int, int, int]]:
+    """Return the losses that can make the verdict on a window wrong, of which some are ``inside``.
+
+    What is lost before the window can leave a wrong state behind. If the trace only has lengths, a loss at a known place leaves
+    the CPU unknown until its next event, so none matters to a window in which all CPUs are known.
+    """
+    before = [span for span in rq.lost_spans if span[0] <= end_ns]
+    healed = rq.source == "nr_running" and all_known and all(c >= 0 for _, _, c in before)
+    return inside if healed else before
+
+
+def _located(rq: Runqueues, losses: list[tuple[int, int, int]]) -> bool:
     """Whether events were lost at known places only, so that only the time around them is in doubt.
 
     A lost change of affinity would make everything after it wrong.
     """
-    some = len(spans) > 0 and len(rq.lost_spans) <= MANY_LOSSES and all(c >= 0 for _, _, c in spans)
+    some = bool(losses) and len(rq.lost_spans) <= MANY_LOSSES and all(c >= 0 for *_, c in losses)
     return some and rq.source == "tasks" and not rq.affinity.follows and not rq.counted
 
 
