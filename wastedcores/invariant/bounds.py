@@ -214,7 +214,8 @@ def at_most(rq: Runqueues, first: sweep_jit.SweepState, dark: NDArray[np.bool_])
     # a wait can be longer than the part of it that the trace shows
     near = _union((spans + np.array([-FLOOR_NS, FLOOR_NS])).clip(*window))
     assert found.firm is not None
-    # the queue that all waiting threads share does not count as a busy CPU
+    # the queue that all waiting threads share is no CPU, and no busy one
+    found.firm_state.counted[-1] = 0
     slices = found.firm_state.slices
     slices[:, 0] -= length * np.arange(1, slices.shape[0] + 1)
     hidden_ns = int((spans[:, 1] - spans[:, 0]).sum())
