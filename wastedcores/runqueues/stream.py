@@ -109,6 +109,8 @@ class Runqueues:
     #: the trace has the kernel's nr_running: it is the length of the runqueues, whatever the tasks say
     counted: bool = False
     is_strict: bool = False  #: only threads wait of which something says where they may run
+    #: threads that waited when the oldest events were overwritten; nothing is seen of them, so perhaps they do no longer
+    preempted: list[int] = field(default_factory=list)
     late_ns: int = 0  #: a woken thread is on a queue only so much later, see late_jit.py
     #: number of events that contradict the state before them, counted while streaming
     oddities: dict[str, int] = field(default_factory=dict)
@@ -346,6 +348,7 @@ class Runqueues:
         if (unseen & (state.cpu[:, cpu_row.SWITCHES] == 0)).any():
             # whoever waits to the end may have run on a CPU that was not recorded
             state.task[task == task_row.WAITING, task_row.LOST_MEANWHILE] = 1
+        state.task[self.tasks.rows(np.array(self.preempted, np.int64)), task_row.LOST_MEANWHILE] = 1
         tasks_jit.finish(state, out, self.end_ns)
         if state.numbers[st.N_WAITS]:
             yield _batch_of(out, state, waits, self.end_ns)
