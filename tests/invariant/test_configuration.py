@@ -6,8 +6,10 @@ import pytest
 from support.builders import migrate, nr, switch, trace_of, wakeup
 
 from wastedcores.analysis.examined import examine
+from wastedcores.errors import UsageError
 from wastedcores.invariant import check
 from wastedcores.runqueues import stream
+from wastedcores.trace.header import Window
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -170,6 +172,18 @@ def test_a_thread_that_was_preempted_before_the_beginning_may_have_been_pulled_u
     facts = {"tasks": tasks, "later_tasks": [], "quotas": {}, "known": False}
     found = check(trace_of(rows, cpus=2, overwritten={1: 50}, lost={1: 50}, **facts))
     assert (found.verdict, found.start_ns) == (verdict, 1500 * MS)
+
+
+def test_a_window_before_everything_that_is_recorded_is_never_clean():
+    """What CPU 0 did before 5 s was overwritten, and the window ends before."""
+    rows = [switch(S, 1, 0, "S", 20), switch(2 * S, 1, 20, "S", 0)]
+    rows += [switch(5 * S, 0, 0, "S", 10), switch(6 * S, 0, 10, "S", 0)]
+    trace = trace_of(rows, cpus=2, overwritten={0: 100}, lost={0: 100})
+    with pytest.raises(UsageError, match=r"1 to 2 s.* of every CPU only from 5 to 6 s"):
+        check(trace, between=(S, 2 * S))
+    named = check(trace.with_header(window=Window(start_ns=S, end_ns=2 * S)))
+    assert (named.verdict, named.duration_ns) == ("unknown", 0)
+    assert any("only from 5 to 6 s" in note for note in named.notes)
 
 
 def test_changes_that_are_too_many_for_the_memory_are_streamed_again(monkeypatch):

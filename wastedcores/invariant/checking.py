@@ -111,9 +111,18 @@ def check_runqueues(
 ) -> CheckResult:
     """Check the invariant over runqueues that are already found."""
     trace = rq.trace
-    start_ns, end_ns = rq.start_ns, rq.end_ns
+    start_ns, end_ns, outside = rq.start_ns, rq.end_ns, []
     if window is not None:
         start_ns, end_ns = max(window.start_ns, start_ns), min(window.end_ns, end_ns)
+    if window is not None and end_ns < start_ns:
+        told = (
+            f"the window is {window.start_ns / 1e9:.9g} to {window.end_ns / 1e9:.9g} s, and the trace has the events of every "
+            f"CPU only from {rq.start_ns / 1e9:.9g} to {rq.end_ns / 1e9:.9g} s"
+        )
+        if window != trace.header.window:
+            raise UsageError(f"{trace.name}: {told}. Ask for a window in that time.")
+        outside = [told]
+        end_ns = start_ns
     counted = _counted(rq, cpus)
     isolated = (
         [] if ignore_affinity else [c for c in trace.header.isolated_cpus or [] if c < rq.cpus]
@@ -137,7 +146,7 @@ def check_runqueues(
     all_known = scalars[sweep_jit.KNOWN_NS] == int(counted.sum()) * (end_ns - start_ns)
     losses = _that_matter(rq, spans, end_ns, all_known)
     lost, located = trace.header.lost_total, _located(rq, losses)
-    notes = list(rq.notes)
+    notes = [*rq.notes, *outside]  # some notes are only known after streaming
     if isolated:
         notes.append(
             f"CPUs {format_cpulist(isolated)} are isolated, so no thread is balanced onto them: they do not count"

@@ -128,7 +128,7 @@ def judge(
         verdict = "unknown" if seems or notes else "clean"
     if brief:
         odd = not doubts["reason"].is_in(_NO_CONTRADICTION).all()
-        if verdict != "clean" or most is None or most.goes_on or odd or not length_ns:
+        if verdict != "clean" or most is None or most.goes_on or odd or length_ns <= 0:
             verdict = "unknown"
             notes.append(
                 f"the window is {human_ns(length_ns)} long, and waste may have begun before it or gone on after it; a "
