@@ -41,6 +41,43 @@ def test_a_plain_violation_is_certain():
     assert not result.doubts.height
 
 
+def sharing(moved: str, cpu: int = 0, first: int = 10):
+    """Threads ``first`` and the next one share a CPU for a second, and have run on the next CPU, which is idle, at most before or
+    after that.
+    """
+    two, idle, others = (first, first + 1), cpu + 1, (first + 40, first - 1)
+    both = two if moved != "one around" else two[1:]
+    rows = [switch(1, idle, others[1], "S", 0), switch(1, cpu, 0, "R", others[0])]
+    if moved != "never" and moved != "after":
+        for i, pid in enumerate(both):
+            t = 2 + 10 * i
+            rows += [
+                wakeup(t, idle, pid),
+                switch(t + 1, idle, 0, "R", pid),
+                switch(t + 2, idle, pid, "S", 0),
+            ]
+            rows += [migrate(t + 3, idle, cpu, pid), wakeup(t + 4, cpu, pid)]
+        rows += [] if len(both) == 2 else [wakeup(30, cpu, two[0])]
+    else:
+        rows += [wakeup(30, cpu, two[0]), wakeup(30, cpu, two[1])]
+    rows += [
+        switch(40, cpu, others[0], "S", two[0]),
+        *busy_pair(cpu=cpu, pids=two),
+        switch(S, cpu, two[1], "S", two[0]),
+        switch(S + 1, cpu, two[0], "S", 0),
+    ]
+    if moved != "never" and moved != "before":
+        for i, pid in enumerate(both):
+            t = S + 2 + 10 * i
+            rows += [
+                migrate(t, cpu, idle, pid),
+                wakeup(t + 1, idle, pid),
+                switch(t + 2, idle, 0, "R", pid),
+            ]
+            rows += [switch(t + 3, idle, pid, "S", 0)]
+    return rows
+
+
 @pytest.mark.parametrize(
     ("moved", "verdict", "kind"),
     [
@@ -59,36 +96,29 @@ def test_unknown_affinity_decides_only_if_the_waiting_threads_ran_on_the_idle_cp
     If one of two threads that take turns ran there, there was nobody to move whenever the other one waited: the waste is
     chronic, but not persistent.
     """
-    both = (10, 11) if moved != "one around" else (11,)
-    rows = [switch(1, 1, 9, "S", 0), switch(1, 0, 0, "R", 50)]
-    if moved != "never" and moved != "after":
-        for i, pid in enumerate(both):
-            t = 2 + 10 * i
-            rows += [
-                wakeup(t, 1, pid),
-                switch(t + 1, 1, 0, "R", pid),
-                switch(t + 2, 1, pid, "S", 0),
-            ]
-            rows += [migrate(t + 3, 1, 0, pid), wakeup(t + 4, 0, pid)]
-        rows += [] if len(both) == 2 else [wakeup(30, 0, 10)]
-    else:
-        rows += [wakeup(30, 0, 10), wakeup(30, 0, 11)]
-    rows += [
-        switch(40, 0, 50, "S", 10),
-        *busy_pair(),
-        switch(S, 0, 11, "S", 10),
-        switch(S + 1, 0, 10, "S", 0),
-    ]
-    if moved != "never" and moved != "before":
-        for i, pid in enumerate(both):
-            t = S + 2 + 10 * i
-            rows += [migrate(t, 0, 1, pid), wakeup(t + 1, 1, pid), switch(t + 2, 1, 0, "R", pid)]
-            rows += [switch(t + 3, 1, pid, "S", 0)]
+    rows = sharing(moved)
     result = check(trace_of(rows, cpus=2, known=False, quotas={}))
     assert (result.verdict, result.kind) == (verdict, kind)
     assert result.affinity_unknown >= 2
     certain = result.episodes.filter("persistent")["certain"].to_list()
     assert certain == [moved == "around"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "isolated"),
+    [(None, None), ([0, 1], None), (None, [2, 3])],
+    ids=["all", "0-1", "isolated"],
+)
+def test_what_was_seen_on_cpus_that_do_not_count_proves_nothing_about_the_others(asked, isolated):
+    """Two threads of unknown affinity share CPU 0 beside the idle CPU 1; two others share CPU 2 and were seen on CPU 3."""
+    rows = sorted([*sharing("never"), *sharing("around", 2, 20)], key=lambda r: r["ts_ns"])
+    trace = trace_of(rows, cpus=4, known=False, quotas={}, isolated_cpus=isolated)
+    result = check(trace, cpus=asked)
+    assert result.episodes.filter("persistent").height == 1
+    assert result.verdict == ("unknown" if asked or isolated else "violations")
+    assert result.bound.waste_at_least_ns <= result.thread_ns
+    if asked or isolated:
+        assert (result.bound.waste_at_least_ns, result.evidence["seen_ns"]) == (0, 0)
 
 
 @pytest.mark.parametrize("brief", [False, True])
