@@ -6,10 +6,12 @@ import random
 from copy import deepcopy
 
 import numpy as np
+import polars as pl
 import pytest
 from support.builders import switch, trace_of, wakeup
 from support.recorders import as_events, random_run
 
+from wastedcores.errors import TraceContentError
 from wastedcores.invariant import check
 from wastedcores.runqueues import cpu_row, task_row, tasks_jit
 from wastedcores.runqueues import state as st
@@ -75,3 +77,39 @@ def test_a_first_switch_that_stops_a_sleeping_task_leaves_nobody_behind():
     result = check(trace_of(rows, cpus=2))
     assert result.verdict == "clean"
     assert result.longest_ns < 20_000
+
+
+def test_a_trace_may_begin_at_any_time_from_0_on():
+    """Nobody knows since when 10, which stops at the beginning, waited until it runs without a wakeup."""
+
+    def rows(begin_ns):
+        ends = begin_ns + 500_000_000
+        yield switch(begin_ns, 0, 10, "S", 11)
+        yield switch(begin_ns, 1, 12, "S", 0)
+        yield switch(ends, 0, 11, "S", 10)
+
+    at_0, later = (check(trace_of(list(rows(t)), cpus=2)) for t in (0, 1_000_000_000))
+    assert at_0.verdict == later.verdict == "unknown"
+    with pytest.raises(TraceContentError, match=r"begins at -0\.5 s"):
+        check(trace_of(list(rows(-500_000_000)), cpus=2))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_the_time_at_which_a_trace_begins_changes_nothing(seed):
+    """Damaged runs of a fifth of a second: verdict, bounds, doubts and episodes are the same whenever they begin."""
+    rng = random.Random(seed)
+    rows = damaged(as_events(random_run(seed)), rng)
+    first = rows[0]["ts_ns"]
+    known = seed % 2 == 0
+    answers = []
+    for begin_ns in (0, 1, 10**18):
+        moved = [r | {"ts_ns": begin_ns + 50 * (r["ts_ns"] - first)} for r in rows]
+        found = check(trace_of(moved, cpus=3, known=known), persist_ns=20_000_000)
+        times = [
+            table.with_columns(pl.col("start_ns", "end_ns") - begin_ns).to_dicts()
+            for table in (found.doubts, found.episodes)
+        ]
+        answers.append(
+            (found.verdict, found.kind, found.bound, found.oddities, found.evidence, times)
+        )
+    assert answers[0] == answers[1] == answers[2]

@@ -51,17 +51,17 @@ def odd(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int) 
     s.odd[reason] += 1
     if s.cpu[c, cpu_row.KERNEL_NR] >= 0:
         return
-    if start_ns > 0:
+    if start_ns >= 0:
         doubt(s, out, c, start_ns, end_ns, reason)
     before_ns = s.numbers[se.BEFORE_NS]
-    if reason < se.ODD_PARKED and before_ns > 0 and end_ns - before_ns >= SILENCE_NS:
+    if reason < se.ODD_PARKED and before_ns >= 0 and end_ns - before_ns >= SILENCE_NS:
         doubt(s, out, -1, before_ns, end_ns, se.ODD_SILENCE)
 
 
 @callee
 def unseen_since(s: State, p: int, c: int) -> int:
-    """Return the earliest time from which ``p`` can have waited on ``c`` unseen: no task waits on a CPU while it is idle."""
-    return max(s.since[p], s.cpu[c, cpu_row.BUSY_SINCE]) if s.since[p] > 0 else 0
+    """Return since when ``p`` can have waited on ``c`` unseen (-1: unknown): no task waits on a CPU while it is idle."""
+    return max(s.since[p], s.cpu[c, cpu_row.BUSY_SINCE]) if s.since[p] >= 0 else -1
 
 
 @callee

@@ -42,6 +42,10 @@ def extent(trace: Trace) -> tuple[int, int, int, int]:
         raise TraceContentError(
             f"{trace.name}: pid {bad} cannot be (they go to {PID_MAX_LIMIT}); the file is damaged."
         )
+    if first < 0:
+        raise TraceContentError(
+            f"{trace.name}: begins at {first / 1e9:.9g} s, and times must not be below 0; shift them all by as much."
+        )
     return first, last, max(top_cpu, 0), max(top_pid, 0)
 
 

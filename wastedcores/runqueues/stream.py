@@ -214,7 +214,7 @@ class Runqueues:
         alone, elsewhere = once(header, self.affinity.follows), False
         for batch in self.task_events(BATCH_ROWS):
             asleep = (batch.code == st.SNAPSHOT) & (batch.aux == task_row.ASLEEP)
-            if asleep.any() and not state.numbers[st.LISTED_NS]:
+            if asleep.any() and state.numbers[st.LISTED_NS] < 0:
                 state.numbers[st.LISTED_NS] = batch.ts_ns[asleep][-1]
             start_jit.infer_start(batch, state)
             if alone:
@@ -239,7 +239,7 @@ class Runqueues:
         self.silent_cpus = [c for c in self.silent_cpus if not seen[c]]
         if self.silent == "idle":
             state.cpu[self.silent_cpus, cpu_row.CURR] = 0
-        elif not (state.numbers[st.LISTED_NS] or header.every_cpu):
+        elif state.numbers[st.LISTED_NS] < 0 and not header.every_cpu:
             online = header.cpus_online or range(self.cpus)
             if any(not recorded[c] and state.cpu[c, cpu_row.CURR] < 0 for c in online):
                 # a thread that seems to wait since the start may have been woken later, by a CPU that was not recorded
@@ -341,7 +341,7 @@ class Runqueues:
             yield _batch_of(out, state, waits, int(batch.ts_ns[-1]) if size else 0)
         task = state.task[:, task_row.STATE]
         waiting = int((task == task_row.WAITING).sum())
-        left = int(((task == task_row.UNKNOWN) & (state.since > 0)).sum())
+        left = int(((task == task_row.UNKNOWN) & (state.since >= 0)).sum())
         out = st.new_output(0, waiting if waits else 0, 2 * waiting + left + 2 * self.cpus)
         state.numbers[st.N_CHANGES] = 0
         unseen = state.cpu[:, cpu_row.CURR] == cpu_row.CURR_UNKNOWN
