@@ -359,6 +359,44 @@ def test_a_length_that_was_lost_is_unknown_until_the_next_one(next_ms, verdict):
     assert check(trace, between=(20 * MS, S)).verdict == verdict
 
 
+def woken_after_a_run_without_a_wakeup(wakes_ns, *more):
+    """10 runs at 10 ms without a wakeup, sleeps 0.2 ms later, and is woken; CPU 1 is idle until 500 ms, and 11 runs on CPU 0."""
+    rows = [
+        switch(1, 1, 9, "S", 0),
+        switch(1, 0, 50, "S", 10),
+        switch(5 * MS, 0, 10, "S", 11),
+        switch(10 * MS, 0, 11, "R", 10),
+        switch(10 * MS + 200_000, 0, 10, "S", 11),
+        wakeup(wakes_ns, 0, 10),
+        *more,
+        wakeup(500 * MS - 1, 1, 9),
+        switch(500 * MS, 1, 0, "R", 9),
+    ]
+    return check(trace_of(rows, cpus=2, known=False, quotas={}))
+
+
+def runs(t, waits_ns=0):
+    """10 runs on CPU 0 for 0.1 ms, and was woken before if it waits."""
+    woken = [wakeup(t - waits_ns, 0, 10)] if waits_ns else []
+    return [*woken, switch(t, 0, 11, "R", 10), switch(t + 100_000, 0, 10, "S", 11)]
+
+
+@pytest.mark.parametrize(
+    ("wakes_ns", "more", "verdict"),
+    [
+        (10_100_000, [], "clean"),  # while it runs: the clocks differ
+        (10_500_000, [], "unknown"),  # late, or it waits from then on
+        (11_500_000, [], "unknown"),
+        (10_500_000, runs(300 * MS, 1000), "clean"),  # it was late, for 10 is woken again
+        (10_500_000, runs(300 * MS), "unknown"),
+        (10_500_000, [*runs(300 * MS), wakeup(300 * MS + 500_000, 0, 10)], "unknown"),
+        (10_500_000, [*runs(12 * MS), *runs(400 * MS, 1000)], "clean"),
+    ],
+)
+def test_a_wakeup_after_a_short_run_is_late_or_begins_a_wait(wakes_ns, more, verdict):
+    assert woken_after_a_run_without_a_wakeup(wakes_ns, *more).verdict == verdict
+
+
 def test_a_trace_that_is_cut_short_is_never_clean():
     rows = [switch(1, 0, 0, "R", 10), switch(S, 0, 10, "S", 0)]
     assert check(trace_of(rows, cpus=2)).verdict == "clean"

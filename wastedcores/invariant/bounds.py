@@ -124,8 +124,9 @@ class Pooled:
                 out.waiting[:rows],
                 out.ghosts[:rows],
             )
-        late = pool.task[:, pool_jit.LATE] != 0
-        self.unseen.append(pool.task_ns[late, pool_jit.FROM :])
+        late = pool.task[:, pool_jit.LATE]
+        pool.task_ns[late == pool_jit.PERHAPS, pool_jit.BEGAN] = rq.end_ns
+        self.unseen.append(pool.task_ns[late != 0, pool_jit.FROM :])
 
     def _losses(self) -> NDArray[np.int64]:
         """The times when events were lost. The array is empty if a CPU was not recorded, for then any wakeup may be missing."""
