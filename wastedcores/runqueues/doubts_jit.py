@@ -23,13 +23,13 @@ PRESUMED_NS = 500_000
 
 @callee
 def doubt(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int) -> None:
-    """Write down a doubt; when there is no room, extend the last one in time and to all CPUs."""
+    """Write down a doubt. If there is no room, extend the last one in time and to all CPUs. A mixed reason limits nothing."""
     if end_ns <= start_ns:
         return
     k = s.numbers[se.N_DOUBTS]
     if k == out.doubt.shape[1]:
         out.doubt[se.DOUBT_CPU, k - 1] = -1
-        if out.doubt[se.REASON, k - 1] == se.ODD_QUEUE:
+        if out.doubt[se.REASON, k - 1] != reason:
             out.doubt[se.REASON, k - 1] = se.ODD_COUNT
         out.doubt[se.START, k - 1] = min(out.doubt[se.START, k - 1], start_ns)
         out.doubt[se.END, k - 1] = max(out.doubt[se.END, k - 1], end_ns)

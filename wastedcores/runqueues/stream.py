@@ -48,6 +48,10 @@ _ON_ITS_CPU[
 ] = False
 
 
+#: one event can give about so many doubts
+_DOUBTS_OF_ONE = 16
+
+
 @dataclass
 class Batch:
     """Changes of runqueues, ordered by time; all arrays have the shape (changes,)."""
@@ -334,15 +338,15 @@ class Runqueues:
         for batch in self.task_events(rows):
             size = batch.code.size
             room = 10 * size + 2 * int(state.cpu[:, cpu_row.WAITING].sum())
-            if out.change_ns.size < room:
-                out = st.new_output(room, size if waits else 0, size)
+            if out.change_ns.size < room or out.doubt.shape[1] < size + _DOUBTS_OF_ONE:
+                out = st.new_output(room, size if waits else 0, size + _DOUBTS_OF_ONE)
             tasks_jit.run(batch, state, out)
             doubts.append(doubt_table(out, int(state.numbers[st.N_DOUBTS])))
             yield _batch_of(out, state, waits, int(batch.ts_ns[-1]) if size else 0)
         task = state.task[:, task_row.STATE]
         waiting = int((task == task_row.WAITING).sum())
         left = int(((task == task_row.UNKNOWN) & (state.since >= 0)).sum())
-        out = st.new_output(0, waiting if waits else 0, 2 * waiting + left + 2 * self.cpus)
+        out = st.new_output(0, waiting if waits else 0, 4 * waiting + 2 * left + 2 * self.cpus)
         state.numbers[st.N_CHANGES] = 0
         unseen = state.cpu[:, cpu_row.CURR] == cpu_row.CURR_UNKNOWN
         if (unseen & (state.cpu[:, cpu_row.SWITCHES] == 0)).any():
