@@ -208,6 +208,7 @@ def check_runqueues(
         cpus=rq.cpus,
         counted_cpus=[int(c) for c in np.flatnonzero(counted)],
         silent_cpus=rq.silent_cpus,
+        silent=rq.silent,
         unknown_cpus=never_known.tolist(),
         unknown_spans=spans,
         oddities=rq.oddities,
