@@ -203,3 +203,21 @@ def test_hogs_that_might_be_spinning_still_have_a_path():
     off, on = (critical_path(open_trace(fetch(f"live-balancing-{name}"))) for name in ("off", "on"))
     assert off.totals["avoidable"] > 0.6 * off.length_ns
     assert on.totals["avoidable"] < 0.01 * on.length_ns
+
+
+def test_what_happened_before_everything_was_recorded_is_no_avoidable_waiting():
+    """CPU 2's oldest events were overwritten up to 50 ms, when threads 10 and 11 are gone: no check knows them."""
+    trace = handed_over()
+    late = switch(50 * MS, 2, 0, "S", 5)
+    ends = switch(55 * MS, 2, 5, "S", 0)
+    rows = [r for r in trace.events.collect().to_dicts() if r["cpu"] != 2]
+    rows = [
+        {k: v for k, v in r.items() if v is not None} | {"pid": 100 * r["pid"]}
+        if r["pid"] == 11
+        else r
+        for r in rows
+    ]
+    rows = [r | {"prev_pid": 1100} if r.get("prev_pid") == 11 else r for r in rows]
+    rows = sorted([*rows, late, ends], key=lambda r: r["ts_ns"])
+    path = critical_path(trace_of(rows, cpus=3, overwritten={2: 9}, lost={2: 9}))
+    assert (10, 40, "waiting", 1100, 0) in segments(path)

@@ -248,6 +248,13 @@ def test_a_doubtful_verdict_never_says_that_moving_pays():
     assert "verdict is unknown" in price_sentences(found)[-1]
 
 
+def test_a_cpu_without_events_is_idle_if_the_check_took_it_for_idle():
+    """Two threads share CPU 0, and the other CPUs have no event."""
+    turns = [switch(4 * MS * k, 0, 1 + k % 2, "R", 2 - k % 2) for k in range(101)]
+    result = check(trace_of([wakeup(1, 0, 2), *turns], cpus=4), silent="idle")
+    assert price(result, MACHINE).waited_ns == result.avoidable["avoidable_ns"].sum() > 0
+
+
 def test_a_trace_without_tasks_or_waste_has_no_price():
     assert explain(check(queue(), between=(70 * MS, 1190 * MS)), MACHINE).price is None
     assert explain(check(queue(), between=(70 * MS, 1190 * MS)), MACHINE).to_json()["price"] is None

@@ -215,6 +215,27 @@ def wasted(lengths, movable):
     ]
 
 
+@pytest.mark.parametrize("doubted", [False, True])
+def test_the_most_waste_is_a_share_of_the_time_that_the_cpus_have(doubted):
+    """11 and 10 wait for 2.2 ms of each 100 ms beside three idle CPUs: 0.55 % of the time of the four, 0.44 % of that of five.
+
+    Nothing tells where they may run. With a doubt anywhere, the most waste that the trace allows is asked, too.
+    """
+    rows = [switch(1, 0, 0, "R", 10), *(switch(1, c, 50 + c, "S", 0) for c in (1, 2, 3))]
+    if doubted:  # a worker of CPU 1, as its name says, waits for longer than is believed of a name
+        t, name = 5 * MS, "kworker/1:0"
+        rows += [wakeup(t, 1, 60), switch(t, 1, 0, "R", 60), wakeup(t + MS // 10, 1, 61)]
+        rows += [switch(t + 800_000, 1, 60, "S", 61, comm=name)]
+        rows += [switch(t + 900_000, 1, 61, "S", 0, prev_comm=name)]
+    for t in range(10 * MS, 1100 * MS, 100 * MS):
+        rows += [wakeup(t, 0, 11), switch(t + 1_200_000, 0, 10, "R", 11)]
+        rows += [switch(t + 2_200_000, 0, 11, "S", 10)]
+    rows += [wakeup(1100 * MS, 3, 53), switch(1100 * MS + 10, 3, 0, "R", 53)]
+    result = check(trace_of(rows, cpus=4, known=False))
+    assert result.doubts["reason"].to_list() == (["bound_by_name"] if doubted else [])
+    assert result.verdict == "unknown"
+
+
 def told(name, *, nodes=True):
     """A recording with what is known of its tasks; without ``nodes``, those bound to some nodes may run anywhere."""
     folder = RECORDINGS / name

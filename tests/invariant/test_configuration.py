@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from support.builders import nr, switch, trace_of, wakeup
+from support.builders import migrate, nr, switch, trace_of, wakeup
 
 from wastedcores.analysis.examined import examine
+from wastedcores.errors import UsageError
 from wastedcores.invariant import check
 from wastedcores.runqueues import stream
+from wastedcores.trace.header import Window
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -143,6 +145,45 @@ def test_what_a_ring_buffer_overwrote_before_the_beginning_is_left_out():
     told = {"ts_ns": 800 * MS, "kind": "affinity", "cpu": 0, "pid": 10, "cpu_mask": b"\3"}
     rows = sorted([*rows, told], key=lambda r: r["ts_ns"])
     assert check(trace_of(rows, cpus=2, **late)).verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("seen", "allowed", "verdict"),
+    [((), "0-1", "unknown"), ((), "0", "clean"), (("moved",), "0-1", "violations")],
+)
+def test_a_thread_that_was_preempted_before_the_beginning_may_have_been_pulled_unseen(
+    seen, allowed, verdict
+):
+    """10 waits on CPU 0 at the last event before the beginning. CPU 1, which is idle, may have pulled it, and it may sleep.
+
+    If it runs on CPU 1 later without a wakeup, it waited from the beginning on.
+    """
+    rows = [
+        switch(S, 0, 0, "S", 10),
+        wakeup(1100 * MS, 0, 11),
+        switch(1100 * MS, 0, 10, "R", 11),
+        switch(1500 * MS, 1, 12, "S", 0),
+        *([migrate(1900 * MS, 0, 1, 10), switch(1900 * MS, 1, 0, "S", 10)] if seen else []),
+        *([switch(1950 * MS, 1, 10, "S", 0)] if seen else []),
+        wakeup(2 * S - 1, 1, 12),
+        switch(2 * S, 1, 0, "S", 12),
+    ]
+    tasks = [{"pid": p, "allowed": allowed if p == 10 else "0-1"} for p in (10, 11, 12)]
+    facts = {"tasks": tasks, "later_tasks": [], "quotas": {}, "known": False}
+    found = check(trace_of(rows, cpus=2, overwritten={1: 50}, lost={1: 50}, **facts))
+    assert (found.verdict, found.start_ns) == (verdict, 1500 * MS)
+
+
+def test_a_window_before_everything_that_is_recorded_is_never_clean():
+    """What CPU 0 did before 5 s was overwritten, and the window ends before."""
+    rows = [switch(S, 1, 0, "S", 20), switch(2 * S, 1, 20, "S", 0)]
+    rows += [switch(5 * S, 0, 0, "S", 10), switch(6 * S, 0, 10, "S", 0)]
+    trace = trace_of(rows, cpus=2, overwritten={0: 100}, lost={0: 100})
+    with pytest.raises(UsageError, match=r"1 to 2 s.* of every CPU only from 5 to 6 s"):
+        check(trace, between=(S, 2 * S))
+    named = check(trace.with_header(window=Window(start_ns=S, end_ns=2 * S)))
+    assert (named.verdict, named.duration_ns) == ("unknown", 0)
+    assert any("only from 5 to 6 s" in note for note in named.notes)
 
 
 def test_changes_that_are_too_many_for_the_memory_are_streamed_again(monkeypatch):

@@ -41,6 +41,43 @@ def test_a_plain_violation_is_certain():
     assert not result.doubts.height
 
 
+def sharing(moved: str, cpu: int = 0, first: int = 10):
+    """Threads ``first`` and the next one share a CPU for a second, and have run on the next CPU, which is idle, at most before or
+    after that.
+    """
+    two, idle, others = (first, first + 1), cpu + 1, (first + 40, first - 1)
+    both = two if moved != "one around" else two[1:]
+    rows = [switch(1, idle, others[1], "S", 0), switch(1, cpu, 0, "R", others[0])]
+    if moved != "never" and moved != "after":
+        for i, pid in enumerate(both):
+            t = 2 + 10 * i
+            rows += [
+                wakeup(t, idle, pid),
+                switch(t + 1, idle, 0, "R", pid),
+                switch(t + 2, idle, pid, "S", 0),
+            ]
+            rows += [migrate(t + 3, idle, cpu, pid), wakeup(t + 4, cpu, pid)]
+        rows += [] if len(both) == 2 else [wakeup(30, cpu, two[0])]
+    else:
+        rows += [wakeup(30, cpu, two[0]), wakeup(30, cpu, two[1])]
+    rows += [
+        switch(40, cpu, others[0], "S", two[0]),
+        *busy_pair(cpu=cpu, pids=two),
+        switch(S, cpu, two[1], "S", two[0]),
+        switch(S + 1, cpu, two[0], "S", 0),
+    ]
+    if moved != "never" and moved != "before":
+        for i, pid in enumerate(both):
+            t = S + 2 + 10 * i
+            rows += [
+                migrate(t, cpu, idle, pid),
+                wakeup(t + 1, idle, pid),
+                switch(t + 2, idle, 0, "R", pid),
+            ]
+            rows += [switch(t + 3, idle, pid, "S", 0)]
+    return rows
+
+
 @pytest.mark.parametrize(
     ("moved", "verdict", "kind"),
     [
@@ -59,36 +96,29 @@ def test_unknown_affinity_decides_only_if_the_waiting_threads_ran_on_the_idle_cp
     If one of two threads that take turns ran there, there was nobody to move whenever the other one waited: the waste is
     chronic, but not persistent.
     """
-    both = (10, 11) if moved != "one around" else (11,)
-    rows = [switch(1, 1, 9, "S", 0), switch(1, 0, 0, "R", 50)]
-    if moved != "never" and moved != "after":
-        for i, pid in enumerate(both):
-            t = 2 + 10 * i
-            rows += [
-                wakeup(t, 1, pid),
-                switch(t + 1, 1, 0, "R", pid),
-                switch(t + 2, 1, pid, "S", 0),
-            ]
-            rows += [migrate(t + 3, 1, 0, pid), wakeup(t + 4, 0, pid)]
-        rows += [] if len(both) == 2 else [wakeup(30, 0, 10)]
-    else:
-        rows += [wakeup(30, 0, 10), wakeup(30, 0, 11)]
-    rows += [
-        switch(40, 0, 50, "S", 10),
-        *busy_pair(),
-        switch(S, 0, 11, "S", 10),
-        switch(S + 1, 0, 10, "S", 0),
-    ]
-    if moved != "never" and moved != "before":
-        for i, pid in enumerate(both):
-            t = S + 2 + 10 * i
-            rows += [migrate(t, 0, 1, pid), wakeup(t + 1, 1, pid), switch(t + 2, 1, 0, "R", pid)]
-            rows += [switch(t + 3, 1, pid, "S", 0)]
+    rows = sharing(moved)
     result = check(trace_of(rows, cpus=2, known=False, quotas={}))
     assert (result.verdict, result.kind) == (verdict, kind)
     assert result.affinity_unknown >= 2
     certain = result.episodes.filter("persistent")["certain"].to_list()
     assert certain == [moved == "around"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "isolated"),
+    [(None, None), ([0, 1], None), (None, [2, 3])],
+    ids=["all", "0-1", "isolated"],
+)
+def test_what_was_seen_on_cpus_that_do_not_count_proves_nothing_about_the_others(asked, isolated):
+    """Two threads of unknown affinity share CPU 0 beside the idle CPU 1; two others share CPU 2 and were seen on CPU 3."""
+    rows = sorted([*sharing("never"), *sharing("around", 2, 20)], key=lambda r: r["ts_ns"])
+    trace = trace_of(rows, cpus=4, known=False, quotas={}, isolated_cpus=isolated)
+    result = check(trace, cpus=asked)
+    assert result.episodes.filter("persistent").height == 1
+    assert result.verdict == ("unknown" if asked or isolated else "violations")
+    assert result.bound.waste_at_least_ns <= result.thread_ns
+    if asked or isolated:
+        assert (result.bound.waste_at_least_ns, result.evidence["seen_ns"]) == (0, 0)
 
 
 @pytest.mark.parametrize("brief", [False, True])
@@ -294,6 +324,77 @@ def test_a_waiting_task_that_is_throttled_waits_no_longer():
     assert check(trace_of(rows, cpus=2), ignore_affinity=True).wall_ns == pytest.approx(
         50 * MS, rel=0.01
     )
+
+
+@pytest.mark.parametrize("cpu", [1, None])
+def test_what_was_lost_before_the_window_may_have_changed_what_is_known_in_it(cpu):
+    """11 waits beside the idle CPU 1; what was lost 10 ms before may have bound it to CPU 0, or have been anywhere."""
+    rows = [
+        switch(0, 0, 0, "R", 10),
+        switch(1, 1, 0, "R", 9),
+        {"ts_ns": 10 * MS, "kind": "lost", "cpu": cpu, "value": 7},
+        switch(10 * MS, 1, 9, "S", 0),
+        wakeup(50 * MS, 0, 11),
+        switch(600 * MS, 0, 10, "S", 11),
+        switch(601 * MS, 0, 11, "S", 0),
+    ]
+    after = (20 * MS, 601 * MS)
+    trace = trace_of(rows, cpus=2, lost={-1 if cpu is None else cpu: 7})
+    assert check(trace).verdict == "unknown"
+    found = check(trace, between=after)
+    assert (found.verdict, found.unknown_spans) == ("unknown", [])
+    # the place is known, and the trace does not rely on events that tell changes of affinity
+    placed = trace.with_header(follows_affinity=False)
+    expected = "violations" if cpu is not None else "unknown"
+    assert check(placed, between=after).verdict == expected
+
+
+@pytest.mark.parametrize(("next_ms", "verdict"), [(15, "clean"), (500, "unknown")])
+def test_a_length_that_was_lost_is_unknown_until_the_next_one(next_ms, verdict):
+    """CPU 0 has two tasks in a trace that has only lengths, and CPU 1 may have been idle until its next event."""
+    rows = [nr(0, 0, 2), nr(0, 1, 1), {"ts_ns": 10 * MS, "kind": "lost", "cpu": 1, "value": 7}]
+    rows += [nr(next_ms * MS, 1, 1), nr(S, 0, 2)]
+    trace = trace_of(rows, cpus=2, lost={1: 7}, known=False)
+    assert check(trace).verdict == "unknown"
+    assert check(trace, between=(20 * MS, S)).verdict == verdict
+
+
+def woken_after_a_run_without_a_wakeup(wakes_ns, *more):
+    """10 runs at 10 ms without a wakeup, sleeps 0.2 ms later, and is woken; CPU 1 is idle until 500 ms, and 11 runs on CPU 0."""
+    rows = [
+        switch(1, 1, 9, "S", 0),
+        switch(1, 0, 50, "S", 10),
+        switch(5 * MS, 0, 10, "S", 11),
+        switch(10 * MS, 0, 11, "R", 10),
+        switch(10 * MS + 200_000, 0, 10, "S", 11),
+        wakeup(wakes_ns, 0, 10),
+        *more,
+        wakeup(500 * MS - 1, 1, 9),
+        switch(500 * MS, 1, 0, "R", 9),
+    ]
+    return check(trace_of(rows, cpus=2, known=False, quotas={}))
+
+
+def runs(t, waits_ns=0):
+    """10 runs on CPU 0 for 0.1 ms, and was woken before if it waits."""
+    woken = [wakeup(t - waits_ns, 0, 10)] if waits_ns else []
+    return [*woken, switch(t, 0, 11, "R", 10), switch(t + 100_000, 0, 10, "S", 11)]
+
+
+@pytest.mark.parametrize(
+    ("wakes_ns", "more", "verdict"),
+    [
+        (10_100_000, [], "clean"),  # while it runs: the clocks differ
+        (10_500_000, [], "unknown"),  # late, or it waits from then on
+        (11_500_000, [], "unknown"),
+        (10_500_000, runs(300 * MS, 1000), "clean"),  # it was late, for 10 is woken again
+        (10_500_000, runs(300 * MS), "unknown"),
+        (10_500_000, [*runs(300 * MS), wakeup(300 * MS + 500_000, 0, 10)], "unknown"),
+        (10_500_000, [*runs(12 * MS), *runs(400 * MS, 1000)], "clean"),
+    ],
+)
+def test_a_wakeup_after_a_short_run_is_late_or_begins_a_wait(wakes_ns, more, verdict):
+    assert woken_after_a_run_without_a_wakeup(wakes_ns, *more).verdict == verdict
 
 
 def test_a_trace_that_is_cut_short_is_never_clean():

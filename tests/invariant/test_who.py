@@ -175,3 +175,13 @@ def test_a_trace_of_lengths_alone_has_no_table():
     assert table.height == 0
     assert isinstance(table, pl.DataFrame)
     assert "unknown" in describe_groups(table)
+
+
+@pytest.mark.parametrize("silent", ["idle", "unknown"])
+def test_a_cpu_without_events_is_what_the_check_took_it_for(silent):
+    """Two tasks share CPU 0 for 400 ms, and CPU 1 may have been idle."""
+    turns = [switch(4_000_000 * k, 0, 1 + k % 2, "R", 2 - k % 2) for k in range(101)]
+    result = check(trace_of([wakeup(1, 0, 2), *turns], cpus=2), silent=silent)
+    avoidable_ns = result.avoidable["avoidable_ns"].sum()
+    assert (result.silent, avoidable_ns > 0) == (silent, silent == "idle")
+    assert who_took(result)["wasted_ns"].sum() == avoidable_ns

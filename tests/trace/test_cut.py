@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
-from support.builders import switch, trace_of, wakeup
+from support.builders import migrate, switch, trace_of, wakeup
 
 import wastedcores as wc
 from wastedcores.errors import UsageError
@@ -100,3 +100,21 @@ def test_a_moment_is_a_time_in_seconds_with_a_fraction_or_as_text():
     assert as_number.header == as_text.header
     with pytest.raises(UsageError, match="not a time in seconds"):
         wc.open("kernel-build", between=(51600.0, float("nan")))
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_thread_that_was_preempted_before_the_window_waits_in_it_unless_it_was_seen_since(seen):
+    """Thread 1 is preempted on CPU 0 and, if it is seen, runs and sleeps on CPU 1 before the window."""
+    rows = [
+        switch(0, 0, 0, "R", 1),
+        switch(0, 1, 0, "R", 0),
+        wakeup(1, 0, 9),
+        switch(S, 0, 1, "R", 9),
+    ]
+    if seen:
+        rows += [migrate(2 * S, 0, 1, 1), switch(2 * S, 1, 0, "R", 1), switch(3 * S, 1, 1, "S", 0)]
+    rows += [switch(t * S, 1, t % 2 * 8, "S", 8 - t % 2 * 8) for t in range(4, 10)]
+    part = wc.open(trace_of(rows, cpus=2), between=(5 * S, 8 * S))
+    on_0 = part.events.filter(cpu=0).select("ts_ns", "prev_pid", "prev_state", "pid").collect()
+    assert on_0.rows() == [(5 * S, 9 if seen else 1, "R", 9)]
+    assert (wc.check(part).waiting_ns > 0) == (not seen)

@@ -25,6 +25,7 @@ from wastedcores.recovery.facts import gather
 from wastedcores.recovery.predicted_part import find_span
 from wastedcores.recovery.recovered import classify
 from wastedcores.recovery.task_tables import Seen, seen
+from wastedcores.runqueues import task_row
 from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.trace.header import Window
 from wastedcores.trace.named import TraceLike
@@ -253,7 +254,10 @@ def _table(trace: Trace, s: Seen, found: I64) -> pl.DataFrame:
         for batch in rq.batches():
             idle.add(batch)
         assert rq.mask_of_task is not None
-        mask = rq.mask_of_task[rq.tasks.rows(pid[waits])].astype(np.int32)
+        row = np.minimum(rq.tasks.rows(pid[waits]), rq.tasks.count - 1)
+        # the runqueues may be those of a part of the trace, in which the thread is not
+        there = rq.tasks.pids(row) == pid[waits]
+        mask = np.where(there, rq.mask_of_task[row], task_row.PRESUMED_BOUND).astype(np.int32)
         since, until = (idle.until(mask, found[waits, c]) for c in (cj.G_START, cj.G_END))
         avoidable[waits] = until - since
     return pl.DataFrame(

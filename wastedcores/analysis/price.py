@@ -136,7 +136,7 @@ def price(
         trace, rq = result.trace.with_header(tasks=list(tasks)), None
     else:
         trace = result.trace
-    rq = rq or runqueues(trace, affinity=result.affinity != "ignored")
+    rq = rq or runqueues(trace, silent=result.silent, affinity=result.affinity != "ignored")
     waits = _waits_beside_idle(result, rq, machine)
     wasted = result.verdict == "violations"
     found = weigh_waits(waits, topology_known, not wasted) if waits.height else None

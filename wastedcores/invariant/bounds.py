@@ -124,8 +124,9 @@ class Pooled:
                 out.waiting[:rows],
                 out.ghosts[:rows],
             )
-        late = pool.task[:, pool_jit.LATE] != 0
-        self.unseen.append(pool.task_ns[late, pool_jit.FROM :])
+        late = pool.task[:, pool_jit.LATE]
+        pool.task_ns[late == pool_jit.PERHAPS, pool_jit.BEGAN] = rq.end_ns
+        self.unseen.append(pool.task_ns[late != 0, pool_jit.FROM :])
 
     def _losses(self) -> NDArray[np.int64]:
         """The times when events were lost. The array is empty if a CPU was not recorded, for then any wakeup may be missing."""
@@ -214,7 +215,8 @@ def at_most(rq: Runqueues, first: sweep_jit.SweepState, dark: NDArray[np.bool_])
     # a wait can be longer than the part of it that the trace shows
     near = _union((spans + np.array([-FLOOR_NS, FLOOR_NS])).clip(*window))
     assert found.firm is not None
-    # the queue that all waiting threads share does not count as a busy CPU
+    # the queue that all waiting threads share is no CPU, and no busy one
+    found.firm_state.counted[-1] = 0
     slices = found.firm_state.slices
     slices[:, 0] -= length * np.arange(1, slices.shape[0] + 1)
     hidden_ns = int((spans[:, 1] - spans[:, 0]).sum())

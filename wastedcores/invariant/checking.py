@@ -111,9 +111,18 @@ def check_runqueues(
 ) -> CheckResult:
     """Check the invariant over runqueues that are already found."""
     trace = rq.trace
-    start_ns, end_ns = rq.start_ns, rq.end_ns
+    start_ns, end_ns, outside = rq.start_ns, rq.end_ns, []
     if window is not None:
         start_ns, end_ns = max(window.start_ns, start_ns), min(window.end_ns, end_ns)
+    if window is not None and end_ns < start_ns:
+        told = (
+            f"the window is {window.start_ns / 1e9:.9g} to {window.end_ns / 1e9:.9g} s, and the trace has the events of every "
+            f"CPU only from {rq.start_ns / 1e9:.9g} to {rq.end_ns / 1e9:.9g} s"
+        )
+        if window != trace.header.window:
+            raise UsageError(f"{trace.name}: {told}. Ask for a window in that time.")
+        outside = [told]
+        end_ns = start_ns
     counted = _counted(rq, cpus)
     isolated = (
         [] if ignore_affinity else [c for c in trace.header.isolated_cpus or [] if c < rq.cpus]
@@ -134,8 +143,10 @@ def check_runqueues(
     scalars = [int(x) for x in state.scalars]
     never_known = np.flatnonzero(counted.astype(bool) & ~found.known)
     spans = [s for s in rq.lost_spans if s[1] >= start_ns and s[0] <= end_ns]
-    lost, located = trace.header.lost_total, _located(rq, spans)
-    notes = list(rq.notes)
+    all_known = scalars[sweep_jit.KNOWN_NS] == int(counted.sum()) * (end_ns - start_ns)
+    losses = _that_matter(rq, spans, end_ns, all_known)
+    lost, located = trace.header.lost_total, _located(rq, losses)
+    notes = [*rq.notes, *outside]  # some notes are only known after streaming
     if isolated:
         notes.append(
             f"CPUs {format_cpulist(isolated)} are isolated, so no thread is balanced onto them: they do not count"
@@ -164,7 +175,7 @@ def check_runqueues(
     if counted.sum() == 1:
         verdict = "clean"
         notes.append("only one CPU counts, so there is nowhere to move a thread")
-    elif (spans or (lost > 0 and not rq.lost_spans)) and not located:
+    elif (losses or (lost > 0 and not rq.lost_spans)) and not located:
         verdict = "unknown"
         notes.append(f"{lost} events were lost: the verdict is unknown")
     elif scalars[sweep_jit.KNOWN_NS] == 0 and end_ns > start_ns:
@@ -197,6 +208,7 @@ def check_runqueues(
         cpus=rq.cpus,
         counted_cpus=[int(c) for c in np.flatnonzero(counted)],
         silent_cpus=rq.silent_cpus,
+        silent=rq.silent,
         unknown_cpus=never_known.tolist(),
         unknown_spans=spans,
         oddities=rq.oddities,
@@ -209,12 +221,25 @@ def check_runqueues(
     )
 
 
-def _located(rq: Runqueues, spans: list[tuple[int, int, int]]) -> bool:
+def _that_matter(
+    rq: Runqueues, inside: list[tuple[int, int, int]], end_ns: int, all_known: bool
+) -> list[tuple[int, int, int]]:
+    """Return the losses that can make the verdict on a window wrong, of which some are ``inside``.
+
+    What is lost before the window can leave a wrong state behind. If the trace only has lengths, a loss at a known place leaves
+    the CPU unknown until its next event, so none matters to a window in which all CPUs are known.
+    """
+    before = [span for span in rq.lost_spans if span[0] <= end_ns]
+    healed = rq.source == "nr_running" and all_known and all(c >= 0 for _, _, c in before)
+    return inside if healed else before
+
+
+def _located(rq: Runqueues, losses: list[tuple[int, int, int]]) -> bool:
     """Whether events were lost at known places only, so that only the time around them is in doubt.
 
     A lost change of affinity would make everything after it wrong.
     """
-    some = len(spans) > 0 and len(rq.lost_spans) <= MANY_LOSSES and all(c >= 0 for _, _, c in spans)
+    some = bool(losses) and len(rq.lost_spans) <= MANY_LOSSES and all(c >= 0 for *_, c in losses)
     return some and rq.source == "tasks" and not rq.affinity.follows and not rq.counted
 
 

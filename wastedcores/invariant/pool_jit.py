@@ -50,6 +50,8 @@ MOST_GHOSTS = 127
 STATE, WOKEN, LATE = 0, 1, 2
 # columns of Pool.task_ns: since when it sleeps; from when on it may have waited; when it began to run without a wakeup
 SINCE, FROM, BEGAN = 0, 1, 2
+# values of LATE: its wakeup is missing or comes late; a wakeup came when it slept again: late, or to let it wait
+UNWOKEN, PERHAPS = 1, 2
 
 
 class Pool(NamedTuple):
@@ -292,9 +294,12 @@ def _begin(p: Pool, out: Changes, t: int, q: int, trusted: bool) -> None:
     """Thread ``q`` begins to run."""
     if p.task[q, STATE] == task_row.WAITING:
         _count(p, out, t, q, -1)
+    elif p.task[q, LATE] == PERHAPS:
+        _unseen(out, p.task_ns[q, FROM], t)
+        p.task[q, LATE] = 0
     elif p.task[q, STATE] != task_row.RUNNING and not trusted:
         _settle(p, out, q)
-        p.task[q, LATE] = 1
+        p.task[q, LATE] = UNWOKEN
         p.task_ns[q, FROM], p.task_ns[q, BEGAN] = p.task_ns[q, SINCE], t
         k = np.searchsorted(p.lost_ns, p.task_ns[q, SINCE])
         if p.since_ns[0] >= 0 and k < p.lost_ns.size and p.lost_ns[k] + 1 >= p.since_ns[0]:
@@ -345,10 +350,14 @@ def pool(e: Events, wakings: bool, trusted: NDArray[np.bool_], p: Pool, out: Cha
         elif k == WAKEUP or k == WAKEUP_NEW or k == UNTHROTTLE:
             if k != UNTHROTTLE:
                 _move(p, out, t, q, c)
-            late = p.task[q, LATE] != 0 and t - p.task_ns[q, BEGAN] <= SKEW_NS
-            if late and p.task[q, STATE] != task_row.WAITING:
+            late = p.task[q, LATE] == UNWOKEN and t - p.task_ns[q, BEGAN] <= SKEW_NS
+            if late and p.task[q, STATE] == task_row.RUNNING:
                 p.task[q, LATE] = 0
+            elif late and p.task[q, STATE] != task_row.WAITING:
+                p.task[q, LATE], p.task_ns[q, FROM] = PERHAPS, t
             elif p.task[q, STATE] != task_row.RUNNING:
+                if p.task[q, LATE] == PERHAPS:  # it has slept since
+                    p.task[q, LATE] = 0
                 _wait(p, out, t, q)
             elif wakings:
                 p.task[q, WOKEN] = 1

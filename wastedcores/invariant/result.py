@@ -96,6 +96,8 @@ class CheckResult(Shown):
         Avoidable waiting in ns by what says that the thread could have run on the idle CPU: ``told_ns`` (an event or a
         snapshot), ``inherited_ns`` (from a parent of which it was told), ``seen_ns`` (it ran there before and after), and
         ``assumed_ns`` (nothing says so). Seen is only looked for where the verdict depends on it.
+    silent
+        The assumed state of the silent CPUs: ``idle`` or ``unknown``.
     oddities
         Number of events that contradict the state before them, by kind.
     notes
@@ -134,6 +136,7 @@ class CheckResult(Shown):
     rests_on_affinity: bool
     bound: Bound
     evidence: dict[str, int]
+    silent: str = "unknown"
     oddities: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

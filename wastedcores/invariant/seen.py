@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.invariant import seen_jit as sj
+from wastedcores.invariant.sweep_jit import SweepState
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.runqueues import Batch, Runqueues
 
@@ -24,18 +25,19 @@ _ROOM = 1 << 20
 def seen_spans(
     rq: Runqueues,
     changes: Iterable[Batch],
+    state: SweepState,
     span: tuple[int, int],
     persist_ns: int,
     *,
     near_each: bool,
 ) -> pl.DataFrame:
-    """Find the certain waste of threads of unknown affinity within a span and M around it.
+    """Find the certain waste of threads of unknown affinity within a span and M around it, but inside of the sweep's window.
 
     With ``near_each``, the stays are at most M away from each wait, else from the span.
     """
     window = np.array([span[0] - persist_ns, span[1] + persist_ns], np.int64)
     stays = _stays(rq, window)
-    waits = _waits(rq, window)
+    waits = _waits(rq, window, state.counted)
     nothing = pl.DataFrame(schema={"start_ns": pl.Int64, "end_ns": pl.Int64})
     if not stays.height or not waits.height:
         return nothing
@@ -59,11 +61,12 @@ def seen_spans(
         persist_ns if near_each else int(window[1] - window[0]),
         (rq.cpus + 63) // 64,
     )
+    places &= _words(state.counted)
     some = places.any(axis=1)
     found, places, start, end = found.filter(pl.Series(some)), places[some], start[some], end[some]
     if not found.height:
         return nothing
-    idle, over = _lengths(rq, changes, window)
+    idle, over = _lengths(rq, changes, window.clip(*state.window))
     spans = sj.shared(
         found["cpu"].to_numpy(),
         start,
@@ -98,8 +101,16 @@ def _stays(rq: Runqueues, window: NDArray[np.int64]) -> pl.DataFrame:
     return pl.concat(parts).sort("task", maintain_order=True)
 
 
-def _waits(rq: Runqueues, window: NDArray[np.int64]) -> pl.DataFrame:
+def _words(counted: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """The CPUs that count as a mask."""
+    bits = np.zeros((counted.size + 63) // 64 * 64, np.uint8)
+    bits[: counted.size] = counted
+    return np.packbits(bits, bitorder="little").view(np.uint64)
+
+
+def _waits(rq: Runqueues, window: NDArray[np.int64], counted: NDArray[np.uint8]) -> pl.DataFrame:
     """Return the waits in the window of threads whose affinity is assumed, without those that a change of affinity moved."""
+    cpus = np.flatnonzero(counted).tolist()
     moved = np.flatnonzero(rq.start.task[:, [task_row.REPINNED, task_row.PUSHED]].any(axis=1))
     parts = []
     for batch in rq.batches(waits=True):
@@ -110,6 +121,7 @@ def _waits(rq: Runqueues, window: NDArray[np.int64]) -> pl.DataFrame:
                     pl.col("mask") == task_row.FREE,
                     pl.col("end_ns") > window[0],
                     pl.col("start_ns") < window[1],
+                    pl.col("cpu").is_in(cpus),
                 )
             )
     if not parts:

@@ -128,7 +128,7 @@ def judge(
         verdict = "unknown" if seems or notes else "clean"
     if brief:
         odd = not doubts["reason"].is_in(_NO_CONTRADICTION).all()
-        if verdict != "clean" or most is None or most.goes_on or odd or not length_ns:
+        if verdict != "clean" or most is None or most.goes_on or odd or length_ns <= 0:
             verdict = "unknown"
             notes.append(
                 f"the window is {human_ns(length_ns)} long, and waste may have begun before it or gone on after it; a "
@@ -292,7 +292,7 @@ def _certain(
     told = _persistent(left, persist_ns)
     sure = persistent & _survives(episodes, told)
     still = worst(left.firm_state)
-    seen_ns = 0
+    seen_ns, proven = 0, told.clear().select("start_ns", "end_ns")
     if assumed and not sure.any() and not throttled:
         spans = told.select("start_ns", "end_ns")
         for start_ns, end_ns in _spans_to_look_at(episodes, persistent, chronic):
@@ -300,17 +300,19 @@ def _certain(
             seen = seen_spans(
                 rq,
                 without_brief(without(rq, doubts), rq.cpus),
+                state,
                 (start_ns, end_ns),
                 persist_ns,
                 near_each=not persistent.any(),
             )
-            spans = _union(pl.concat([spans, seen]))
-            seen_ns += int((seen["end_ns"] - seen["start_ns"]).sum())
+            spans, proven = (_union(pl.concat([some, seen])) for some in (spans, proven))
             sure = persistent & _survives(
                 episodes, spans.with_columns(persistent=_long(persist_ns))
             )
             if sure.any():
                 break
+        # several threads may have waited at once, beside several CPUs, so it may be more
+        seen_ns = int((proven["end_ns"] - proven["start_ns"]).sum())
         if still is not None:
             still = worst(left.firm_state, at_least=covered_ns(spans, left.firm_state))
     matters = False
@@ -321,8 +323,8 @@ def _certain(
         all_free = worst(free.firm_state)
         matters |= all_free is not None and still is not None and all_free.share > still.share
     # queueing a thread late can make its CPU look idle for longer, but the certain waste is never more than the apparent one
-    least_ns = min(int(swept.scalars[sweep_jit.THREAD_NS]) for swept in (left.state, state))
-    return _Certain(sure, still, max(least_ns, seen_ns), seen_ns, matters)
+    told_ns, apparent_ns = (int(x.scalars[sweep_jit.THREAD_NS]) for x in (left.state, state))
+    return _Certain(sure, still, min(max(told_ns, seen_ns), apparent_ns), seen_ns, matters)
 
 
 def _persistent(left: Swept, persist_ns: int) -> pl.DataFrame:

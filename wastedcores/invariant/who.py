@@ -42,7 +42,7 @@ def who_took(result: CheckResult) -> pl.DataFrame:
         limit), stolen_ns (the hypervisor ran something else; the count of a CPU is divided among the tasks by how long they
         were on it), and runnable_ns, the sum of those that are known. Empty if the trace has no switch events.
     """
-    rq = runqueues(result.trace, affinity=result.affinity != "ignored")
+    rq = runqueues(result.trace, silent=result.silent, affinity=result.affinity != "ignored")
     if rq.source != "tasks":
         return pl.DataFrame(schema=SCHEMA)
     window = result.start_ns, result.end_ns

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from wastedcores.cpulist import parse_cpulist
 from wastedcores.runqueues import task_row
+from wastedcores.runqueues.events import require_inside
 from wastedcores.trace.header import Header, TaskFacts
 from wastedcores.trace.trace import Trace
 
@@ -65,7 +66,7 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, tasks: int) -
     if follows is None:
         follows = trace.header.source_format == "schedtrace"
     sources = []
-    names = [(p, c) for p, c in trace.names.iter_rows() if c is not None and (p or 0) > 0]
+    names = [(p, c) for p, c in trace.names.iter_rows() if c is not None and 0 < (p or 0) < tasks]
     bound = [(p, c) for p, c in names if re.match(BOUND_KTHREADS, c)]
     if bound:
         of_task[[p for p, _ in bound]] = task_row.PRESUMED_BOUND
@@ -87,9 +88,10 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, tasks: int) -
         if table.height:
             sources.append("events")
         snapshot = table.filter(pl.col("kind") == "task_state").unique("pid", keep="first")
-        for _, pid, raw in snapshot.iter_rows():
-            of_task[pid] = mask_ids[raw]
-        known[snapshot["pid"].to_numpy()] = 1
+        pids = snapshot["pid"].fill_null(-1).to_numpy()
+        require_inside(trace.name, [pids], tasks, "pid", low=0)
+        of_task[pids] = [mask_ids[raw] for raw in snapshot["cpu_mask"]]
+        known[pids] = 1
     if trace.header.source_format == "replay" and trace.header.follows_affinity:
         known[:] = 1  # a task without an event may run anywhere
     roles = {

@@ -23,13 +23,13 @@ PRESUMED_NS = 500_000
 
 @callee
 def doubt(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int) -> None:
-    """Write down a doubt; when there is no room, extend the last one in time and to all CPUs."""
+    """Write down a doubt. If there is no room, extend the last one in time and to all CPUs. A mixed reason limits nothing."""
     if end_ns <= start_ns:
         return
     k = s.numbers[se.N_DOUBTS]
     if k == out.doubt.shape[1]:
         out.doubt[se.DOUBT_CPU, k - 1] = -1
-        if out.doubt[se.REASON, k - 1] == se.ODD_QUEUE:
+        if out.doubt[se.REASON, k - 1] != reason:
             out.doubt[se.REASON, k - 1] = se.ODD_COUNT
         out.doubt[se.START, k - 1] = min(out.doubt[se.START, k - 1], start_ns)
         out.doubt[se.END, k - 1] = max(out.doubt[se.END, k - 1], end_ns)
@@ -51,17 +51,17 @@ def odd(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int) 
     s.odd[reason] += 1
     if s.cpu[c, cpu_row.KERNEL_NR] >= 0:
         return
-    if start_ns > 0:
+    if start_ns >= 0:
         doubt(s, out, c, start_ns, end_ns, reason)
     before_ns = s.numbers[se.BEFORE_NS]
-    if reason < se.ODD_PARKED and before_ns > 0 and end_ns - before_ns >= SILENCE_NS:
+    if reason < se.ODD_PARKED and before_ns >= 0 and end_ns - before_ns >= SILENCE_NS:
         doubt(s, out, -1, before_ns, end_ns, se.ODD_SILENCE)
 
 
 @callee
 def unseen_since(s: State, p: int, c: int) -> int:
-    """Return the earliest time from which ``p`` can have waited on ``c`` unseen: no task waits on a CPU while it is idle."""
-    return max(s.since[p], s.cpu[c, cpu_row.BUSY_SINCE]) if s.since[p] > 0 else 0
+    """Return since when ``p`` can have waited on ``c`` unseen (-1: unknown): no task waits on a CPU while it is idle."""
+    return max(s.since[p], s.cpu[c, cpu_row.BUSY_SINCE]) if s.since[p] >= 0 else -1
 
 
 @callee

@@ -10,7 +10,7 @@ from wastedcores.errors import TraceContentError
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
 from wastedcores.trace.schema import UNCOUNTED
 from wastedcores.trace.trace import Trace
-from wastedcores.trace.window import cut
+from wastedcores.trace.window import cut_and_left
 
 
 def extent(trace: Trace) -> tuple[int, int, int, int]:
@@ -42,6 +42,10 @@ def extent(trace: Trace) -> tuple[int, int, int, int]:
         raise TraceContentError(
             f"{trace.name}: pid {bad} cannot be (they go to {PID_MAX_LIMIT}); the file is damaged."
         )
+    if first < 0:
+        raise TraceContentError(
+            f"{trace.name}: begins at {first / 1e9:.9g} s, and times must not be below 0; shift them all by as much."
+        )
     return first, last, max(top_cpu, 0), max(top_pid, 0)
 
 
@@ -58,15 +62,17 @@ def _recorded_on() -> pl.Expr:
     )
 
 
-def complete(trace: Trace, kinds: Collection[str]) -> Trace:
+def complete(trace: Trace, kinds: Collection[str]) -> tuple[Trace, list[int]]:
     """Return the part of a trace in which no CPU's events are missing because its ring buffer overwrote the oldest ones.
 
-    A trace that records changes of affinity is returned as it is, because a change may be among the events that are gone.
+    Returned are also the threads that were preempted before this part and of which nothing is seen in it: an event that was
+    overwritten may have told that they wait no longer. A trace that records changes of affinity is returned as it is, because
+    a change may be among the events that are gone.
     """
     header = trace.header
     over = header.overwritten
     if not over or "affinity" in kinds:
-        return trace
+        return trace, []
     firsts = (
         trace.without("lost", *UNCOUNTED)
         .select("ts_ns", cpu=_recorded_on())
@@ -76,7 +82,7 @@ def complete(trace: Trace, kinds: Collection[str]) -> Trace:
         .collect(engine="streaming")
     )
     if not firsts.height:
-        return trace
+        return trace, []
     begin_ns = int(firsts["ts_ns"].max())  # type: ignore[arg-type]
     end_ns = int(trace.events.select(pl.col("ts_ns").max()).collect(engine="streaming").item())
     left = {c: n - over.get(c, 0) for c, n in header.lost.items() if n != over.get(c, 0)}
@@ -85,13 +91,9 @@ def complete(trace: Trace, kinds: Collection[str]) -> Trace:
         after = told.filter(pl.col("ts_ns") > begin_ns)["cpu"]
         only_before = set(told["cpu"].drop_nulls()) - set(after) if after.null_count() == 0 else ()
         left = {c: n for c, n in left.items() if c not in only_before}
-    return cut(trace, (begin_ns, end_ns + 1)).with_header(
-        tasks=header.tasks,
-        later_tasks=header.later_tasks,
-        window=header.window,
-        overwritten={},
-        lost=left,
-    )
+    part, preempted = cut_and_left(trace, (begin_ns, end_ns + 1))
+    facts = {name: getattr(header, name) for name in ("tasks", "later_tasks", "window")}
+    return part.with_header(**facts, overwritten={}, lost=left), preempted
 
 
 def with_losses(trace: Trace, spans: list[tuple[int, int, int]]) -> Trace:

@@ -166,7 +166,7 @@ def infer_start(e: Events, s: State) -> None:
             _forget(s, p)
             _forget(s, e.prev_pid[i])
             _forget(s, by)
-        listed = 0 < s.numbers[se.LISTED_NS] < e.ts_ns[i]
+        listed = 0 <= s.numbers[se.LISTED_NS] < e.ts_ns[i]
         if k == se.SWITCH:
             _first_switch(s, c, p, e.prev_pid[i], listed)
             continue

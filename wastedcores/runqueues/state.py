@@ -40,11 +40,11 @@ N_ODD = 13
     WAKINGS,  # 1: the wakeups are sched_waking events, which can come while the task still runs
     INHERITS,  # 1: the affinity of a child is its parent's until an event tells otherwise
     LOSSY,  # 1 once pass 1 met a loss: what is first seen later says nothing of the start
-    LISTED_NS,  # end of a snapshot of all tasks: what is first seen later was not in it; 0: there is none
+    LISTED_NS,  # end of a snapshot of all tasks: what is first seen later was not in it; -1: there is none
     N_CHANGES,  # rows written in this call
     N_WAITS,
     N_DOUBTS,
-    BEFORE_NS,  # time of the event before the present one
+    BEFORE_NS,  # time of the event before the present one; -1: there is none
     STRICT,  # 1: only threads count of which something says where they may run
 ) = range(10)
 N_NUMBERS = 10
@@ -80,7 +80,7 @@ class State(NamedTuple):
     """The state that is carried from batch to batch."""
 
     task: I32  # (tasks, task_row.WIDTH)
-    since: I64  # (tasks,) ns, start of the current wait or sleep; 0 unknown
+    since: I64  # (tasks,) ns, start of the current wait or sleep; -1 unknown
     cpu: I64  # (cpus, cpu_row.WIDTH)
     restricted: I32  # (cpus, masks) waiting tasks by mask id
     odd: I64  # (N_ODD,)
@@ -105,9 +105,10 @@ def new_state(tasks: int, cpus: int, masks: int) -> State:
     cpu[:, [cpu_row.CURR, cpu_row.KERNEL_NR, cpu_row.DIFFERS, cpu_row.MAYBE_IDLE]] = -1
     numbers = np.zeros(N_NUMBERS, np.int64)
     numbers[PARKS] = 1
+    numbers[[LISTED_NS, BEFORE_NS]] = -1
     return State(
         task,
-        np.zeros(tasks, np.int64),
+        np.full(tasks, -1, np.int64),
         cpu,
         np.zeros((cpus, masks), np.int32),
         np.zeros(N_ODD, np.int64),

@@ -48,6 +48,10 @@ _ON_ITS_CPU[
 ] = False
 
 
+#: one event can give about so many doubts
+_DOUBTS_OF_ONE = 16
+
+
 @dataclass
 class Batch:
     """Changes of runqueues, ordered by time; all arrays have the shape (changes,)."""
@@ -109,6 +113,8 @@ class Runqueues:
     #: the trace has the kernel's nr_running: it is the length of the runqueues, whatever the tasks say
     counted: bool = False
     is_strict: bool = False  #: only threads wait of which something says where they may run
+    #: threads that waited when the oldest events were overwritten; nothing is seen of them, so perhaps they do no longer
+    preempted: list[int] = field(default_factory=list)
     late_ns: int = 0  #: a woken thread is on a queue only so much later, see late_jit.py
     #: number of events that contradict the state before them, counted while streaming
     oddities: dict[str, int] = field(default_factory=dict)
@@ -212,7 +218,7 @@ class Runqueues:
         alone, elsewhere = once(header, self.affinity.follows), False
         for batch in self.task_events(BATCH_ROWS):
             asleep = (batch.code == st.SNAPSHOT) & (batch.aux == task_row.ASLEEP)
-            if asleep.any() and not state.numbers[st.LISTED_NS]:
+            if asleep.any() and state.numbers[st.LISTED_NS] < 0:
                 state.numbers[st.LISTED_NS] = batch.ts_ns[asleep][-1]
             start_jit.infer_start(batch, state)
             if alone:
@@ -237,7 +243,7 @@ class Runqueues:
         self.silent_cpus = [c for c in self.silent_cpus if not seen[c]]
         if self.silent == "idle":
             state.cpu[self.silent_cpus, cpu_row.CURR] = 0
-        elif not (state.numbers[st.LISTED_NS] or header.every_cpu):
+        elif state.numbers[st.LISTED_NS] < 0 and not header.every_cpu:
             online = header.cpus_online or range(self.cpus)
             if any(not recorded[c] and state.cpu[c, cpu_row.CURR] < 0 for c in online):
                 # a thread that seems to wait since the start may have been woken later, by a CPU that was not recorded
@@ -332,20 +338,21 @@ class Runqueues:
         for batch in self.task_events(rows):
             size = batch.code.size
             room = 10 * size + 2 * int(state.cpu[:, cpu_row.WAITING].sum())
-            if out.change_ns.size < room:
-                out = st.new_output(room, size if waits else 0, size)
+            if out.change_ns.size < room or out.doubt.shape[1] < size + _DOUBTS_OF_ONE:
+                out = st.new_output(room, size if waits else 0, size + _DOUBTS_OF_ONE)
             tasks_jit.run(batch, state, out)
             doubts.append(doubt_table(out, int(state.numbers[st.N_DOUBTS])))
             yield _batch_of(out, state, waits, int(batch.ts_ns[-1]) if size else 0)
         task = state.task[:, task_row.STATE]
         waiting = int((task == task_row.WAITING).sum())
-        left = int(((task == task_row.UNKNOWN) & (state.since > 0)).sum())
-        out = st.new_output(0, waiting if waits else 0, 2 * waiting + left + 2 * self.cpus)
+        left = int(((task == task_row.UNKNOWN) & (state.since >= 0)).sum())
+        out = st.new_output(0, waiting if waits else 0, 4 * waiting + 2 * left + 2 * self.cpus)
         state.numbers[st.N_CHANGES] = 0
         unseen = state.cpu[:, cpu_row.CURR] == cpu_row.CURR_UNKNOWN
         if (unseen & (state.cpu[:, cpu_row.SWITCHES] == 0)).any():
             # whoever waits to the end may have run on a CPU that was not recorded
             state.task[task == task_row.WAITING, task_row.LOST_MEANWHILE] = 1
+        state.task[self.tasks.rows(np.array(self.preempted, np.int64)), task_row.LOST_MEANWHILE] = 1
         tasks_jit.finish(state, out, self.end_ns)
         if state.numbers[st.N_WAITS]:
             yield _batch_of(out, state, waits, self.end_ns)

@@ -55,7 +55,7 @@ def _stop_unseen(s: State, out: Output, c: int, t: int, k: int) -> None:
 def _ran_unseen(s: State, out: Output, q: int, c: int, t: int) -> None:
     """Task ``q`` stops on CPU ``c``, where it was not known to run: an event is missing."""
     state, old = s.task[q, task_row.STATE], s.task[q, task_row.CPU]
-    if state == task_row.ASLEEP or (state == task_row.UNKNOWN and s.since[q] > 0):
+    if state == task_row.ASLEEP or (state == task_row.UNKNOWN and s.since[q] >= 0):
         odd_unseen(s, out, q, c, t, se.ODD_OUT_WITHOUT_IN)
     if state == task_row.WAITING and not parked(s, q):
         odd_unseen(s, out, q, old, t, se.ODD_OUT_WITHOUT_IN)
@@ -106,7 +106,7 @@ def _in_unseen(s: State, out: Output, p: int, c: int, t: int) -> None:
         _stop_unseen(s, out, old, t, se.SWITCH)
     elif state == task_row.ASLEEP:
         odd_unseen(s, out, p, c, t, se.ODD_IN_WITHOUT_WAKEUP)
-    elif s.since[p] > 0:  # its last stop was not seen, and it did not stop to sleep
+    elif s.since[p] >= 0:  # its last stop was not seen, and it did not stop to sleep
         odd_unseen(s, out, p, old, t, se.ODD_LEFT_UNSEEN)
         if old != c:
             odd_unseen(s, out, p, c, t, se.ODD_LEFT_UNSEEN)
@@ -155,7 +155,7 @@ def _curr_left_unseen(s: State, out: Output, q: int, c: int, t: int) -> int:
         odd(s, out, c, left, t, se.ODD_LEFT_UNSEEN)
     if x > 0 and s.task[x, task_row.STATE] == task_row.RUNNING and s.task[x, task_row.CPU] == c:
         s.task[x, task_row.STATE] = task_row.UNKNOWN
-        s.since[x] = left if q >= 0 else 0
+        s.since[x] = left if q >= 0 else -1
         s.cpu[c, cpu_row.NR] -= 1
     return left
 
@@ -349,7 +349,7 @@ def _forget(s: State, out: Output, t: int, c: int) -> None:
     if q > 0 and s.task[q, task_row.STATE] == task_row.RUNNING:
         s.cpu[c, cpu_row.NR] -= 1
         s.task[q, task_row.STATE] = task_row.UNKNOWN
-        s.since[q] = 0
+        s.since[q] = -1
     s.cpu[c, cpu_row.CURR] = cpu_row.CURR_UNKNOWN
     s.cpu[c, cpu_row.KERNEL_NR] = -1
     s.cpu[c, cpu_row.DIFFERS] = -1
@@ -411,7 +411,7 @@ def finish(s: State, out: Output, end_ns: int) -> None:
         if state == task_row.WAITING and not parked(s, p):
             doubt_wait(s, out, p, end_ns)
             end_wait(s, out, p, c, end_ns)
-        elif state == task_row.UNKNOWN and s.since[p] > 0:
+        elif state == task_row.UNKNOWN and s.since[p] >= 0:
             if s.cpu[c, cpu_row.CURR] != 0:
                 odd_unseen(s, out, p, c, end_ns, se.ODD_LEFT_UNSEEN)
     for c in range(s.cpu.shape[0]):

@@ -26,6 +26,11 @@ def cut(trace: Trace, between: Sequence[Moment]) -> Trace:
     began is left out, since it may not hold any more. ``check(trace, between=...)`` also reads the trace before the window, and
     therefore knows more.
     """
+    return cut_and_left(trace, between)[0]
+
+
+def cut_and_left(trace: Trace, between: Sequence[Moment]) -> tuple[Trace, list[int]]:
+    """Return the same part, and the threads in it that were preempted before it and of which no event tells anything since."""
     window = find_window(trace, between)
     header, time = trace.header, pl.col("ts_ns")
     start = max(window.start_ns, window.start_ns if header.start_ns is None else header.start_ns)
@@ -33,11 +38,13 @@ def cut(trace: Trace, between: Sequence[Moment]) -> Trace:
     inside = trace.events.filter(time >= start, time < end)
     seen = _counted(inside)
     carried = _carried(trace, start, end, seen)
+    if carried.height:
+        carried = _going_on(trace, carried, end).with_columns(ts_ns=pl.lit(start, pl.Int64))
     counts = pl.concat([seen, _counted(carried.lazy())])
     by_kind = counts.group_by("kind").agg(pl.col("len").sum()).iter_rows()
     kinds = dict(sorted((str(kind), int(n)) for kind, n in by_kind))
     rows = pl.concat([carried.lazy(), inside]) if carried.height else inside
-    return Trace(rows, header, trace.path).with_header(
+    part = Trace(rows, header, trace.path).with_header(
         start_ns=start,
         end_ns=min(end, window.end_ns),
         events=sum(kinds.values()),
@@ -48,6 +55,32 @@ def cut(trace: Trace, between: Sequence[Moment]) -> Trace:
         tasks=header.tasks if start == header.start_ns else None,
         later_tasks=header.later_tasks if start == header.start_ns else None,
         provenance=header.provenance | {"cut": f"{start} to {end} ns of {trace.name}"},
+    )
+    return part, carried.filter(pl.col("prev_pid") != pl.col("pid"))["prev_pid"].to_list()
+
+
+def _going_on(trace: Trace, carried: pl.DataFrame, end: int) -> pl.DataFrame:
+    """Return the events before a window so that they only tell what goes on in it.
+
+    A switch tells what the CPU runs. The thread that it stopped waits on if it was preempted and nothing is seen of it later.
+    """
+    state, thread = pl.col("prev_state").cast(pl.String), pl.col("prev_pid")
+    stays = (state.str.starts_with("R") | state.str.ends_with("+")).fill_null(False)
+    left = carried.filter(pl.col("kind") == "switch", stays, thread > 0)
+    last = {0: 0}
+    if left.height:
+        later = trace.events.filter(pl.col("ts_ns") > left["ts_ns"].min(), pl.col("ts_ns") < end)
+        seen = pl.concat([later.select("ts_ns", pid=p) for p in ("pid", "prev_pid", "by_pid")])
+        found = seen.filter(pl.col("pid").is_in(left["prev_pid"].to_list())).group_by("pid")
+        last |= dict(found.agg(pl.col("ts_ns").max()).collect(engine="streaming").iter_rows())
+    seen_ns = thread.replace_strict(last, default=-1, return_dtype=pl.Int64)
+    only_runs = (pl.col("kind") == "switch") & ~(
+        stays & (thread > 0) & (seen_ns <= pl.col("ts_ns"))
+    )
+    same = {f"prev_{c}": pl.col(c) for c in ("pid", "comm", "prio")}
+    same["prev_state"] = pl.lit("R", carried.schema["prev_state"])
+    return carried.with_columns(
+        pl.when(only_runs).then(now).otherwise(before).alias(before) for before, now in same.items()
     )
 
 
@@ -63,7 +96,7 @@ def _highest(*columns: pl.Series) -> int:
 
 
 def _carried(trace: Trace, start: int, end: int, seen: pl.DataFrame) -> pl.DataFrame:
-    """Return the last events before the window that tell what its CPUs do, at the beginning of the window."""
+    """Return the last events before the window that tell what its CPUs do."""
     first = trace.header.start_ns
     kinds = trace.header.kinds or {}
     cpus = max(trace.header.cpus or 0, (trace.header.highest_cpu or 0) + 1)
@@ -77,11 +110,7 @@ def _carried(trace: Trace, start: int, end: int, seen: pl.DataFrame) -> pl.DataF
                 told = seen.filter(pl.col("kind") == kind)["cpu"]
                 silent = set(range(cpus)) - set(told)
                 before.append(_last(trace, kind, silent, (first, start), end - start))
-    return (
-        pl.concat(before)
-        .sort("ts_ns", maintain_order=True)
-        .with_columns(ts_ns=pl.lit(start, pl.Int64))
-    )
+    return pl.concat(before).sort("ts_ns", maintain_order=True)
 
 
 def _last(
