@@ -219,6 +219,21 @@ def test_work_without_an_end_is_replayed_for_the_recorded_time():
     assert busy_share(raw, 16, start, end).sum() == pytest.approx(found.busy_cpus(), rel=0.03)
 
 
+def test_work_that_does_not_end_in_time_counts_as_late_and_not_as_done():
+    """A task that ends soon does not end the window of others, and a replay that was given up says so."""
+    w = Workload("pinned")
+    for i in range(32):
+        w.task(f"worker{i}", Script().loop(20).compute(5 * MS).sleep(1 * MS).end(), cpu=i)
+    w.task("helper", Script().compute(MS), cpu=40)
+    trace = replay(w, "bd-paper-64", "v4.1").trace
+    found = whatif(trace, machine="bd-paper-64", kernel="v4.1", to=["v4.1"], pin=[0], seeds=1)
+    (pinned,) = found.variants
+    assert pinned.windows_ns[0] > 4 * found.itself.windows_ns[0]
+    assert (found.itself.given_up, pinned.given_up) == (0, 1)
+    assert found.trust == "medium"
+    assert "1 of 1 replays under v4.1 did not end within 5 times" in found.reasons[0]
+
+
 @pytest.mark.parametrize("kind", ["switch", "wakeup"])
 def test_a_trace_without_switches_or_wakeups_says_how_to_record_them(kind):
     trace = recorded(workers(Workload("missing"), 2, Script().compute(5 * MS)))
