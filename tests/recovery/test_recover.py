@@ -28,7 +28,7 @@ from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.file import from_dict, read_workload, to_dict, write_workload
-from wastedcores.workload.ops import OP_POST
+from wastedcores.workload.ops import OP_COMPUTE, OP_LOOP, OP_NICE, OP_POST
 from wastedcores.workload.script import Script
 
 MS = 1_000_000
@@ -169,6 +169,39 @@ def test_a_tasks_file_tells_sessions_and_affinity():
     assert [t.allowed for t in program.templates] == [frozenset({2, 3}), frozenset({4})]
     forks = [row for t in program.tasks for row in t.rows if row[0] == 12]
     assert [row[2] for row in forks] == [1, -1]
+
+
+def niced(found):
+    """Return the operations that set nice values, one list per template."""
+    return [[row[1] for row in t.rows if row[0] == OP_NICE] for t in found.templates]
+
+
+def test_nice_values_of_tasks_that_are_born_in_the_trace():
+    """They come from a file or from the priorities of the events; a task of which neither tells inherits its parent's."""
+    trace = recorded(workers(Workload("nice"), 3, Script().compute(5 * MS)))
+    born = trace.only("fork").filter(pl.col("by_pid") > 0).select("pid", "by_pid").collect()
+    pids, parent = born["pid"].to_list(), born["by_pid"][0]
+    told = [{"pid": pids[0], "nice": 10}]
+    assert niced(recover(trace, told).workload.program()) == [[10], [], []]
+    told = [{"pid": parent, "nice": 10}, {"pid": pids[0], "nice": 10}, {"pid": pids[1], "nice": 0}]
+    assert niced(recover(trace, told).workload.program()) == [[], [0], []]
+    # the first worker is born with its parent's priority, and changes it then
+    first = (pl.col("pid") == pids[0]) & (pl.col("kind") != "wakeup_new")
+    prio = pl.when(first).then(125).otherwise(120).cast(pl.Int16)
+    shown = type(trace)(trace.events.with_columns(prio=prio), trace.header)
+    assert niced(recover(shown).workload.program()) == [[5], [], []]
+
+
+def test_a_nice_value_in_front_of_a_loop_moves_its_jump():
+    w = Workload("hogs")
+    hog = w.template("hog", Script().loop().compute(50 * MS).end(), daemon=True)
+    w.task("ctl", Script().compute(MS).fork(hog).sleep(300 * MS).compute(MS))
+    trace = replay(w, MACHINE).trace
+    pid = trace.only("fork").filter(pl.col("by_pid") > 0).collect()["pid"][0]
+    (template,) = recover(trace, [{"pid": pid, "nice": 3}]).workload.program().templates
+    loops = [(i, row[1]) for i, row in enumerate(template.rows) if row[0] == OP_LOOP]
+    assert template.rows[0][:2] == (OP_NICE, 3)
+    assert [(i, template.rows[to][0]) for i, to in loops] == [(len(template.rows) - 2, OP_COMPUTE)]
 
 
 def test_a_workload_survives_its_file(tmp_path):

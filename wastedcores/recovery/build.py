@@ -59,8 +59,10 @@ def build(
             scripts[t].append((ops.OP_MARK, END_MARK, 0, 0, 0))
     old = [t for t in np.flatnonzero(templates < 0).tolist() if not facts.stopper[t]]
     for t in np.flatnonzero(templates >= 0).tolist():
-        script = Script()
-        script.rows = scripts[t]
+        script, nice = Script(), int(seen.nice[t])
+        if nice != seen.nice[seen.tasks[t, sj.T_PARENT]]:
+            script.nice(nice)
+        _append(script, scripts[t])
         w.template(seen.comms[t], script, facts.allowed[t], daemon=t not in ends)
     if not ends:  # a replay ends when all its tasks are daemons
         length = WARM_NS + seen.end_ns - seen.start_ns
@@ -130,10 +132,7 @@ def _add_old(
     if endless and seen.tasks[t, sj.T_EXIT_NS] >= 0:
         # afterwards it goes on as in the trace
         script.compute(WARM_NS)
-    offset = len(script.rows)
-    script.rows += [
-        (op, a + offset if op == ops.OP_LOOP else a, b, c, d) for op, a, b, c, d in rows
-    ]
+    _append(script, rows)
     w.task(
         seen.comms[t],
         script,
@@ -144,6 +143,14 @@ def _add_old(
         start_ns=start,
         daemon=daemon,
     )
+
+
+def _append(script: Script, rows: list[Row]) -> None:
+    """Append rows to a script; their loops jump to where the rows are then."""
+    offset = len(script.rows)
+    script.rows += [
+        (op, a + offset if op == ops.OP_LOOP else a, b, c, d) for op, a, b, c, d in rows
+    ]
 
 
 def _scripts(

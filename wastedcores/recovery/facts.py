@@ -86,6 +86,8 @@ def gather(
             found.placed[t] = True
         if fact is not None and fact.nice is not None:
             seen.nice[t] = fact.nice
+        elif parent >= 0 and not seen.told_nice[t]:
+            seen.nice[t] = seen.nice[parent]
     return found
 
 
