@@ -171,6 +171,51 @@ def test_a_tasks_file_tells_sessions_and_affinity():
     assert [row[2] for row in forks] == [1, -1]
 
 
+def exiting(event_ns, *between):
+    """Task 5 forks 7, which exits at 9 ms, and waits for it; the event of the exit is written at ``event_ns``."""
+    return trace_of(
+        [
+            switch(0, 0, 0, "R", 5),
+            {"ts_ns": 1, "kind": "fork", "cpu": 0, "pid": 7, "by_pid": 5, "comm": "t7"},
+            {"ts_ns": 2, "kind": "wakeup_new", "cpu": 1, "pid": 7},
+            switch(10, 1, 0, "R", 7),
+            switch(1 * MS, 0, 5, "S", 0),
+            {"ts_ns": event_ns, "kind": "exit", "cpu": 1, "pid": 7},
+            *between,
+            wakeup(9 * MS - 20_000, 0, 5),
+            switch(9 * MS - 19_000, 0, 0, "R", 5),
+            switch(9 * MS, 1, 7, "X", 0),
+            switch(80 * MS, 0, 5, "S", 0),
+        ],
+        cpus=2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("event_ns", "until_ns"), [(5 * MS, 9 * MS), (9 * MS - 40_000, 9 * MS - 40_000)]
+)
+def test_a_task_works_until_it_leaves_its_cpu_for_ever(event_ns, until_ns):
+    """Since 6.16 the exit is written before exit_mm() gives back the memory; before that, some us before the task has gone."""
+    found = recover(exiting(event_ns))
+    (template,) = found.workload.program().templates
+    assert template.rows[0][:2] == (OP_COMPUTE, until_ns - 10 - 1000)
+    assert found.classes == {"exit of a child": 1}
+    assert found.window_ns == (0, until_ns if until_ns < 9 * MS - 20_000 else 9 * MS - 20_000)
+
+
+@pytest.mark.parametrize(
+    ("out_ns", "in_ns", "ran_ns"),
+    [(6 * MS, 7 * MS, 8 * MS - 10 - 2000), (5 * MS + 9000, 9 * MS - 50_000, 5 * MS + 9000 - 1010)],
+)
+def test_a_task_that_sleeps_while_it_exits_stays_one_task(out_ns, in_ns, ran_ns):
+    """If it works for less than 100 us after its last sleep, that is not counted."""
+    back = [wakeup(in_ns - 5, 1, 7), switch(in_ns, 1, 0, "R", 7)]
+    found = recover(exiting(5 * MS, switch(out_ns, 1, 7, "D", 0), *back))
+    assert (found.tasks, found.classes) == (2, {"exit of a child": 1})
+    (template,) = found.workload.program().templates
+    assert template.rows[0][:2] == (OP_COMPUTE, ran_ns)
+
+
 def niced(found):
     """Return the operations that set nice values, one list per template."""
     return [[row[1] for row in t.rows if row[0] == OP_NICE] for t in found.templates]

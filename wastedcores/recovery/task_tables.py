@@ -124,6 +124,7 @@ def seen(trace: Trace, switch_ns: int) -> Seen:
                 "sched_switch, sched_wakeup (or sched_waking), sched_wakeup_new, sched_migrate_task, sched_process_fork "
                 "and sched_process_exit; `wastedcores capture` does."
             )
+    state = pl.col("prev_state").cast(pl.String).str
     table = (
         trace.only(*CODES)
         # without the interrupt flag, a waking may name a bystander
@@ -131,7 +132,8 @@ def seen(trace: Trace, switch_ns: int) -> Seen:
         .select(
             "ts_ns", "cpu", "pid", "prev_pid", "by_pid", "src_cpu", "comm", "prev_comm", "prio", "text", "in_irq",
             kind=pl.col("kind").to_physical(),
-            asleep=~pl.col("prev_state").cast(pl.String).str.starts_with("R"),
+            asleep=pl.when(state.contains("^[XxZ]")).then(sj.DEAD)
+            .when(~state.starts_with("R")).then(sj.SLEEPS),
         )
         .collect()
     )  # fmt: skip
