@@ -21,7 +21,7 @@ from wastedcores.prediction.one_replay import run, window_of
 from wastedcores.prediction.predict import whatif
 from wastedcores.recovery import recover
 from wastedcores.simulator import replay
-from wastedcores.simulator.measure import busy_share
+from wastedcores.simulator.measure import busy_share, marks
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import Header, Window
 from wastedcores.trace.schema import conform
@@ -295,6 +295,43 @@ def test_work_without_an_end_is_replayed_for_the_recorded_time():
     start, end = window_of(task, raw)
     assert end - start == pytest.approx(300 * MS, rel=0.02)
     assert busy_share(raw, 16, start, end).sum() == pytest.approx(found.busy_cpus(), rel=0.03)
+
+
+def test_tasks_that_shared_a_cpu_before_the_trace_have_no_more_work_than_it_shows():
+    """Two tasks take turns on CPU 0 when the trace begins: 1 exits after 250 ms of CPU time, and 2 after 350 ms."""
+    events = [switch((8 * i + 4) * MS, 0, 1, "R", 2) for i in range(62)]
+    events += [switch((8 * i + 8) * MS, 0, 2, "R", 1) for i in range(62)]
+    events += [
+        {"ts_ns": 499 * MS, "kind": "exit", "cpu": 0, "pid": 1},
+        switch(500 * MS, 0, 1, "X", 2),
+        {"ts_ns": 600 * MS, "kind": "exit", "cpu": 0, "pid": 2},
+        switch(600 * MS, 0, 2, "X", 0),
+        wakeup(10 * MS, 1, 9),
+        switch(10 * MS, 1, 0, "R", 9),
+        switch(11 * MS, 1, 9, "S", 0),
+    ]
+    trace = trace_of(events, cpus=16, known=False)
+    machine = Machine.preset(MACHINE)
+    task = task_of(recover(trace, [{"pid": p, "allowed": "0"} for p in (1, 2)]), machine, None)
+    start, end = window_of(task, run(task, KernelModel.named("v4.1"), 1))
+    assert end - start == pytest.approx(600 * MS, rel=0.03)
+
+
+def test_a_task_that_always_computed_acts_when_it_did_in_the_trace():
+    """It writes a mark 40 ms after the beginning of the trace, and goes on for ever."""
+    w = Workload("hog")
+    hog = Script().compute(90 * MS).mark("here").loop().compute(50 * MS).end()
+    w.task("hog", hog, daemon=True)
+    w.task("late", Script().sleep(60 * MS).compute(MS).sleep(200 * MS).compute(MS), cpu=3)
+    whole = replay(w, MACHINE).trace
+    (at,) = whole.only("mark").collect()["ts_ns"]
+    trace = type(whole)(whole.events.filter(pl.col("ts_ns") >= at - 40 * MS), whole.header)
+    begin = trace.events.collect()["ts_ns"][0]
+    found = recover(trace)
+    task = task_of(found, Machine.preset(MACHINE), None)
+    raw = run(task, KernelModel.named("v4.1"), 1)
+    replayed = marks(raw, task.program)["here"] - raw.phase_ns - found.lead_ns
+    assert replayed == pytest.approx(at - begin, abs=MS)
 
 
 def test_work_that_does_not_end_in_time_counts_as_late_and_not_as_done():

@@ -28,6 +28,8 @@ Row = tuple[Any, ...]
 LEAD_NS = 20_000_000
 #: tasks that always computed begin this long before the trace, so that their load is known when it begins
 WARM_NS = 200_000_000
+#: until then they compute in pieces of this length, one of which may last into the trace
+WARM_PIECE_NS = 100_000
 #: the text of the mark that a task writes if its exit may end the span
 END_MARK = "recorded work ends"
 #: an endless task computes in pieces of this length
@@ -129,9 +131,10 @@ def _add_old(
         script.affinity(allowed)
     if state == sj.ASLEEP and born < 0:
         script.sleep(WARM_NS - start)
-    if endless and seen.tasks[t, sj.T_EXIT_NS] >= 0:
-        # afterwards it goes on as in the trace
-        script.compute(WARM_NS)
+    if (
+        endless and born < 0
+    ):  # afterwards it goes on as in the trace, however much of the CPU it got before that
+        script.loop(until_ns=WARM_NS).compute(WARM_PIECE_NS).end()
     _append(script, rows)
     w.task(
         seen.comms[t],
