@@ -14,6 +14,7 @@ from wastedcores.kernels import KernelModel, balancer_of
 from wastedcores.prediction.machines_and_kernels import (
     check_modelled,
     check_recoverable,
+    elsewhere,
     task_of,
     variants_of,
 )
@@ -169,6 +170,24 @@ def test_a_tasks_file_tells_sessions_and_affinity():
     assert [t.allowed for t in program.templates] == [frozenset({2, 3}), frozenset({4})]
     forks = [row for t in program.tasks for row in t.rows if row[0] == 12]
     assert [row[2] for row in forks] == [1, -1]
+
+
+def test_a_task_that_may_run_anywhere_leaves_the_cpus_of_its_parent():
+    trace = recorded(workers(Workload("unbound"), 2, Script().compute(60 * MS)))
+    born = trace.only("fork").filter(pl.col("by_pid") > 0).select("pid", "by_pid").collect()
+    free, heir = born["pid"].to_list()
+    facts = [{"pid": born["by_pid"][0], "allowed": "0"}, {"pid": free, "allowed": "0-15"}]
+    found = recover(trace, facts)
+    program = found.workload.program()
+    assert [t.allowed for t in program.templates] == [frozenset(range(16)), None]
+    facts[0]["allowed"] = "0-15"
+    program = recover(trace, [*facts, {"pid": heir, "allowed": "3"}]).workload.program()
+    assert [t.allowed for t in program.templates] == [None, frozenset({3})]
+    # on a larger machine it may run anywhere, too, and --pin binds it
+    larger = task_of(found, Machine.preset("bd-paper-64"), None)
+    assert [t.allowed for t in larger.program.templates] == [frozenset(range(64)), None]
+    pinned = elsewhere(larger, None, [1, 2]).program
+    assert [t.allowed for t in pinned.templates] == [frozenset({1, 2}), None]
 
 
 def exiting(event_ns, *between):
