@@ -182,6 +182,23 @@ def test_timer__shared_by_name_or_unique_to_a_thread():
     assert count("unique") == count("uniqueA") == 3
 
 
+def test_timer__that_another_task_uses_already_does_not_delay_a_task_nor_move():
+    timer = {"ref": "t", "period": 100_000}
+    tasks = {
+        "a": {"loop": 3, "run": 1000, "timer": timer},
+        "b": {"loop": 1, "delay": 150_000, "run": 1000, "timer": timer},
+    }
+    r = replay(rtapp(json.dumps({"tasks": tasks}), SMALL), SMALL, "v4.1", costs=BARE)
+    rows = r.trace.only("switch").collect()
+    begin = r.raw.phase_ns
+    left = rows.filter(rows["prev_comm"].cast(str) == "b-1")["ts_ns"] - begin
+    # its first run begins after the delay and takes 1 ms
+    assert left.filter(left > MS)[0] == pytest.approx(151 * MS, abs=MS // 2)
+    # 100 and 200 ms are those of a; b waits for the third, and a's third is the fourth
+    woken = [t - begin for t in wakeups(rtapp(json.dumps({"tasks": tasks}), SMALL), "a-0")]
+    assert woken[-3:] == pytest.approx([100 * MS, 200 * MS, 400 * MS], abs=MS)
+
+
 def test_sleep_and_delay_take_time():
     r = replay(rtapp(one({"loop": 3, "delay": 7000, "run": 1000, "sleep": 2000}), SMALL), SMALL)
     assert r.tasks.filter(comm="a-0")["completed_ns"][0] - r.summary.start_ns >= 16 * MS
