@@ -393,6 +393,12 @@ def test_a_forked_task_cannot_have_a_timer_of_its_own():
         rtapp(text, SMALL)
 
 
+def test_a_runtime_that_is_cpu_time_here_is_noted():
+    notes = rtapp(one({"loop": 1, "runtime": 1000}), SMALL).notes
+    assert any(n.startswith("runtime: computes that long; in rt-app") for n in notes)
+    assert not any(n.startswith("runtime") for n in rtapp(one({"loop": 1, "run": 1}), SMALL).notes)
+
+
 def test_what_has_no_effect_is_noted_by_name():
     w = rtapp(one({"loop": 1, "run": 1, "util_min": 100, "taskgroup": "/a/b"}), SMALL)
     assert any(n.startswith("util_min: ignored") for n in w.notes)

@@ -1,14 +1,15 @@
 """The reader of rt-app workloads (github.com/scheduler-tools/rt-app, doc/tutorial.txt).
 
 The tasks become threads of one process: rt-app's main thread creates them, all threads meet, and each runs its phases. These
-events and keys have their full meaning: ``run``, ``runtime``, ``sleep``, ``timer`` (relative and absolute, shared and
-unique), ``lock``, ``unlock``, ``wait``, ``signal``, ``broad``, ``sync``, ``suspend``, ``resume``, ``barrier``, ``yield``,
-``fork``; ``loop``, ``instance``, ``delay``, ``cpus``, ``policy``, ``priority``, ``taskgroup`` and the global ``duration``.
+events and keys have their full meaning: ``run``, ``sleep``, ``timer`` (relative and absolute, shared and unique), ``lock``,
+``unlock``, ``wait``, ``signal``, ``broad``, ``sync``, ``suspend``, ``resume``, ``barrier``, ``yield``, ``fork``; ``loop``,
+``instance``, ``delay`` (but not of a forked task), ``cpus``, ``policy``, ``priority``, ``taskgroup`` and the global ``duration``.
 
-The notes of the workload tell the differences from a real run. All CPUs of a replay have the same speed, so ``run`` is the
-same as ``runtime``. Memory and files are not modelled, so ``mem`` and ``iorun`` are refused unless a speed is given, at which
-they become computing. SCHED_DEADLINE is not modelled, so its tasks are refused. Keys that rt-app does not know are refused by
-name, and so are files whose tasks cannot work. The replay finds an unlock of a lock that nobody holds.
+The notes of the workload tell the differences from a real run. All CPUs of a replay have the same speed. ``runtime`` is CPU
+time here, as ``run`` is; in rt-app it is time of the clock, which includes waiting for a CPU. Memory and files are not
+modelled, so ``mem`` and ``iorun`` are refused unless a speed is given, at which they become computing. SCHED_DEADLINE is not
+modelled, so its tasks are refused. Keys that rt-app does not know are refused by name, and so are files whose tasks cannot
+work. The replay finds an unlock of a lock that nobody holds.
 """
 
 from __future__ import annotations
