@@ -204,6 +204,30 @@ def test_a_workload_of_a_larger_machine_is_refused():
         renumbered(w.program(), guest_machine(Machine.preset("guest-4")))
 
 
+def test_a_guest_in_which_some_of_the_work_did_not_end_has_no_window():
+    from support.builders import trace_of
+
+    from wastedcores.guest.confirm import _counted
+    from wastedcores.prediction.one_replay import Task
+    from wastedcores.recovery.build import END_MARK
+    from wastedcores.workload.program import Costs
+
+    w = Workload("w")
+    for name in ("soon", "late"):
+        w.task(name, Script().compute(5).mark(END_MARK))
+    task = Task(w.program(), Machine.preset("guest-4"), Costs(), None, 0, 0, 90, finite=True)
+    texts = ("window begins", END_MARK)
+    events = [
+        {"ts_ns": ts, "kind": "mark", "cpu": 0, "text": text}
+        for ts, text in zip((10, 20, 30), (texts[0], END_MARK, END_MARK), strict=True)
+    ]
+    on = guest_machine(task.machine)
+    window = _counted(trace_of(events, cpus=4), task, on, texts).header.window
+    assert (window.start_ns, window.end_ns) == (10, 30)
+    with pytest.raises(GuestError, match="did not come to the mark 'recorded work ends'"):
+        _counted(trace_of(events[:2], cpus=4), task, on, texts)
+
+
 def test_work_without_marks_gets_a_task_that_marks_its_window():
     from wastedcores.guest.confirm import with_window
     from wastedcores.prediction.one_replay import Task

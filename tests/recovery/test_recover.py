@@ -14,6 +14,7 @@ from wastedcores.kernels import KernelModel, balancer_of
 from wastedcores.prediction.machines_and_kernels import (
     check_modelled,
     check_recoverable,
+    elsewhere,
     task_of,
     variants_of,
 )
@@ -21,14 +22,14 @@ from wastedcores.prediction.one_replay import run, window_of
 from wastedcores.prediction.predict import whatif
 from wastedcores.recovery import recover
 from wastedcores.simulator import replay
-from wastedcores.simulator.measure import busy_share
+from wastedcores.simulator.measure import busy_share, marks
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import Header, Window
 from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.file import from_dict, read_workload, to_dict, write_workload
-from wastedcores.workload.ops import OP_POST
+from wastedcores.workload.ops import OP_COMPUTE, OP_LOOP, OP_NICE, OP_POST
 from wastedcores.workload.script import Script
 
 MS = 1_000_000
@@ -171,6 +172,102 @@ def test_a_tasks_file_tells_sessions_and_affinity():
     assert [row[2] for row in forks] == [1, -1]
 
 
+def test_a_task_that_may_run_anywhere_leaves_the_cpus_of_its_parent():
+    trace = recorded(workers(Workload("unbound"), 2, Script().compute(60 * MS)))
+    born = trace.only("fork").filter(pl.col("by_pid") > 0).select("pid", "by_pid").collect()
+    free, heir = born["pid"].to_list()
+    facts = [{"pid": born["by_pid"][0], "allowed": "0"}, {"pid": free, "allowed": "0-15"}]
+    found = recover(trace, facts)
+    program = found.workload.program()
+    assert [t.allowed for t in program.templates] == [frozenset(range(16)), None]
+    facts[0]["allowed"] = "0-15"
+    program = recover(trace, [*facts, {"pid": heir, "allowed": "3"}]).workload.program()
+    assert [t.allowed for t in program.templates] == [None, frozenset({3})]
+    # on a larger machine it may run anywhere, too, and --pin binds it
+    larger = task_of(found, Machine.preset("bd-paper-64"), None)
+    assert [t.allowed for t in larger.program.templates] == [frozenset(range(64)), None]
+    pinned = elsewhere(larger, None, [1, 2]).program
+    assert [t.allowed for t in pinned.templates] == [frozenset({1, 2}), None]
+
+
+def exiting(event_ns, *between):
+    """Task 5 forks 7, which exits at 9 ms, and waits for it; the event of the exit is written at ``event_ns``."""
+    return trace_of(
+        [
+            switch(0, 0, 0, "R", 5),
+            {"ts_ns": 1, "kind": "fork", "cpu": 0, "pid": 7, "by_pid": 5, "comm": "t7"},
+            {"ts_ns": 2, "kind": "wakeup_new", "cpu": 1, "pid": 7},
+            switch(10, 1, 0, "R", 7),
+            switch(1 * MS, 0, 5, "S", 0),
+            {"ts_ns": event_ns, "kind": "exit", "cpu": 1, "pid": 7},
+            *between,
+            wakeup(9 * MS - 20_000, 0, 5),
+            switch(9 * MS - 19_000, 0, 0, "R", 5),
+            switch(9 * MS, 1, 7, "X", 0),
+            switch(80 * MS, 0, 5, "S", 0),
+        ],
+        cpus=2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("event_ns", "until_ns"), [(5 * MS, 9 * MS), (9 * MS - 40_000, 9 * MS - 40_000)]
+)
+def test_a_task_works_until_it_leaves_its_cpu_for_ever(event_ns, until_ns):
+    """Since 6.16 the exit is written before exit_mm() gives back the memory; before that, some us before the task has gone."""
+    found = recover(exiting(event_ns))
+    (template,) = found.workload.program().templates
+    assert template.rows[0][:2] == (OP_COMPUTE, until_ns - 10 - 1000)
+    assert found.classes == {"exit of a child": 1}
+    assert found.window_ns == (0, until_ns if until_ns < 9 * MS - 20_000 else 9 * MS - 20_000)
+
+
+@pytest.mark.parametrize(
+    ("out_ns", "in_ns", "ran_ns"),
+    [(6 * MS, 7 * MS, 8 * MS - 10 - 2000), (5 * MS + 9000, 9 * MS - 50_000, 5 * MS + 9000 - 1010)],
+)
+def test_a_task_that_sleeps_while_it_exits_stays_one_task(out_ns, in_ns, ran_ns):
+    """If it works for less than 100 us after its last sleep, that is not counted."""
+    back = [wakeup(in_ns - 5, 1, 7), switch(in_ns, 1, 0, "R", 7)]
+    found = recover(exiting(5 * MS, switch(out_ns, 1, 7, "D", 0), *back))
+    assert (found.tasks, found.classes) == (2, {"exit of a child": 1})
+    (template,) = found.workload.program().templates
+    assert template.rows[0][:2] == (OP_COMPUTE, ran_ns)
+
+
+def niced(found):
+    """Return the operations that set nice values, one list per template."""
+    return [[row[1] for row in t.rows if row[0] == OP_NICE] for t in found.templates]
+
+
+def test_nice_values_of_tasks_that_are_born_in_the_trace():
+    """They come from a file or from the priorities of the events; a task of which neither tells inherits its parent's."""
+    trace = recorded(workers(Workload("nice"), 3, Script().compute(5 * MS)))
+    born = trace.only("fork").filter(pl.col("by_pid") > 0).select("pid", "by_pid").collect()
+    pids, parent = born["pid"].to_list(), born["by_pid"][0]
+    told = [{"pid": pids[0], "nice": 10}]
+    assert niced(recover(trace, told).workload.program()) == [[10], [], []]
+    told = [{"pid": parent, "nice": 10}, {"pid": pids[0], "nice": 10}, {"pid": pids[1], "nice": 0}]
+    assert niced(recover(trace, told).workload.program()) == [[], [0], []]
+    # the first worker is born with its parent's priority, and changes it then
+    first = (pl.col("pid") == pids[0]) & (pl.col("kind") != "wakeup_new")
+    prio = pl.when(first).then(125).otherwise(120).cast(pl.Int16)
+    shown = type(trace)(trace.events.with_columns(prio=prio), trace.header)
+    assert niced(recover(shown).workload.program()) == [[5], [], []]
+
+
+def test_a_nice_value_in_front_of_a_loop_moves_its_jump():
+    w = Workload("hogs")
+    hog = w.template("hog", Script().loop().compute(50 * MS).end(), daemon=True)
+    w.task("ctl", Script().compute(MS).fork(hog).sleep(300 * MS).compute(MS))
+    trace = replay(w, MACHINE).trace
+    pid = trace.only("fork").filter(pl.col("by_pid") > 0).collect()["pid"][0]
+    (template,) = recover(trace, [{"pid": pid, "nice": 3}]).workload.program().templates
+    loops = [(i, row[1]) for i, row in enumerate(template.rows) if row[0] == OP_LOOP]
+    assert template.rows[0][:2] == (OP_NICE, 3)
+    assert [(i, template.rows[to][0]) for i, to in loops] == [(len(template.rows) - 2, OP_COMPUTE)]
+
+
 def test_a_workload_survives_its_file(tmp_path):
     found = recover(recorded(workers(Workload("file"), 3, Script().compute(5 * MS).sleep(MS))))
     write_workload(found.workload, tmp_path / "w.json")
@@ -217,6 +314,58 @@ def test_work_without_an_end_is_replayed_for_the_recorded_time():
     start, end = window_of(task, raw)
     assert end - start == pytest.approx(300 * MS, rel=0.02)
     assert busy_share(raw, 16, start, end).sum() == pytest.approx(found.busy_cpus(), rel=0.03)
+
+
+def test_tasks_that_shared_a_cpu_before_the_trace_have_no_more_work_than_it_shows():
+    """Two tasks take turns on CPU 0 when the trace begins: 1 exits after 250 ms of CPU time, and 2 after 350 ms."""
+    events = [switch((8 * i + 4) * MS, 0, 1, "R", 2) for i in range(62)]
+    events += [switch((8 * i + 8) * MS, 0, 2, "R", 1) for i in range(62)]
+    events += [
+        {"ts_ns": 499 * MS, "kind": "exit", "cpu": 0, "pid": 1},
+        switch(500 * MS, 0, 1, "X", 2),
+        {"ts_ns": 600 * MS, "kind": "exit", "cpu": 0, "pid": 2},
+        switch(600 * MS, 0, 2, "X", 0),
+        wakeup(10 * MS, 1, 9),
+        switch(10 * MS, 1, 0, "R", 9),
+        switch(11 * MS, 1, 9, "S", 0),
+    ]
+    trace = trace_of(events, cpus=16, known=False)
+    machine = Machine.preset(MACHINE)
+    task = task_of(recover(trace, [{"pid": p, "allowed": "0"} for p in (1, 2)]), machine, None)
+    start, end = window_of(task, run(task, KernelModel.named("v4.1"), 1))
+    assert end - start == pytest.approx(600 * MS, rel=0.03)
+
+
+def test_a_task_that_always_computed_acts_when_it_did_in_the_trace():
+    """It writes a mark 40 ms after the beginning of the trace, and goes on for ever."""
+    w = Workload("hog")
+    hog = Script().compute(90 * MS).mark("here").loop().compute(50 * MS).end()
+    w.task("hog", hog, daemon=True)
+    w.task("late", Script().sleep(60 * MS).compute(MS).sleep(200 * MS).compute(MS), cpu=3)
+    whole = replay(w, MACHINE).trace
+    (at,) = whole.only("mark").collect()["ts_ns"]
+    trace = type(whole)(whole.events.filter(pl.col("ts_ns") >= at - 40 * MS), whole.header)
+    begin = trace.events.collect()["ts_ns"][0]
+    found = recover(trace)
+    task = task_of(found, Machine.preset(MACHINE), None)
+    raw = run(task, KernelModel.named("v4.1"), 1)
+    replayed = marks(raw, task.program)["here"] - raw.phase_ns - found.lead_ns
+    assert replayed == pytest.approx(at - begin, abs=MS)
+
+
+def test_work_that_does_not_end_in_time_counts_as_late_and_not_as_done():
+    """A task that ends soon does not end the window of others, and a replay that was given up says so."""
+    w = Workload("pinned")
+    for i in range(32):
+        w.task(f"worker{i}", Script().loop(20).compute(5 * MS).sleep(1 * MS).end(), cpu=i)
+    w.task("helper", Script().compute(MS), cpu=40)
+    trace = replay(w, "bd-paper-64", "v4.1").trace
+    found = whatif(trace, machine="bd-paper-64", kernel="v4.1", to=["v4.1"], pin=[0], seeds=1)
+    (pinned,) = found.variants
+    assert pinned.windows_ns[0] > 4 * found.itself.windows_ns[0]
+    assert (found.itself.given_up, pinned.given_up) == (0, 1)
+    assert found.trust == "medium"
+    assert "1 of 1 replays under v4.1 did not end within 5 times" in found.reasons[0]
 
 
 @pytest.mark.parametrize("kind", ["switch", "wakeup"])

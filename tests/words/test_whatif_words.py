@@ -96,6 +96,20 @@ def test_a_bug_whose_fix_gains_nothing_in_the_replay_is_not_named():
     assert "gain -21 % (-21 to -19)" in found.evidence[-1]
 
 
+def test_a_bug_whose_fix_gains_in_every_replay_stays_even_if_the_fix_is_not_proposed():
+    """The gains of 4 to 16 % vary by more than their median, so the fix is not proposed, but it does help."""
+    itself = Variant("v4.1", (S,) * 5, (10.0,) * 5, (S,) * 5)
+    times = tuple(int((1 - g) * S) for g in (0.04, 0.08, 0.10, 0.12, 0.16))
+    gains = tuple(1 - t / S for t in times)
+    fix = Variant("v4.1+overload_on_wakeup:patch", times, (10.0,) * 5, (S,) * 5, gains)
+    advice = _from(replace(answer(CORE, fix, recorded=1.0), itself=itself, seeds=5))
+    assert (advice.found.trust, advice.proposals) == ("high", ())
+    found = explained("overload_on_wakeup")
+    assert weigh(found, advice) is found
+    tiny = variant("v4.1+overload_on_wakeup:patch", (1.393, 1.4125, 1.4325))
+    assert weigh(found, _from(answer(CORE, tiny))).looks_like == "undecided"
+
+
 @pytest.mark.parametrize("bug", ["overload_on_wakeup", "group_construction", "transient"])
 def test_a_bug_that_the_replay_confirms_or_cannot_judge_stays(bug):
     found = explained(bug)

@@ -182,6 +182,23 @@ def test_timer__shared_by_name_or_unique_to_a_thread():
     assert count("unique") == count("uniqueA") == 3
 
 
+def test_timer__that_another_task_uses_already_does_not_delay_a_task_nor_move():
+    timer = {"ref": "t", "period": 100_000}
+    tasks = {
+        "a": {"loop": 3, "run": 1000, "timer": timer},
+        "b": {"loop": 1, "delay": 150_000, "run": 1000, "timer": timer},
+    }
+    r = replay(rtapp(json.dumps({"tasks": tasks}), SMALL), SMALL, "v4.1", costs=BARE)
+    rows = r.trace.only("switch").collect()
+    begin = r.raw.phase_ns
+    left = rows.filter(rows["prev_comm"].cast(str) == "b-1")["ts_ns"] - begin
+    # its first run begins after the delay and takes 1 ms
+    assert left.filter(left > MS)[0] == pytest.approx(151 * MS, abs=MS // 2)
+    # 100 and 200 ms are those of a; b waits for the third, and a's third is the fourth
+    woken = [t - begin for t in wakeups(rtapp(json.dumps({"tasks": tasks}), SMALL), "a-0")]
+    assert woken[-3:] == pytest.approx([100 * MS, 200 * MS, 400 * MS], abs=MS)
+
+
 def test_sleep_and_delay_take_time():
     r = replay(rtapp(one({"loop": 3, "delay": 7000, "run": 1000, "sleep": 2000}), SMALL), SMALL)
     assert r.tasks.filter(comm="a-0")["completed_ns"][0] - r.summary.start_ns >= 16 * MS
@@ -376,6 +393,12 @@ def test_a_forked_task_cannot_have_a_timer_of_its_own():
         rtapp(text, SMALL)
 
 
+def test_a_runtime_that_is_cpu_time_here_is_noted():
+    notes = rtapp(one({"loop": 1, "runtime": 1000}), SMALL).notes
+    assert any(n.startswith("runtime: computes that long; in rt-app") for n in notes)
+    assert not any(n.startswith("runtime") for n in rtapp(one({"loop": 1, "run": 1}), SMALL).notes)
+
+
 def test_what_has_no_effect_is_noted_by_name():
     w = rtapp(one({"loop": 1, "run": 1, "util_min": 100, "taskgroup": "/a/b"}), SMALL)
     assert any(n.startswith("util_min: ignored") for n in w.notes)
@@ -437,3 +460,61 @@ def test_policies():
     program = rtapp(text, Machine.preset("uma8"), 1).program()
     rows = next(t.rows for t in program.templates if t.comm.startswith("a"))
     assert [row[1:3] for row in rows if row[0] == ops.OP_POLICY] == [(1, 10), (0, 0), (5, 0)]
+
+
+def settings(text, comm) -> list[tuple]:
+    """Return the operations of a task that change its policy (1 FIFO, 5 IDLE), its nice value, and its group."""
+    kinds = {ops.OP_POLICY: "policy", ops.OP_NICE: "nice", ops.OP_SESSION: "group"}
+    program = rtapp(text, SMALL).program()
+    rows = next(t.rows for t in program.templates if t.comm.startswith(comm))
+    return [(kinds[op], a, b) for op, a, b, *_ in rows if op in kinds]
+
+
+@pytest.mark.parametrize("parent", [{"priority": 5}, {"policy": "SCHED_FIFO"}])
+def test_a_forked_task_has_a_policy_and_a_nice_value_and_a_group_of_its_own(parent):
+    """It inherits only the group of the task that forks it, if it names none (thread_body() in src/rt-app.c)."""
+    child = {"instance": 0, "loop": 1, "run": 1}
+
+    def of(**more) -> list[tuple]:
+        tasks = {"a": {"loop": 1, "fork": "child", **parent}, "child": child | more}
+        return settings(json.dumps({"tasks": tasks}), "child")
+
+    # a file whose tasks are all SCHED_OTHER needs no policies
+    other = [("policy", 0, 0)] if "policy" in parent else []
+    assert of() == [*other, ("nice", 0, 0)]
+    assert of(policy="SCHED_RR", priority=3) == [("policy", 2, 3)]
+    assert of(priority=-2, taskgroup="/tg1") == [*other, ("nice", -2, 0), ("group", 2, 0)]
+    assert of(taskgroup="/") == [*other, ("nice", 0, 0), ("group", 0, 0)]
+
+
+def test_a_forked_task_moves_to_its_group():
+    tasks = {
+        "a": {"loop": 1, "run": 1000, "fork": "child"},
+        "child": {"instance": 0, "loop": 1, "taskgroup": "/tg1", "run": 20_000},
+    }
+    assert cpu_time(rtapp(json.dumps({"tasks": tasks}), SMALL))["child"] == [20 * MS]
+
+
+def test_the_delay_of_a_forked_task_is_noted():
+    tasks = {"a": {"loop": 1, "fork": "b"}, "b": {"instance": 0, "loop": 1, "delay": 5, "run": 1}}
+    notes = rtapp(json.dumps({"tasks": tasks}), SMALL).notes
+    assert any(n.startswith("delay of 'b', which is forked: counts from the fork") for n in notes)
+
+
+def test_a_priority_belongs_to_the_policy_of_the_phase_before():
+    """set_thread_param() in src/rt-app.c: a phase without a policy keeps the last one, and one with a policy has nice 0."""
+    phases = {
+        "a": {"policy": "SCHED_OTHER", "run": 1},
+        "b": {"priority": 5, "run": 1},
+        "c": {"policy": "SCHED_OTHER", "run": 1},
+    }
+    text = one({"policy": "SCHED_FIFO", "phases": phases})
+    other = ("policy", 0, 0)
+    assert settings(text, "a") == [
+        ("policy", 1, 10), other, ("nice", 0, 0), other, ("nice", 5, 0), other, ("nice", 0, 0)
+    ]  # fmt: skip
+    # the task repeats its phases, so the first one must change the policy back
+    phases = {"a": {"policy": "SCHED_OTHER", "run": 1}, "b": {"policy": "SCHED_FIFO", "run": 1}}
+    assert settings(one({"phases": phases}), "a") == [other, ("nice", 0, 0), ("policy", 1, 10)]
+    with pytest.raises(WorkloadError, match=r"phase 'b': priority=0; expected .* from 1 to 99"):
+        settings(one({"phases": {"a": {"policy": "SCHED_RR", "run": 1}, "b": {"priority": 0, "run": 1}}}), "a")  # fmt: skip

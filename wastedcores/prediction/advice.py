@@ -146,13 +146,13 @@ def weigh(found: Explanation, advice: Advice) -> Explanation:
     """Compare the bug that an explanation names with the replays.
 
     The result is ``found``; or an explanation that is ``undecided``, if the replay of the recorded kernel can be trusted and
-    those with the bug's fix gain nothing.
+    those with the bug's fix gain nothing: no more than chance, or less than 1 %.
     """
     bug, told = found.looks_like, advice.found
     if bug not in FIXES or told is None or told.trust != "high":
         return found
     fixed = next((v for v in told.variants if _fix(told.kernel, v.kernel) == bug), None)
-    if fixed is None or any(p.fix == bug for p in advice.proposals):
+    if fixed is None or (fixed.gain.low > 0 and fixed.gain.median >= LEAST_GAIN):
         return found
     gain = f"{100 * fixed.gain.median:.0f} % ({100 * fixed.gain.low:.0f} to {100 * fixed.gain.high:.0f})"
     evidence = (

@@ -137,13 +137,20 @@ def _widened(program: Program, before: int, cpus: int) -> Program:
     """Return a program in which a task that could use all CPUs can use all of a larger machine."""
     all_before, every = frozenset(range(before)), frozenset(range(cpus))
     masks = tuple(every if m == all_before else m for m in program.masks)
-    return replace(program, masks=masks)
+    templates = tuple(
+        replace(t, allowed=every) if t.allowed == all_before else t for t in program.templates
+    )
+    return replace(program, masks=masks, templates=templates)
 
 
 def _pinned(program: Program, cpus: frozenset[int]) -> Program:
     """Return a program in which every task that may move is bound to some CPUs."""
-    masks = tuple(m & cpus if len(m) > 1 and m & cpus else m for m in program.masks)
+
+    def bound(m: frozenset[int]) -> frozenset[int]:
+        return m & cpus if len(m) > 1 and m & cpus else m
+
+    # a template without CPUs of its own has those of its parent
     templates = tuple(
-        replace(t, allowed=cpus) if t.allowed is None else t for t in program.templates
+        t if t.allowed is None else replace(t, allowed=bound(t.allowed)) for t in program.templates
     )
-    return replace(program, masks=masks, templates=templates)
+    return replace(program, masks=tuple(map(bound, program.masks)), templates=templates)

@@ -55,6 +55,7 @@ def replay_once(path: str, kernel: str, seed: int) -> dict[str, float | int | st
     cpus = list(range(task.machine.cpus) if task.cpus is None else task.cpus)
     return {
         "window_ns": end - start,
+        "given_up": int(given_up(task, raw)),
         "busy_cpus": float(busy_share(raw, task.machine.cpus, start, end)[cpus].sum()),
         "wasted_ns": wasted_ns(raw, cpus, start, end),
         **moved(raw, task.machine, start, end),
@@ -92,11 +93,20 @@ def _trees(path: str, kernel: str) -> list[Domains]:
     return trees_of(task.machine, task.program, KernelModel.named(kernel))
 
 
+def given_up(task: Task, raw: RawReplay) -> bool:
+    """Tell whether the work that ends the window had not ended when the replay did."""
+    if task.marks is not None:
+        return task.finite and task.marks[1] not in marks(raw, task.program)
+    return task.finite and not raw.done
+
+
 def window_of(task: Task, raw: RawReplay) -> tuple[int, int]:
-    """Return the window of a replay."""
+    """Return the window of a replay; that of one that was given up lasts until then, whichever of its tasks had ended."""
     begin = raw.phase_ns + task.lead_ns
     start = begin + task.start_ns
     at = marks(raw, task.program)
+    if given_up(task, raw):
+        return at.get(task.marks[0], start) if task.marks else start, raw.end_ns
     if task.marks is None:
         end = raw.end_ns if task.finite else min(begin + task.end_ns, raw.end_ns)
         return start, at.get(END_MARK, end)

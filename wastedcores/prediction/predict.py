@@ -200,4 +200,6 @@ def _variant(name: str, rows: list[dict[str, Any]], ends: bool, itself: Variant 
         key: None if any(r[key] is None for r in rows) else sum(r[key] for r in rows) / len(rows)
         for key in ("per_s", "across_caches_per_s", "across_nodes_per_s")
     }
-    return Variant(name, windows, busy, tuple(int(r["wasted_ns"]) for r in rows), gains, moved)
+    wasted = tuple(int(r["wasted_ns"]) for r in rows)
+    late = sum(int(r["given_up"]) for r in rows) if ends else 0
+    return Variant(name, windows, busy, wasted, gains, moved, late)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from wastedcores.kernels import KernelModel
-from wastedcores.prediction.one_replay import Task
+from wastedcores.prediction.one_replay import PATIENCE, Task
 from wastedcores.recovery import Recovered
 from wastedcores.units import human_ns
 
@@ -61,6 +61,8 @@ class Variant:
     #: threads that move to another CPU, last-level cache and node per second (``per_s``, ``across_caches_per_s`` and
     #: ``across_nodes_per_s``), means of the seeds; None if they were not counted
     moves: dict[str, float | None] | None = None
+    #: how many seeds were given up before their work ended, so that their windows would be longer than is said here
+    given_up: int = 0
 
     @property
     def window_ns(self) -> Range | None:
@@ -142,7 +144,7 @@ class WhatIf:
 
         It is low if nobody names the machine or the kernel. It is never high if another kernel stands for the recorded one,
         nor for a modern kernel, because few predictions
-        for one have been compared with a recording (docs/what-if.md).
+        for one have been compared with a recording (docs/what-if.md), nor if a replay was given up before its work ended.
         """
         modern = KernelModel.named(self.kernel).is_modern
         if self.assumed:
@@ -150,6 +152,7 @@ class WhatIf:
         if (
             not modern
             and not self.stands_in
+            and not self._given_up
             and self.agrees
             and self.recovered.guessed_work <= LITTLE
         ):
@@ -157,6 +160,16 @@ class WhatIf:
         if self.error <= FAR and self.recovered.guessed_work <= MUCH:
             return "medium"
         return "low"
+
+    @property
+    def _given_up(self) -> list[str]:
+        """Sentences about the variants with replays that were given up."""
+        return [
+            f"{v.given_up} of {self.seeds} replays under {v.kernel} did not end within {PATIENCE} times the recorded time and "
+            "were given up, so their windows would be longer than is said here"
+            for v in (self.itself, *self.variants)
+            if v.given_up
+        ]
 
     @property
     def reasons(self) -> list[str]:
@@ -189,6 +202,7 @@ class WhatIf:
             else []
         )
         return [
+            *self._given_up,
             *self.assumed,
             *stands_in,
             *unproved,

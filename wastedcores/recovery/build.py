@@ -28,6 +28,8 @@ Row = tuple[Any, ...]
 LEAD_NS = 20_000_000
 #: tasks that always computed begin this long before the trace, so that their load is known when it begins
 WARM_NS = 200_000_000
+#: until then they compute in pieces of this length, one of which may last into the trace
+WARM_PIECE_NS = 100_000
 #: the text of the mark that a task writes if its exit may end the span
 END_MARK = "recorded work ends"
 #: an endless task computes in pieces of this length
@@ -59,8 +61,10 @@ def build(
             scripts[t].append((ops.OP_MARK, END_MARK, 0, 0, 0))
     old = [t for t in np.flatnonzero(templates < 0).tolist() if not facts.stopper[t]]
     for t in np.flatnonzero(templates >= 0).tolist():
-        script = Script()
-        script.rows = scripts[t]
+        script, nice = Script(), int(seen.nice[t])
+        if nice != seen.nice[seen.tasks[t, sj.T_PARENT]]:
+            script.nice(nice)
+        _append(script, scripts[t])
         w.template(seen.comms[t], script, facts.allowed[t], daemon=t not in ends)
     if not ends:  # a replay ends when all its tasks are daemons
         length = WARM_NS + seen.end_ns - seen.start_ns
@@ -127,13 +131,11 @@ def _add_old(
         script.affinity(allowed)
     if state == sj.ASLEEP and born < 0:
         script.sleep(WARM_NS - start)
-    if endless and seen.tasks[t, sj.T_EXIT_NS] >= 0:
-        # afterwards it goes on as in the trace
-        script.compute(WARM_NS)
-    offset = len(script.rows)
-    script.rows += [
-        (op, a + offset if op == ops.OP_LOOP else a, b, c, d) for op, a, b, c, d in rows
-    ]
+    if (
+        endless and born < 0
+    ):  # afterwards it goes on as in the trace, however much of the CPU it got before that
+        script.loop(until_ns=WARM_NS).compute(WARM_PIECE_NS).end()
+    _append(script, rows)
     w.task(
         seen.comms[t],
         script,
@@ -144,6 +146,14 @@ def _add_old(
         start_ns=start,
         daemon=daemon,
     )
+
+
+def _append(script: Script, rows: list[Row]) -> None:
+    """Append rows to a script; their loops jump to where the rows are then."""
+    offset = len(script.rows)
+    script.rows += [
+        (op, a + offset if op == ops.OP_LOOP else a, b, c, d) for op, a, b, c, d in rows
+    ]
 
 
 def _scripts(

@@ -35,7 +35,7 @@ class Facts:
 
     #: int64 (tasks,): number of the session or control group of each task; 0 is the root group
     session: I64
-    #: the CPUs on which each task may run; None: all, or those of its parent
+    #: the CPUs on which each task may run; None: those of its parent, or all if it has none in the trace
     allowed: list[frozenset[int] | None]
     #: bool (tasks,): tasks whose affinity is known from a snapshot or from their name
     placed: NDArray[np.bool_]
@@ -66,6 +66,7 @@ def gather(
     )
     groups: dict[object, int] = {}
     pids = set()
+    confined = np.zeros(count, np.bool_)
     for t, (pid, parent) in enumerate(seen.tasks[:, [sj.T_PID, sj.T_PARENT]].tolist()):
         fact = by_pid.get(pid) if pid not in pids else None
         pids.add(pid)
@@ -78,14 +79,19 @@ def gather(
         name = _BOUND.match(seen.comms[t])
         if fact is not None and fact.allowed is not None:
             cpus = frozenset(c for c in parse_cpulist(fact.allowed) if c < seen.cpus)
-            found.allowed[t] = None if not cpus or len(cpus) == seen.cpus else cpus
+            inherits = len(cpus) == seen.cpus and not (parent >= 0 and confined[parent])
+            found.allowed[t] = None if not cpus or inherits else cpus
             found.placed[t] = True
             found.bound[t] = len(cpus) == 1 and bool(fact.kthread or name)
         elif name and not seen.tasks[t, sj.T_MOVED] and int(name[1]) < seen.cpus:
             found.allowed[t], found.bound[t] = frozenset((int(name[1]),)), True
             found.placed[t] = True
+        own = found.allowed[t]
+        confined[t] = (parent >= 0 and confined[parent]) if own is None else len(own) < seen.cpus
         if fact is not None and fact.nice is not None:
             seen.nice[t] = fact.nice
+        elif parent >= 0 and not seen.told_nice[t]:
+            seen.nice[t] = seen.nice[parent]
     return found
 
 

@@ -19,7 +19,8 @@ from wastedcores.recovery.task_tables import Seen
 
 I64 = NDArray[np.int64]
 
-#: a parent is woken within this time after the exit (exit_notify() of kernel/exit.c follows the event after some us)
+#: a parent is woken within this time after the exit (exit_notify() of kernel/exit.c follows the event after some us), or within
+#: this time before the child leaves its CPU for ever if that is much later than the event
 WITHIN_NS = 100_000
 
 
@@ -27,23 +28,28 @@ def mark_exits_of_children(seen: Seen) -> None:
     """Give the class CHILD to the sleeps of parents that end right after the exit of one of their children."""
     tasks, sleeps = seen.tasks, seen.sleeps
     exits = np.flatnonzero((tasks[:, sj.T_EXIT_NS] >= 0) & (tasks[:, sj.T_PARENT] >= 0))
-    exits = exits[np.lexsort((tasks[exits, sj.T_EXIT_NS], tasks[exits, sj.T_PARENT]))]
+    exiting, exit_ns = tasks[:, sj.T_EXITING_NS], tasks[:, sj.T_EXIT_NS]
+    tell_ns = np.maximum(exiting, exit_ns - WITHIN_NS)
+    exits = exits[np.lexsort((tell_ns[exits], tasks[exits, sj.T_PARENT]))]
     if not len(exits):
         return
     span = seen.end_ns - seen.start_ns + 2
-    keys = tasks[exits, sj.T_PARENT] * span + tasks[exits, sj.T_EXIT_NS] - seen.start_ns
+    keys = tasks[exits, sj.T_PARENT] * span + tell_ns[exits] - seen.start_ns
     wake, by = sleeps[:, sj.S_WAKE_NS], np.maximum(sleeps[:, sj.S_BY], 0)
     at = np.searchsorted(keys, sleeps[:, sj.S_TASK] * span + wake - seen.start_ns, "right") - 1
     # the task that ended the wait: the waker if it is a child that has exited, else the child that exited last
     named = (sleeps[:, sj.S_BY] >= 0) & (tasks[by, sj.T_PARENT] == sleeps[:, sj.S_TASK])
-    named &= (tasks[by, sj.T_EXIT_NS] >= 0) & (tasks[by, sj.T_EXIT_NS] <= wake)
+    named &= (exiting[by] >= 0) & (exiting[by] <= wake)
     child = np.where(named, by, exits[np.maximum(at, 0)])
-    after = wake - tasks[child, sj.T_EXIT_NS]
-    mine = (wake >= 0) & (tasks[child, sj.T_PARENT] == sleeps[:, sj.S_TASK]) & (after >= 0)
-    mine &= named | ((at >= 0) & (after <= WITHIN_NS) & (sleeps[:, sj.S_FAR] == 0))
-    mine &= tasks[child, sj.T_EXIT_NS] >= sleeps[:, sj.S_OUT_NS] - WITHIN_NS
+    mine = (wake >= 0) & (tasks[child, sj.T_PARENT] == sleeps[:, sj.S_TASK])
+    mine &= exiting[child] <= wake
+    soon = wake - exit_ns[child] <= WITHIN_NS
+    mine &= named | ((at >= 0) & soon & (sleeps[:, sj.S_FAR] == 0))
+    mine &= exit_ns[child] >= sleeps[:, sj.S_OUT_NS] - WITHIN_NS
     sleeps[mine, sj.S_CLASS] = CHILD
     sleeps[mine, sj.S_WAKER] = child[mine]
+    # a child that has woken its parent no longer counts as alive
+    np.minimum.at(tasks[:, sj.T_EXIT_NS], child[mine], wake[mine])
 
 
 def alive(seen: Seen, parent: int) -> tuple[I64, I64]:

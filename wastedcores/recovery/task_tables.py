@@ -43,8 +43,12 @@ class Seen:
     pieces: I64
     comms: list[str]  #: the last name of each task
     names: list[set[str]]  #: all names that each task ever had
-    #: int64 (tasks,): the nice value of each task when it was seen first; real-time tasks count as -20
+    #: int64 (tasks,): the nice value of each task when it was seen first or, if it was born in the trace and so began with that
+    #: of its parent, when it was seen last; real-time tasks count as -20
     nice: I64
+    told_nice: NDArray[
+        np.bool_
+    ]  #: bool (tasks,): tasks whose priority some event tells; the others have nice 0
     realtime: NDArray[np.bool_]  #: bool (tasks,): tasks that are not of the fair class
     texts: list[str]  #: the text of each mark
     #: times of the first and the last event
@@ -120,6 +124,7 @@ def seen(trace: Trace, switch_ns: int) -> Seen:
                 "sched_switch, sched_wakeup (or sched_waking), sched_wakeup_new, sched_migrate_task, sched_process_fork "
                 "and sched_process_exit; `wastedcores capture` does."
             )
+    state = pl.col("prev_state").cast(pl.String).str
     table = (
         trace.only(*CODES)
         # without the interrupt flag, a waking may name a bystander
@@ -127,7 +132,8 @@ def seen(trace: Trace, switch_ns: int) -> Seen:
         .select(
             "ts_ns", "cpu", "pid", "prev_pid", "by_pid", "src_cpu", "comm", "prev_comm", "prio", "text", "in_irq",
             kind=pl.col("kind").to_physical(),
-            asleep=~pl.col("prev_state").cast(pl.String).str.starts_with("R"),
+            asleep=pl.when(state.contains("^[XxZ]")).then(sj.DEAD)
+            .when(~state.starts_with("R")).then(sj.SLEEPS),
         )
         .collect()
     )  # fmt: skip
@@ -180,8 +186,9 @@ def _pass(table: pl.DataFrame, events: I64, switch_ns: int, cpus: int) -> Seen:
         pieces,
         comms,
         names,
-        np.clip(np.where(prio < 100, 100, prio) - 120, -20, 19),
-        prio < 100,
+        np.where(prio < 0, 0, np.clip(prio - 120, -20, 19)),
+        prio >= 0,
+        (prio >= 0) & (prio < 100),
         _distinct(table["text"].gather(rows).to_list()),
         start_ns,
         end_ns,
@@ -240,15 +247,23 @@ def _names(table: pl.DataFrame, events: I64, tasks: I64) -> tuple[list[str], lis
 
 
 def _priorities(table: pl.DataFrame, tasks: I64) -> I64:
-    """Return the kernel's priority of each task where it is seen first; 120 if no event tells it."""
+    """Return each task's priority where it is seen first, or last if its birth was seen; -1 if no event tells it."""
     told = (
         table.lazy()
         .select("pid", "prio", row=pl.int_range(pl.len(), dtype=pl.Int64))
         .filter(pl.col("prio").is_not_null())
+        .with_columns(last=pl.col("row"))
         .collect()
     )
-    found = _first_rows(tasks).join_asof(
-        told, on="row", by="pid", strategy="forward", check_sortedness=False
+    # the rows of a task end where its pid is used again
+    after = pl.col("row").shift(-1, fill_value=table.height).over("pid")
+    first = _first_rows(tasks).with_columns(end=after - 1)
+    old = first.join_asof(told, on="row", by="pid", strategy="forward", check_sortedness=False)
+    born = first.sort("end").join_asof(
+        told, left_on="end", right_on="last", by="pid", strategy="backward", check_sortedness=False
     )
-    prio: I64 = found.sort("task")["prio"].cast(pl.Int64).fill_null(120).to_numpy()
-    return prio
+    born = born.with_columns(prio=pl.when(pl.col("row_right") >= pl.col("row")).then("prio"))
+    first_prio, last_prio = (
+        found.sort("task")["prio"].cast(pl.Int64).fill_null(-1).to_numpy() for found in (old, born)
+    )
+    return np.where(tasks[:, sj.T_PARENT] >= 0, last_prio, first_prio)

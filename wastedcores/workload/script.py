@@ -270,7 +270,7 @@ class Script:
         number
             The timer.
         period_ns
-            The period in ns; 0 sets a timer that was not used yet to the present time.
+            The period in ns; 0 sets a timer that was not used yet to the present time, and does nothing to another one.
         absolute
             True: the next period always follows the last one. False: it counts from now if its time was over.
         """

@@ -190,6 +190,8 @@ static void await_timer(struct semaphore *s, int64_t period_ns, int absolute)
 {
     int64_t now = now_ns();
     s->next_ns = (s->next_ns ? s->next_ns : now) + period_ns;
+    if (!period_ns)
+        return;
     if (now < s->next_ns)
         sleep_until(s->next_ns);
     else if (!absolute)

@@ -157,10 +157,11 @@ def add_event(
     event = event_of(key)
     shared = own.shared
     if event in ("run", "runtime"):
-        if event == "run":
-            note(
-                "run: takes the time it is given; every CPU of the replay has the speed rt-app calibrated"
-            )
+        note(
+            "run: takes the time it is given; every CPU of the replay has the speed rt-app calibrated"
+            if event == "run"
+            else "runtime: computes that long; in rt-app it ends at that time by the clock, even if the thread waited for a CPU"
+        )
         script.compute(_us(bad, where, key, value) * 1000)
     elif event == "sleep":
         script.sleep(_us(bad, where, key, value) * 1000)

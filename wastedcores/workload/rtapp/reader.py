@@ -1,14 +1,15 @@
 """The reader of rt-app workloads (github.com/scheduler-tools/rt-app, doc/tutorial.txt).
 
 The tasks become threads of one process: rt-app's main thread creates them, all threads meet, and each runs its phases. These
-events and keys have their full meaning: ``run``, ``runtime``, ``sleep``, ``timer`` (relative and absolute, shared and
-unique), ``lock``, ``unlock``, ``wait``, ``signal``, ``broad``, ``sync``, ``suspend``, ``resume``, ``barrier``, ``yield``,
-``fork``; ``loop``, ``instance``, ``delay``, ``cpus``, ``policy``, ``priority``, ``taskgroup`` and the global ``duration``.
+events and keys have their full meaning: ``run``, ``sleep``, ``timer`` (relative and absolute, shared and unique), ``lock``,
+``unlock``, ``wait``, ``signal``, ``broad``, ``sync``, ``suspend``, ``resume``, ``barrier``, ``yield``, ``fork``; ``loop``,
+``instance``, ``delay`` (but not of a forked task), ``cpus``, ``policy``, ``priority``, ``taskgroup`` and the global ``duration``.
 
-The notes of the workload tell the differences from a real run. All CPUs of a replay have the same speed, so ``run`` is the
-same as ``runtime``. Memory and files are not modelled, so ``mem`` and ``iorun`` are refused unless a speed is given, at which
-they become computing. SCHED_DEADLINE is not modelled, so its tasks are refused. Keys that rt-app does not know are refused by
-name, and so are files whose tasks cannot work. The replay finds an unlock of a lock that nobody holds.
+The notes of the workload tell the differences from a real run. All CPUs of a replay have the same speed. ``runtime`` is CPU
+time here, as ``run`` is; in rt-app it is time of the clock, which includes waiting for a CPU. Memory and files are not
+modelled, so ``mem`` and ``iorun`` are refused unless a speed is given, at which they become computing. SCHED_DEADLINE is not
+modelled, so its tasks are refused. Keys that rt-app does not know are refused by name, and so are files whose tasks cannot
+work. The replay finds an unlock of a lock that nobody holds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from typing import Any
 from wastedcores.errors import WorkloadError
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.builder import Workload
-from wastedcores.workload.ops import OP_POLICY
 from wastedcores.workload.rtapp.events import Pairs, Shared, add_event, event_of, parse
 from wastedcores.workload.script import Script
 
@@ -56,6 +56,7 @@ class _Reading:
     machine: Machine
     shared: Shared
     notes: list[str] = field(default_factory=list)
+    policies: bool = False  #: whether a task or a phase has another policy than SCHED_OTHER
 
     def bad(self, where: str, text: str) -> WorkloadError:
         return WorkloadError(f"{self.name}: {where}: {text}.")
@@ -107,6 +108,8 @@ def rtapp(
         if not isinstance(spec, Pairs):
             raise r.bad(f"task {title!r}", f"expected an object, got {spec!r}")
         specs[title] = spec
+    bodies = [body for s in specs.values() for body in (s, *_bodies(s))]
+    r.policies = any(b.only("policy", policy) != "SCHED_OTHER" for b in bodies)
     instances = {t: _whole(r, f"task {t!r}", s, "instance", 1, 0) for t, s in specs.items()}
     _count_barriers(r, specs, instances)
     if not sum(instances.values()):
@@ -166,11 +169,17 @@ def _resources(r: _Reading, found: Any) -> None:
             r.shared.alias[name] = target
 
 
+def _bodies(spec: Pairs) -> list[Pairs]:
+    """Return the phases of a task."""
+    phases = spec.only("phases")
+    return [p for _, p in phases if isinstance(p, Pairs)] if isinstance(phases, Pairs) else []
+
+
 def _all_events(spec: Pairs) -> Iterable[tuple[str, Any]]:
     """Return the events of all phases of a task."""
-    phases = spec.only("phases")
-    bodies = [p for _, p in phases if isinstance(p, Pairs)] if isinstance(phases, Pairs) else [spec]
-    return [(key, value) for body in bodies for key, value in body if event_of(key)]
+    return [
+        (key, value) for body in _bodies(spec) or [spec] for key, value in body if event_of(key)
+    ]
 
 
 def _count_barriers(r: _Reading, specs: dict[str, Pairs], instances: dict[str, int]) -> None:
@@ -213,19 +222,29 @@ def _fill(
     """Write the script of a thread; ``together`` is the barrier at which rt-app's threads begin, None for a forked one."""
     where = f"task {title!r}"
     bodies, rounds = _phases(r, where, spec)
-    own_policy = _policy(r, where, spec, policy)
+    policy = _policy(r, where, spec, policy)
+    forked = together is None
     if together is not None:
         script.barrier(together, "block")
     delay = _whole(r, where, spec, "delay", 0, 0)
     if delay:
         script.sleep(delay * 1000)
-    own = r.shared.own(title, forked=together is None)
+        if forked:
+            r.note(
+                f"delay of {title!r}, which is forked: counts from the fork, and in rt-app from the start of all threads"
+            )
+    own = r.shared.own(title, forked)
     for _, body in bodies:
         for key, value in body if isinstance(body, Pairs) else ():
             if event_of(key) == "timer":
                 # the first period counts from here, not from the first use
                 script.timer(own.timer(r.bad, where, value), 0)
-    _set_policy(r, script, where, spec, own_policy)
+    # rt-app's main thread is SCHED_OTHER with nice 0, and a forked task begins with what the thread has that forks it
+    if forked or policy != "SCHED_OTHER" or spec.only("priority") is not None:
+        _set_policy(r, script, where, spec, policy)
+    group = _group(r, r.shared.workload, where, spec) if forked else None
+    if group is not None:
+        script.session(group)
     cpus = _cpus(r, where, spec)
     bound = cpus is not None or any(
         isinstance(b, Pairs) and b.only("cpus") is not None for _, b in bodies
@@ -255,7 +274,9 @@ def _fill(
             here = _cpus(r, place, body)
             script.affinity(here if here is not None else cpus if cpus is not None else everywhere)
         if body is not spec and not {"policy", "priority"}.isdisjoint(key for key, _ in body):
-            _set_policy(r, script, place, body, _policy(r, place, body, own_policy))
+            # without a policy it keeps the last one
+            policy = _policy(r, place, body, policy)
+            _set_policy(r, script, place, body, policy)
         for key, value in body:
             if event_of(key):
                 add_event(script, own, r.bad, r.note, place, key, value)
@@ -297,10 +318,10 @@ def _set_policy(r: _Reading, script: Script, where: str, spec: Pairs, policy: st
     if name in ("fifo", "rr"):
         script.policy(name, _whole(r, where, spec, "priority", 10, 1, 99))
         return
-    if policy != "SCHED_OTHER" or any(row[0] == OP_POLICY for row in script.rows):
+    if r.policies:
         script.policy(name)
     nice = _whole(r, where, spec, "priority", 0, -20, 19)
-    if nice or spec.only("priority") is not None:
+    if name == "other":
         script.nice(nice)
 
 

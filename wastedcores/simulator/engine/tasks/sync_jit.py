@@ -220,6 +220,8 @@ def signal_op(k: Kernel, p: TaskStruct, op: Op) -> bool:
     if code == ops.OP_TIMER:
         if y.generation == 0:
             y.generation = now
+        if op.arg2 == 0:
+            return True
         y.generation += op.arg2
         if now < y.generation:
             sleep(k, p, y.generation - now)
