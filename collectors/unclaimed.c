@@ -17,7 +17,8 @@
  * Until the suspicion ends, a CPU that was filled no longer counts as idle, and one that was relieved no longer counts as
  * overloaded; neither does one on which nobody waited at three of the looks. The violation of the other CPUs continues,
  * because balancing inside one node does not repair another node. When the looks find no pair among the remaining CPUs, the
- * suspicion is dropped. Time between two looks that are further apart than four ticks does not count for M.
+ * suspicion is dropped, and the next first look is after M instead of S. Time between two looks that are further apart than
+ * four ticks does not count for M.
  *
  * Chronic waste is many short violations that add up: of ten slices of length M in a row, at least five waste 1 % or more
  * of the CPU time used in them. The timer therefore looks at every tick and notes for each slice whether a look found a
@@ -45,6 +46,9 @@ static __always_inline void clear(struct wc_check *chk, u64 now)
 	chk->suspected_at = 0;
 	chk->cleared_at = now;
 	chk->cleared++;
+	/* brief work on the idle CPU may have hidden a violation that goes on */
+	if (chk->next_check > now + chk->persist)
+		chk->next_check = now + chk->persist;
 }
 
 /* Is it time for the first look of a suspicion? */
