@@ -178,3 +178,23 @@ def test_a_checker_whose_cpuset_lacks_the_busy_cpu_looks_from_where_it_is(debugf
 def test_only_fair_threads_that_wait_there_may_move(debugfs):
     assert debugfs.may_run(2**22, 0) == set()  # no such thread
     assert debugfs.may_run(os.getppid() or 1, 10_000) == set()  # not on that CPU
+
+
+def test_a_dropped_suspicion_is_looked_at_again_after_m_three_times(debugfs, monkeypatch, tmp_path):
+    """A made-up clock: each check ends at once, and every suspicion is dropped."""
+    clock, looked = [0.0], []
+
+    class Dropping(debugfs.Checker):
+        def check(self):
+            looked.append(round(clock[0], 3))
+            self.counts["cleared"] += 1
+
+    (tmp_path / "debug").write_bytes(LINUX_4_1)
+    monkeypatch.setattr(debugfs, "FILES", (str(tmp_path / "debug"),))
+    monkeypatch.setattr(debugfs, "Checker", Dropping)
+    monkeypatch.setattr(debugfs._privilege, "drop_all", lambda: None)
+    monkeypatch.setattr(debugfs.os, "sched_setscheduler", lambda *_: None)
+    monkeypatch.setattr(debugfs.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(debugfs.time, "sleep", lambda s: clock.__setitem__(0, clock[0] + s))
+    assert debugfs.main(["-S", "1s", "-M", "100ms", "--seconds", "2.5"]) == 0
+    assert looked == [0.0, 0.1, 0.2, 0.3, 1.3, 1.4, 1.5, 1.6]
