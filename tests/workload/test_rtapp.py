@@ -365,6 +365,13 @@ WRONG = [
     (one({"wait": {"ref": "c"}}), "mutex=None; expected a name"),
     (one({"resume": ""}), "resume=''; expected a name"),
     (one({"suspend": 3}), "suspend=3; expected the name"),
+    (one({"barrier": {"x": 1}}), "task 'a': barrier=[('x', 1)]; expected a name"),
+    (one({"barrier": 3}), "task 'a': barrier=3; expected a name"),
+    (one({"fork": ["b"]}), "task 'a': fork=['b']; expected a name"),
+    (one({"fork": 1}), "task 'a': fork=1; expected a name"),
+    (one({"run": 1, "policy": []}), "policy []; the replay models SCHED_OTHER"),
+    (one({"run": 10**13}), "run=10000000000000; expected a whole number of microseconds"),
+    (one({"run": 10**12, "loop": 1}, **{"global": {"duration": 10**9}}), "duration=1000000000;"),
     (one({"fork": "b", "run": 1}), "of 'b', which is not a task; the tasks are a"),
     (one({"run": 1}, **{"global": {"duration": 0}}), "duration=0; expected seconds"),
     (one({"run": 1}, **{"global": {"duration": "x"}}), "duration='x'; expected"),
@@ -493,6 +500,16 @@ def test_a_forked_task_moves_to_its_group():
         "child": {"instance": 0, "loop": 1, "taskgroup": "/tg1", "run": 20_000},
     }
     assert cpu_time(rtapp(json.dumps({"tasks": tasks}), SMALL))["child"] == [20 * MS]
+
+
+def test_a_forked_task_may_fork_another_one():
+    tasks = {
+        "a": {"loop": 1, "fork": "b"},
+        "b": {"instance": 0, "loop": 1, "fork": "c", "run": 10},
+        "c": {"instance": 0, "loop": 1, "run": 20},
+    }
+    ran = cpu_time(rtapp(json.dumps({"tasks": tasks}), SMALL))
+    assert (ran["b"], ran["c"]) == ([10 * US], [20 * US])
 
 
 def test_the_delay_of_a_forked_task_is_noted():

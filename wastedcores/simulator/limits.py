@@ -69,9 +69,13 @@ def check_until(until_ns: Any) -> None:
         )
 
 
-def check_wheels(program: Program, cpus: int) -> None:
-    """Check that no task sleeps on the timer wheel of a CPU that the machine does not have."""
+def check_places(program: Program, cpus: int) -> None:
+    """Check that no task begins on a CPU, or sleeps on the timer wheel of one, that the machine does not have."""
     for spec in (*program.tasks, *program.templates):
+        if not 0 <= spec.start_cpu < cpus:
+            raise WorkloadError(
+                f"task {spec.comm!r} begins on CPU {spec.start_cpu}; the machine has CPUs 0 to {cpus - 1}."
+            )
         for row in spec.rows:
             if row[0] == ops.OP_SLEEP_JIFFIES and row[4] > cpus:
                 raise WorkloadError(

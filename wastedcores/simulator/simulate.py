@@ -20,9 +20,9 @@ from wastedcores.simulator.limits import (
     check_cpus,
     check_ends,
     check_generation,
+    check_places,
     check_seed,
     check_until,
-    check_wheels,
 )
 from wastedcores.simulator.log import Log, take_scans
 from wastedcores.simulator.measure import RawReplay
@@ -98,7 +98,7 @@ def simulate(
     check_seed(seed)
     check_cpus(machine)
     check_until(until_ns)
-    check_wheels(program, machine.cpus)
+    check_places(program, machine.cpus)
     check_policies(program, kernel)
     if until_ns is None:
         check_ends(program)

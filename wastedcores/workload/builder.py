@@ -227,8 +227,11 @@ class Workload:
             The nice value or the start is impossible, or there are too many tasks.
         """
         cpus = None if allowed is None else frozenset(allowed)
-        if not -20 <= nice <= 19:
+        if not isinstance(comm, str):
+            raise WorkloadError(f"a task is called {comm!r}; expected a text.")
+        if isinstance(nice, bool) or not isinstance(nice, int) or not -20 <= nice <= 19:
             raise WorkloadError(f"task {comm!r}: nice {nice}; expected a value from -20 to 19.")
+        whole(cpu, f"task {comm!r}: its CPU", 0)
         whole_ns(start_ns, f"task {comm!r}: its start")
         self._room(comm, len(self._tasks))
         self._tasks.append(_Task(comm, script, session, nice, cpus, cpu, start_ns, daemon))
@@ -293,7 +296,7 @@ class Workload:
 
     def _check(self, comm: str, what: str, number: int, have: int) -> None:
         """Refuse a number that names nothing."""
-        if not 0 <= number < have:
+        if not isinstance(number, int) or not 0 <= number < have:
             raise WorkloadError(
                 f"task {comm!r}: {what} {number} does not exist; workload {self.name!r} has {have}."
             )
@@ -313,8 +316,8 @@ class Workload:
             a = masks.setdefault(a, len(masks))
         elif op == ops.OP_MARK:
             a = texts.setdefault(a, len(texts))
-        elif op == ops.OP_BARRIER:
-            self._check(comm, "barrier", a, len(self._barriers))
+        elif op in (ops.OP_BARRIER, ops.OP_LOOP_BARRIER):
+            self._check(comm, "barrier", a if op == ops.OP_BARRIER else d, len(self._barriers))
         elif op in (ops.OP_LOCK, ops.OP_UNLOCK):
             self._check(comm, "lock", a, self._locks)
         elif op in _OF_SEMAPHORES:

@@ -15,16 +15,12 @@ from wastedcores.cpulist import format_cpulist, parse_cpulist
 from wastedcores.errors import WastedCoresError, WorkloadError
 from wastedcores.files import written_whole
 from wastedcores.workload import ops
-from wastedcores.workload.builder import Measure, Workload
+from wastedcores.workload.builder import MOST_SPECS, Measure, Workload
+from wastedcores.workload.program import whole
+from wastedcores.workload.rows import NAMES, check_row
 from wastedcores.workload.script import Script
 
 SCHEMA = "wastedcores.workload/1"
-#: name of each operation
-NAMES = {
-    getattr(ops, name): name.removeprefix("OP_").lower()
-    for name in dir(ops)
-    if name.startswith("OP_")
-}
 _CODES = {name: code for code, name in NAMES.items()}
 #: fields of a task beside its name and script, with their defaults
 _FIELDS = {"session": 0, "nice": 0, "allowed": None, "cpu": 0, "start_ns": 0, "daemon": False}
@@ -48,7 +44,7 @@ def read_workload(path: Path | str) -> Workload:
         return from_dict(found)
     except OSError as e:
         raise WorkloadError(f"{path}: cannot be read ({e.strerror}).") from e
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as e:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as e:
         raise WorkloadError(
             f"{path}: not a workload of the schema {SCHEMA!r}; expected what `wastedcores recover` writes, got "
             f"{type(e).__name__}: {e}."
@@ -116,7 +112,10 @@ def from_dict(found: dict[str, Any]) -> Workload:
         w.session(shares)
     for parties in found.get("barriers", ()):
         w.barrier(parties)
-    for _ in range(found.get("locks", 0)):
+    locks = whole(found.get("locks", 0), "number of locks", 0)
+    if locks > MOST_SPECS:
+        raise WorkloadError(f"{locks} locks; a workload in a file has at most {MOST_SPECS}.")
+    for _ in range(locks):
         w.lock()
     for value in found.get("semaphores", ()):
         w.semaphore(value)
@@ -126,6 +125,7 @@ def from_dict(found: dict[str, Any]) -> Workload:
         w.template(t["comm"], _script(t), _cpus(t), bool(t.get("daemon")))
     for t in found["tasks"]:
         given = {k: t.get(k, v) for k, v in _FIELDS.items() if k != "allowed"}
+        given["daemon"] = bool(given["daemon"])
         w.task(t["comm"], _script(t), allowed=_cpus(t), **given)
     return w
 
@@ -142,7 +142,7 @@ def _script(task: dict[str, Any]) -> Script:
         row = [*fields, 0, 0, 0, 0][:4]
         if name == "affinity":
             row[0] = frozenset(parse_cpulist(row[0]))
-        elif name != "mark" and not all(isinstance(v, int) for v in row):
-            raise ValueError(f"the numbers {fields} of {name!r} of task {task['comm']!r}")
-        script.rows.append((_CODES[name], *row))
+        checked = (_CODES[name], *row)
+        check_row(task["comm"], checked, len(script.rows))
+        script.rows.append(checked)
     return script

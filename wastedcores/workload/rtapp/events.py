@@ -178,19 +178,19 @@ def add_event(
             raise bad(where, f"{key}: period=0; expected microseconds, 1 or more")
         script.timer(number, period * 1000, mode == "absolute")
     elif event == "lock":
-        script.lock(shared.lock(_name(bad, where, key, value)), "block")
+        script.lock(shared.lock(name_in(bad, where, key, value)), "block")
     elif event == "unlock":
-        script.unlock(shared.lock(_name(bad, where, key, value)))
+        script.unlock(shared.lock(name_in(bad, where, key, value)))
     elif event in ("signal", "broad"):
-        script.signal(shared.condition(_name(bad, where, key, value)), event == "broad")
+        script.signal(shared.condition(name_in(bad, where, key, value)), event == "broad")
     elif event in ("wait", "sync"):
         if not isinstance(value, Pairs):
             raise bad(where, f'{key}={value!r}; expected {{"ref": NAME, "mutex": NAME}}')
         _only(bad, where, key, value, {"ref", "mutex"})
-        condition = shared.condition(_name(bad, where, f"{key}: ref", value.only("ref")))
+        condition = shared.condition(name_in(bad, where, f"{key}: ref", value.only("ref")))
         if event == "sync":
             script.signal(condition)
-        mutex = shared.lock(_name(bad, where, f"{key}: mutex", value.only("mutex")))
+        mutex = shared.lock(name_in(bad, where, f"{key}: mutex", value.only("mutex")))
         script.wait_signal(condition, lock=mutex)
     elif event == "suspend":
         if not isinstance(value, str):
@@ -198,13 +198,13 @@ def add_event(
         # workgen fills in the thread's own name
         script.wait_signal(shared.condition(f"{value or own.title} (resume)"))
     elif event == "resume":
-        script.signal(shared.condition(f"{_name(bad, where, key, value)} (resume)"), True)
+        script.signal(shared.condition(f"{name_in(bad, where, key, value)} (resume)"), True)
     elif event == "yield":
         script.yield_()
     elif event == "barrier":
-        script.barrier(shared.barriers[_name(bad, where, key, value)], "block")
+        script.barrier(shared.barriers[name_in(bad, where, key, value)], "block")
     elif event == "fork":
-        script.fork(shared.templates[_name(bad, where, key, value)])
+        script.fork(shared.templates[name_in(bad, where, key, value)])
 
 
 def _transfer(
@@ -239,7 +239,7 @@ def _us(bad: Bad, where: str, key: str, value: Any) -> int:
     return value
 
 
-def _name(bad: Bad, where: str, key: str, value: Any) -> str:
+def name_in(bad: Bad, where: str, key: str, value: Any) -> str:
     """Check a name."""
     if not isinstance(value, str) or not value:
         raise bad(where, f"{key}={value!r}; expected a name")

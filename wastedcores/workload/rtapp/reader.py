@@ -14,15 +14,15 @@ work. The replay finds an unlock of a lock that nobody holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from wastedcores.errors import WorkloadError
+from wastedcores.limits import LONGEST_NS
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.builder import Workload
-from wastedcores.workload.rtapp.events import Pairs, Shared, add_event, event_of, parse
+from wastedcores.workload.rtapp.events import Pairs, Shared, add_event, event_of, name_in, parse
 from wastedcores.workload.script import Script
 
 #: time of a pthread_create(), as in the recordings
@@ -114,15 +114,14 @@ def rtapp(
     _count_barriers(r, specs, instances)
     if not sum(instances.values()):
         raise r.bad("tasks", "no task has an instance, so nothing would run")
-    forked = {
-        value for s in specs.values() for key, value in _all_events(s) if event_of(key) == "fork"
-    }
-    for title in sorted(forked):
+    forked = {title: Script() for title in sorted({name for _, name in _named(r, specs, "fork")})}
+    for title, script in forked.items():
         if title not in specs:
             raise r.bad(
                 "fork", f"of {title!r}, which is not a task; the tasks are {', '.join(specs)}"
             )
-        r.shared.templates[title] = w.template(title, script := Script(), daemon=duration > 0)
+        r.shared.templates[title] = w.template(title, script, daemon=duration > 0)
+    for title, script in forked.items():
         _fill(r, title, specs[title], policy, script, together=None)
     everybody = w.barrier(sum(instances.values()))
     main = Script()
@@ -146,7 +145,7 @@ def _globals(r: _Reading, found: Any) -> tuple[str, int]:
     if not isinstance(found, Pairs):
         raise r.bad("global", f"expected an object, got {found!r}")
     _unknown(r, "global", found, {"duration", "default_policy", "pi_enabled", *_LOGGING})
-    duration = _whole(r, "global", found, "duration", -1, -1)
+    duration = _whole(r, "global", found, "duration", -1, -1, LONGEST_NS // SECOND)
     if duration == 0:
         raise r.bad("global", "duration=0; expected seconds, or -1 for no limit")
     if found.only("pi_enabled"):
@@ -175,20 +174,22 @@ def _bodies(spec: Pairs) -> list[Pairs]:
     return [p for _, p in phases if isinstance(p, Pairs)] if isinstance(phases, Pairs) else []
 
 
-def _all_events(spec: Pairs) -> Iterable[tuple[str, Any]]:
-    """Return the events of all phases of a task."""
+def _named(r: _Reading, specs: dict[str, Pairs], kind: str) -> list[tuple[str, str]]:
+    """Return each task with the name in each of its events of a kind."""
     return [
-        (key, value) for body in _bodies(spec) or [spec] for key, value in body if event_of(key)
+        (title, name_in(r.bad, f"task {title!r}", key, value))
+        for title, spec in specs.items()
+        for body in _bodies(spec) or [spec]
+        for key, value in body
+        if event_of(key) == kind
     ]
 
 
 def _count_barriers(r: _Reading, specs: dict[str, Pairs], instances: dict[str, int]) -> None:
     """Make the barriers, each for as many threads as name it (rt-app counts them when it reads the file)."""
     parties: dict[str, int] = {}
-    for title, spec in specs.items():
-        for key, value in _all_events(spec):
-            if event_of(key) == "barrier":
-                parties[value] = parties.get(value, 0) + instances[title]
+    for title, name in _named(r, specs, "barrier"):
+        parties[name] = parties.get(name, 0) + instances[title]
     for name, n in parties.items():
         if n < 1:
             raise r.bad(
@@ -301,7 +302,7 @@ def _unknown(r: _Reading, where: str, found: Pairs, known: set[str]) -> None:
 def _policy(r: _Reading, where: str, spec: Pairs, default: str) -> str:
     """Return the policy of a task or a phase; refuse SCHED_DEADLINE and unknown ones."""
     policy = spec.only("policy", default)
-    if policy not in _POLICIES:
+    if not isinstance(policy, str) or policy not in _POLICIES:
         raise r.bad(
             where,
             f"policy {policy!r}; the replay models {', '.join(_POLICIES)}. Change the policy, or leave the task out",
