@@ -21,12 +21,13 @@ from support.classroom import (
     written,
 )
 
-from wastedcores.course import grader, grading
-from wastedcores.course.copies import student_notebook
+from wastedcores.course import copies, grader, grading
+from wastedcores.course.copies import nbgrader_notebook, student_notebook
 from wastedcores.course.grading import grade
-from wastedcores.course.lab import answers_of
+from wastedcores.course.lab import MEASURED, VARIATIONS, Lab, answers_of, write_variations
+from wastedcores.course.otter_assignment import otter_notebook
 from wastedcores.course.sandbox import Limits, Outcome
-from wastedcores.course.source import read_source
+from wastedcores.course.source import Cell, names_read, read_source
 from wastedcores.course.submissions import submissions
 from wastedcores.course.summary import (
     Row,
@@ -39,7 +40,7 @@ from wastedcores.course.summary import (
     write_page,
     write_table,
 )
-from wastedcores.course.task import Feedback
+from wastedcores.course.task import Feedback, WrongAnswerError
 from wastedcores.errors import UsageError
 
 LAB = 4
@@ -138,10 +139,12 @@ def test_cheats_are_graded_as_failed_and_the_grader_survives(names, tmp_path, mo
     source = read_source(LAB)
     folder, rows = tmp_path / "submitted", tmp_path / "rows"
     tasks = judged_tasks(source)
-    written(
-        filled(student_notebook(source), source, "honest", dict.fromkeys(tasks, RIGHT)),
-        folder / "honest.ipynb",
-    )
+    honest = filled(student_notebook(source), source, "honest", dict.fromkeys(tasks, RIGHT))
+    own = Cell("own", "code", "", "", 'lab.check("1", (1, 2))')
+    honest["cells"].append(
+        copies.written(own, own.text, {})
+    )  # a check of another answer, which does not count
+    written(honest, folder / "honest.ipynb")
     written(with_edited_checks(source, "editor"), folder / "editor/lab.ipynb")
     (folder / "damaged.ipynb").write_text('{"cells": 3}')
     for name in names:
@@ -197,6 +200,55 @@ def test_a_submission_that_ran_out_of_time_is_executed_once_more(tmp_path, monke
     found = {r.student: r for r in grade(folder, LAB, tmp_path / "rows", jobs=1, quiet=True)}
     assert executed == ["ann", "bob", "eve", "bob", "eve"]
     assert {who: row.total for who, row in found.items()} == {"ann": 1, "bob": 1, "eve": 0}
+
+
+def run_in_this_process(cells, names):
+    """Execute cells as a grader does that goes on after a failed check."""
+    for text in cells:
+        try:
+            exec(text, names)
+        except WrongAnswerError:
+            continue
+
+
+@pytest.mark.parametrize("tool", ["nbgrader", "otter"])
+@pytest.mark.parametrize(("official", "extra"), [(RIGHT, 0), (0, RIGHT)])
+def test_a_check_in_a_students_own_cell_does_not_count(
+    tool, official, extra, tmp_path, monkeypatch
+):
+    source = read_source(LAB)
+    tasks = judged_tasks(source)
+    if tool == "nbgrader":
+        cells = nbgrader_notebook(source)["cells"]
+        about = [c["metadata"].get("nbgrader", {}).get("grade_id", "") for c in cells]
+        checks = [c for c, name in zip(cells, about, strict=True) if name.endswith("-check")]
+    else:
+        checks = [c for c in otter_notebook(source)["cells"] if c["id"].endswith("-test")]
+    path = written(student_notebook(source), tmp_path / "lab.ipynb")
+
+    def run(self, submission, student, warm, drawn):
+        (tmp_path / "drawn.json").write_text(write_variations(LAB, drawn))
+        monkeypatch.setenv(VARIATIONS, str(tmp_path / "drawn.json"))
+        monkeypatch.setenv(MEASURED, str(tmp_path / "measured.jsonl"))
+        names = {"lab": Lab(LAB, "ada"), "student": "ada"}
+        own = names["lab"].v
+        answers = answers_of(LAB)
+        for cell in source.cells:
+            if cell.role == "check":
+                (name,) = names_read(cell.text) - {"lab"}
+                names[name] = answers[cell.task].right(own)
+        first = {RIGHT: answers["1"].right(own), 0: answers["1"].mistakes[0].answer(own)}
+        names |= {"loads": first[official], "other": first[extra]}
+        texts = ["".join(cell["source"]) for cell in checks]
+        run_in_this_process(
+            ['lab.check("1", other)', *texts, 'print(lab.check("1", other))'], names
+        )
+        files = {"measured.jsonl": (tmp_path / "measured.jsonl").read_bytes()}
+        return Outcome(0, "", 0.0, 0.0, 0, 0, files, "")
+
+    monkeypatch.setattr(grader.Grader, "run", run)
+    row = grader.Grader(source, tool, {}, path, tmp_path, b"", LIMITS, True).graded(path, "ada")
+    assert row.points == known_points(source, dict.fromkeys(tasks, RIGHT) | {"1": official})
 
 
 def test_no_numbers_are_drawn_while_a_judgement_switches_functions_off(tmp_path, monkeypatch):
