@@ -338,6 +338,25 @@ def test_submissions_are_found_as_platforms_hand_them_out(tmp_path):
         submissions(tmp_path / "dan", source)
 
 
+def test_a_notebook_of_another_lab_is_not_graded_as_this_one(tmp_path, capsys):
+    source = read_source(LAB)
+    for path in (
+        f"ada/lab{LAB}/{source.name}.ipynb",
+        "bob/lab3/03_group_construction.ipynb",
+        "bob/lab5/05_overload_on_wakeup.ipynb",
+        "eve/03_group_construction.ipynb",
+        "eve/renamed.ipynb",
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("{}")
+    found = submissions(tmp_path, source)
+    assert {who: path.stem for who, path in found.items()} == {"ada": source.name, "eve": "renamed"}
+    assert capsys.readouterr().err == (
+        "bob: handed in notebooks of other labs only (lab3/03_group_construction.ipynb, "
+        f"lab5/05_overload_on_wakeup.ipynb), so there is no grade for lab {LAB}.\n"
+    )
+
+
 def rows_of(source):
     tasks = judged_tasks(source)
     full = {n: t.points for n, t in tasks.items()}
