@@ -6,6 +6,8 @@ import csv
 import json
 import random
 import re
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -200,6 +202,50 @@ def test_a_submission_that_ran_out_of_time_is_executed_once_more(tmp_path, monke
     found = {r.student: r for r in grade(folder, LAB, tmp_path / "rows", jobs=1, quiet=True)}
     assert executed == ["ann", "bob", "eve", "bob", "eve"]
     assert {who: row.total for who, row in found.items()} == {"ann": 1, "bob": 1, "eve": 0}
+
+
+IN_ANOTHER_PROCESS = """
+import sys
+from pathlib import Path
+from wastedcores.course import grading
+from wastedcores.course.summary import Row
+
+class Fake:
+    def graded(self, path, who, digest):
+        print(who)
+        return Row(who, digest, {"1": 1.0})
+
+grading.prepare = lambda *given: Fake()
+grading.grade(Path(sys.argv[1]), 4, Path(sys.argv[2]), jobs=1, quiet=True)
+"""
+
+
+@pytest.mark.slow
+def test_another_process_finds_the_grades_again(tmp_path):
+    for who in ("ann", "bob"):
+        written(student_notebook(read_source(LAB)), tmp_path / "submitted" / who / "lab.ipynb")
+    words = [sys.executable, "-c", IN_ANOTHER_PROCESS, tmp_path / "submitted", tmp_path / "rows"]
+    graded = [
+        subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
+        for _ in range(2)
+    ]
+    assert graded == [["ann", "bob"], []]
+
+
+def test_grades_of_other_code_are_not_used_again(tmp_path, monkeypatch):
+    written(student_notebook(read_source(LAB)), tmp_path / "submitted/ann.ipynb")
+    executed = []
+
+    class Fake:
+        def graded(self, path, who, digest):
+            executed.append(digest)
+            return Row(who, digest, {"1": 1.0})
+
+    monkeypatch.setattr(grading, "prepare", lambda *given: Fake())
+    for code in ("first", "second", "second"):
+        monkeypatch.setattr(grading, "digest", lambda module, code=code: f"{module} {code}")
+        grade(tmp_path / "submitted", LAB, tmp_path / "rows", jobs=1, quiet=True)
+    assert len(set(executed)) == len(executed) == 2
 
 
 def run_in_this_process(cells, names):
