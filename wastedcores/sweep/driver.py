@@ -50,11 +50,11 @@ def on_cluster(
         if there - {here}:
             raise UsageError(
                 f"The workers at {address} must have the same code as this machine, wastedcores {here}; they have "
-                f"{', '.join(sorted(there - {here}))}. Install the same version there."
+                f"{', '.join(sorted(there - {here}))}. Install the same version there, and start them again."
             )
         named = {f"wastedcores-{r.key}-{os.urandom(4).hex()}": r for r in runs}
         futures = [
-            client.submit(execute, r.task, r.arguments, key=key, pure=False)
+            client.submit(execute, r.task, r.arguments, r.code, key=key, pure=False)
             for key, r in named.items()
         ]
         arriving = as_completed(futures, loop=client.loop, with_results=True, raise_errors=False)
@@ -167,6 +167,7 @@ def sweep(
     code made them. ``scheduler`` is the address of a Dask scheduler whose workers can import this package. ``note`` gets remarks,
     such as how many runs were kept, and ``first`` is what the progress bar says until the first run ends.
     """
+    digest.cache_clear()  # a module may have been edited since the last sweep of this process
     todo = list(runs)
     keys = [r.key for r in todo]
     if not todo or len(set(keys)) != len(keys):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -153,12 +154,16 @@ def replay_once(
     }
 
 
-def execute(task: str, arguments: tuple[tuple[str, Any], ...]) -> dict[str, Value]:
+def execute(task: str, arguments: tuple[tuple[str, Any], ...], code: str = "") -> dict[str, Value]:
     """Execute one run in this process; return what the task returned, and ``error``: None or a text.
 
-    An exception becomes the ``error`` of the row, so that the other runs continue.
+    An exception becomes the ``error`` of the row, so that the other runs continue. So does a ``code`` that is not the digest of
+    the task's code here.
     """
     module, _, function = task.partition(":")
+    # the digest is that of the first run, as are the modules that this process has imported
+    if code and digest(module) != code:
+        return {"error": f"{socket.gethostname()} has other code than the sweep ({task})"}
     try:
         found: Callable[..., dict[str, Value]] = getattr(import_module(module), function)
         return {**found(**dict(arguments)), "error": None}
