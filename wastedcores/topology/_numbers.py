@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wastedcores.errors import TopologyError
+from wastedcores.errors import TopologyError, UsageError
 
 #: between nodes of which nothing else is known
 REMOTE_DISTANCE = 20
@@ -16,6 +16,8 @@ def ids(groups: Iterable[Iterable[int]], cpus: int) -> list[int]:
     for group in groups:
         members = sorted(group)
         for cpu in members:
+            if not 0 <= cpu < cpus:
+                raise UsageError(f"a core has CPU {cpu}, but CPUs are 0-{cpus - 1}.")
             ids[cpu] = min(ids[cpu], members[0])
     return ids
 

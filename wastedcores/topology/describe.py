@@ -122,7 +122,7 @@ def machine_from_dict(data: dict[str, Any], name: str | None = None) -> Machine:
         return _from_description(data, name)
     except UsageError as e:
         raise TopologyError(f"machine {name!r}: {e}") from None
-    except (KeyError, TypeError, ValueError, OverflowError) as e:
+    except (LookupError, TypeError, ValueError, OverflowError) as e:
         raise TopologyError(
             f"machine {name!r}: the description cannot be read ({type(e).__name__}: {e}); expected cpus, "
             "node_of_cpu or cpus_of_node, distance and optionally package_of_cpu, thread_siblings, llc_of_cpu, online."
