@@ -66,6 +66,7 @@ def test_offline_cpus_and_nodes_without_cpus(tmp_path, skip_cache):
     assert m.nodes == 3
     assert m.smt_siblings(2) == [2, 6]
     assert m.smt_siblings(7) == [7]
+    assert m.package_of_cpu.tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
     assert np.flatnonzero(m.llc_of_cpu == m.llc_of_cpu[2])[:3].tolist() == [2, 3, 6]
     doms = build_domains(m, "v6.1")
     assert [d.cpus for d in doms.of(0)] == [[0, 4], [0, 1, 4, 5], [0, 1, 2, 3, 4, 5, 6]]

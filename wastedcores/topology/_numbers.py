@@ -22,6 +22,15 @@ def ids(groups: Iterable[Iterable[int]], cpus: int) -> list[int]:
     return ids
 
 
+def packages(known: list[int | None], node: list[int]) -> list[int]:
+    """Return the package of each CPU; a CPU without one is in that of its node, or else in a package of the node's own."""
+    of_node = {n: p for n, p in zip(node, known, strict=True) if p is not None}
+    beyond = 1 + max((p for p in known if p is not None), default=0)
+    return [
+        of_node.get(n, beyond + n) if p is None else p for n, p in zip(node, known, strict=True)
+    ]
+
+
 def package_on_node(package: list[int], node: list[int]) -> list[int]:
     """Number the pairs of package and node in order of first appearance."""
     seen: dict[tuple[int, int], int] = {}

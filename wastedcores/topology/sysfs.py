@@ -1,7 +1,7 @@
 """The machine on which this runs, from ``/sys``, and the domains that its kernel shows.
 
 This works in containers, where ``/sys`` is that of the host, and with offline CPUs. The kernel hides the core and the
-caches of an offline CPU; each is taken as a core and a cache of its own.
+caches of an offline CPU; each is taken as a core and a cache of its own, in the package of its node.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import TopologyError
+from wastedcores.topology._numbers import packages
 from wastedcores.topology.describe import machine_from_dict
 from wastedcores.topology.machine import CLEARWATER_FOREST, GRANITE_RAPIDS, ZEN
 
@@ -42,13 +43,15 @@ def live(root: str | Path = "/", name: str | None = None) -> Machine:
     cpus = max(everyone) + 1
     node, ids, distance = _nodes(Path(root) / "sys/devices/system/node", cpu_dir, cpus)
     unknown: list[str | None] = [None] * cpus
-    package, core, llc, l2 = (list(unknown) for _ in range(4))
+    core, llc, l2 = (list(unknown) for _ in range(3))
+    package: list[int | None] = [None] * cpus
     for cpu in everyone:
         here = cpu_dir / f"cpu{cpu}"
         siblings = _text(here / "topology/thread_siblings_list")
         if siblings is None:
             continue
-        package[cpu] = _text(here / "topology/physical_package_id")
+        told = _text(here / "topology/physical_package_id")
+        package[cpu] = int(told) if told else None
         core[cpu] = siblings
         llc[cpu], l2[cpu] = _caches(here / "cache")
     data: dict[str, Any] = {
@@ -57,7 +60,7 @@ def live(root: str | Path = "/", name: str | None = None) -> Machine:
         "node_of_cpu": node,
         "distance": distance,
         "node_ids": ids,
-        "package_of_cpu": _numbered(package),
+        "package_of_cpu": _numbered(packages(package, node)),
         "core_of_cpu": _numbered(core),
         "l2_of_cpu": _numbered([b or a for a, b in zip(core, l2, strict=True)]),
         "online": online,
