@@ -79,6 +79,22 @@ def test_container_without_nodes_or_topology(tmp_path):
     assert [d.level for d in build_domains(m, "v6.1").of(0)]
 
 
+def test_a_container_with_lxcfs_shows_the_hosts_cpus(tmp_path):
+    """Lxcfs replaces the list of online CPUs by those of the container, and leaves the CPUs as they are."""
+    two_nodes(tmp_path)
+    host = live(tmp_path)
+    write(tmp_path, {"sys/devices/system/cpu/online": "2-3"})
+    assert live(tmp_path) == host
+    assert host.online_cpus == tuple(range(7))
+
+
+def test_fake_nodes_are_explained(tmp_path):
+    two_nodes(tmp_path)
+    write(tmp_path, {f"sys/devices/system/node/node{n}/distance": "10 10 10" for n in range(3)})
+    with pytest.raises(TopologyError, match=r"nodes 0 and 1 are at distance 10.*numa=fake"):
+        live(tmp_path)
+
+
 def test_isolated_cpus(tmp_path):
     two_nodes(tmp_path)
     write(tmp_path, {"sys/devices/system/cpu/isolated": "1,5"})
