@@ -243,6 +243,16 @@ def test_explorer_is_driven_with_mouse_and_keyboard(explored):
     screenshot(tab, "explorer")
 
 
+def test_a_click_is_not_followed_by_a_complaint(explored):
+    tab, _ = explored
+    left, top, width, height = heat_map(tab)
+    tab.evaluate("document.querySelector('.wc-note').textContent = 'as before'")
+    tab.mouse.click(left + width * 0.4, top + height * 0.4)
+    tab.wait_for_function("document.querySelector('.wc-note').textContent !== 'as before'")
+    tab.wait_for_timeout(11_000)  # the figure complains after 10 seconds
+    assert tab.evaluate("document.querySelector('.wc-note').textContent") == ""
+
+
 def test_episodes_are_visited_and_left_again(explored):
     """The buttons go to the next and the previous episode and back, and the menu goes to the worst one."""
     tab, _ = explored

@@ -82,10 +82,25 @@ def test_a_stub_defines_what_its_check_reads_or_says_which_task_is_next(lab):
 @pytest.mark.parametrize("lab", LABS)
 def test_nbgraders_hidden_checks_are_between_its_marks(lab):
     source = read_source(lab)
-    for text in texts(nbgrader_notebook(source)):
-        before, _, hidden = text.partition("### BEGIN HIDDEN TESTS")
-        assert "check_hidden" not in before
-        assert ("check_hidden" in hidden) == ("### END HIDDEN TESTS" in hidden)
+    wanted = {c.id: c.text for c in source.cells if c.role == "check"}
+    for cell in nbgrader_notebook(source)["cells"]:
+        kept, hidden = [], []
+        into = kept
+        for line in "".join(cell["source"]).splitlines():
+            if line == "### BEGIN HIDDEN TESTS":
+                into = hidden
+            elif line == "### END HIDDEN TESTS":
+                into = kept
+            else:
+                into.append(line)
+        assert into is kept
+        assert "check_hidden" not in "".join(kept)
+        if cell["id"] in wanted:
+            # students see the check only; a copy of it in a cell of their own does not count
+            assert kept == [f"print({wanted[cell['id']]})"]
+            assert "counts=True)" in hidden[0]
+        else:
+            assert not hidden
     points = [
         c["metadata"]["nbgrader"].get("points")
         for c in nbgrader_notebook(source)["cells"]

@@ -6,6 +6,8 @@ import csv
 import json
 import random
 import re
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,12 +23,13 @@ from support.classroom import (
     written,
 )
 
-from wastedcores.course import grader, grading
-from wastedcores.course.copies import student_notebook
+from wastedcores.course import copies, grader, grading
+from wastedcores.course.copies import nbgrader_notebook, student_notebook
 from wastedcores.course.grading import grade
-from wastedcores.course.lab import answers_of
+from wastedcores.course.lab import MEASURED, VARIATIONS, Lab, answers_of, write_variations
+from wastedcores.course.otter_assignment import otter_notebook
 from wastedcores.course.sandbox import Limits, Outcome
-from wastedcores.course.source import read_source
+from wastedcores.course.source import Cell, names_read, read_source
 from wastedcores.course.submissions import submissions
 from wastedcores.course.summary import (
     Row,
@@ -39,7 +42,7 @@ from wastedcores.course.summary import (
     write_page,
     write_table,
 )
-from wastedcores.course.task import Feedback
+from wastedcores.course.task import Feedback, WrongAnswerError
 from wastedcores.errors import UsageError
 
 LAB = 4
@@ -138,10 +141,12 @@ def test_cheats_are_graded_as_failed_and_the_grader_survives(names, tmp_path, mo
     source = read_source(LAB)
     folder, rows = tmp_path / "submitted", tmp_path / "rows"
     tasks = judged_tasks(source)
-    written(
-        filled(student_notebook(source), source, "honest", dict.fromkeys(tasks, RIGHT)),
-        folder / "honest.ipynb",
-    )
+    honest = filled(student_notebook(source), source, "honest", dict.fromkeys(tasks, RIGHT))
+    own = Cell("own", "code", "", "", 'lab.check("1", (1, 2))')
+    honest["cells"].append(
+        copies.written(own, own.text, {})
+    )  # a check of another answer, which does not count
+    written(honest, folder / "honest.ipynb")
     written(with_edited_checks(source, "editor"), folder / "editor/lab.ipynb")
     (folder / "damaged.ipynb").write_text('{"cells": 3}')
     for name in names:
@@ -197,6 +202,99 @@ def test_a_submission_that_ran_out_of_time_is_executed_once_more(tmp_path, monke
     found = {r.student: r for r in grade(folder, LAB, tmp_path / "rows", jobs=1, quiet=True)}
     assert executed == ["ann", "bob", "eve", "bob", "eve"]
     assert {who: row.total for who, row in found.items()} == {"ann": 1, "bob": 1, "eve": 0}
+
+
+IN_ANOTHER_PROCESS = """
+import sys
+from pathlib import Path
+from wastedcores.course import grading
+from wastedcores.course.summary import Row
+
+class Fake:
+    def graded(self, path, who, digest):
+        print(who)
+        return Row(who, digest, {"1": 1.0})
+
+grading.prepare = lambda *given: Fake()
+grading.grade(Path(sys.argv[1]), 4, Path(sys.argv[2]), jobs=1, quiet=True)
+"""
+
+
+@pytest.mark.slow
+def test_another_process_finds_the_grades_again(tmp_path):
+    for who in ("ann", "bob"):
+        written(student_notebook(read_source(LAB)), tmp_path / "submitted" / who / "lab.ipynb")
+    words = [sys.executable, "-c", IN_ANOTHER_PROCESS, tmp_path / "submitted", tmp_path / "rows"]
+    graded = [
+        subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
+        for _ in range(2)
+    ]
+    assert graded == [["ann", "bob"], []]
+
+
+def test_grades_of_other_code_are_not_used_again(tmp_path, monkeypatch):
+    written(student_notebook(read_source(LAB)), tmp_path / "submitted/ann.ipynb")
+    executed = []
+
+    class Fake:
+        def graded(self, path, who, digest):
+            executed.append(digest)
+            return Row(who, digest, {"1": 1.0})
+
+    monkeypatch.setattr(grading, "prepare", lambda *given: Fake())
+    for code in ("first", "second", "second"):
+        monkeypatch.setattr(grading, "digest", lambda module, code=code: f"{module} {code}")
+        grade(tmp_path / "submitted", LAB, tmp_path / "rows", jobs=1, quiet=True)
+    assert len(set(executed)) == len(executed) == 2
+
+
+def run_in_this_process(cells, names):
+    """Execute cells as a grader does that goes on after a failed check."""
+    for text in cells:
+        try:
+            exec(text, names)
+        except WrongAnswerError:
+            continue
+
+
+@pytest.mark.parametrize("tool", ["nbgrader", "otter"])
+@pytest.mark.parametrize(("official", "extra"), [(RIGHT, 0), (0, RIGHT)])
+def test_a_check_in_a_students_own_cell_does_not_count(
+    tool, official, extra, tmp_path, monkeypatch
+):
+    source = read_source(LAB)
+    tasks = judged_tasks(source)
+    if tool == "nbgrader":
+        cells = nbgrader_notebook(source)["cells"]
+        about = [c["metadata"].get("nbgrader", {}).get("grade_id", "") for c in cells]
+        checks = [c for c, name in zip(cells, about, strict=True) if name.endswith("-check")]
+    else:
+        checks = [c for c in otter_notebook(source)["cells"] if c["id"].endswith("-test")]
+    path = written(student_notebook(source), tmp_path / "lab.ipynb")
+
+    def run(self, submission, student, warm, drawn):
+        (tmp_path / "drawn.json").write_text(write_variations(LAB, drawn))
+        monkeypatch.setenv(VARIATIONS, str(tmp_path / "drawn.json"))
+        monkeypatch.setenv(MEASURED, str(tmp_path / "measured.jsonl"))
+        names = {"lab": Lab(LAB, "ada"), "student": "ada"}
+        own = names["lab"].v
+        answers = answers_of(LAB)
+        for cell in source.cells:
+            if cell.role == "check":
+                (name,) = names_read(cell.text) - {"lab"}
+                names[name] = answers[cell.task].right(own)
+        first = {RIGHT: answers["1"].right(own), 0: answers["1"].mistakes[0].answer(own)}
+        names |= {"loads": first[official], "other": first[extra]}
+        texts = ["".join(cell["source"]) for cell in checks]
+        run_in_this_process(
+            ['lab.check("1", other)', *texts, 'print(lab.check("1", other))'], names
+        )
+        files = {"measured.jsonl": (tmp_path / "measured.jsonl").read_bytes()}
+        return Outcome(0, "", 0.0, 0.0, 0, 0, files, "")
+
+    monkeypatch.setattr(grader.Grader, "run", run)
+    row = grader.Grader(source, tool, {}, path, tmp_path, b"", LIMITS, True).graded(path, "ada")
+    assert row.points == known_points(source, dict.fromkeys(tasks, RIGHT) | {"1": official})
 
 
 def test_no_numbers_are_drawn_while_a_judgement_switches_functions_off(tmp_path, monkeypatch):
@@ -284,6 +382,25 @@ def test_submissions_are_found_as_platforms_hand_them_out(tmp_path):
         submissions(tmp_path, source)
     with pytest.raises(UsageError, match="there is no submission"):
         submissions(tmp_path / "dan", source)
+
+
+def test_a_notebook_of_another_lab_is_not_graded_as_this_one(tmp_path, capsys):
+    source = read_source(LAB)
+    for path in (
+        f"ada/lab{LAB}/{source.name}.ipynb",
+        "bob/lab3/03_group_construction.ipynb",
+        "bob/lab5/05_overload_on_wakeup.ipynb",
+        "eve/03_group_construction.ipynb",
+        "eve/renamed.ipynb",
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("{}")
+    found = submissions(tmp_path, source)
+    assert {who: path.stem for who, path in found.items()} == {"ada": source.name, "eve": "renamed"}
+    assert capsys.readouterr().err == (
+        "bob: handed in notebooks of other labs only (lab3/03_group_construction.ipynb, "
+        f"lab5/05_overload_on_wakeup.ipynb), so there is no grade for lab {LAB}.\n"
+    )
 
 
 def rows_of(source):

@@ -334,3 +334,21 @@ def test_the_source_notebook_runs_to_the_end(lab, tmp_path):
     notebook = nbformat.read(out, as_version=4)
     checks = [c for c in notebook.cells if {"check", "hidden"} & set(c.metadata.get("tags", []))]
     assert all("right" in c.outputs[0].data["text/plain"] for c in checks)
+
+
+def test_the_order_inside_of_a_group_does_not_matter():
+    v = variation(3, "ada")
+    right = answers_of(3)["1"].right(v)
+    turned = [group[::-1] for group in right]
+    assert turned != right
+    assert judge(3, "1", v, {"value": turned}).passed
+    for wrong in (
+        turned[::-1],
+        turned[:-1],
+        [],
+        3,
+        ["ab"],
+        [[None, 1]],
+        [[*turned[0], 0], *turned[1:]],
+    ):
+        assert not judge(3, "1", v, {"value": wrong}).passed

@@ -151,6 +151,16 @@ def test_features_offline_cpus_and_sysctls(kernel):
     assert {d.span for d in header.sched_domains} == {"0-4,6-7"}
 
 
+def test_a_work_that_leaves_a_cpu_offline_does_not_change_the_machine_of_the_next(kernel):
+    w = Workload("leaves CPU 2 offline")
+    w.task("t", Script().compute(20_000_000), allowed=[0], cpu=0)
+    for at_ms, online in ((5, False), (8, True), (11, False)):
+        w.hotplug(at_ms * 1_000_000, 2, online)
+    work = Work("left", {"JOB": job_text(w.program(), 1).encode()})
+    made = record_all([work, work], kernel, guest_machine(MACHINE), Options())
+    assert [trace.header.cpus_online for trace in made] == [[0, 1, 2, 3]] * 2
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

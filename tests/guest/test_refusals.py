@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+import time
 from collections import namedtuple
+from contextlib import suppress
 
 import pytest
+from support.waiting import wait_for
 
 from wastedcores.errors import TopologyError, UsageError
 from wastedcores.guest import debian, emulator, kernels, places
@@ -89,11 +93,67 @@ def test_an_interrupted_build_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_two_first_uses_do_not_destroy_each_others_work(tmp_path, capsys):
+    begun, go_on, found = threading.Event(), threading.Event(), []
+
+    def first():
+        with made_whole(tmp_path / "made") as part:
+            (part / "half").write_text("")
+            begun.set()
+            go_on.wait(30)
+            (part / "whole").write_text("")
+            found.append(sorted(f.name for f in part.iterdir()))
+
+    def second():
+        with made_whole(tmp_path / "made") as part:
+            found.append(part)
+
+    threads = [threading.Thread(target=first), threading.Thread(target=second)]
+    threads[0].start()
+    assert begun.wait(30)
+    threads[1].start()
+    wait_for(lambda: "another process is making" in capsys.readouterr().err)
+    go_on.set()
+    for thread in threads:
+        thread.join(30)
+    # the second one finds that it is there, and makes nothing
+    assert found == [["half", "whole"], None]
+    assert [f.name for f in tmp_path.iterdir()] == ["made"]
+    assert len(list((tmp_path / "made").iterdir())) == 2
+    with made_whole(tmp_path / "made") as part:  # asked for again on purpose
+        (part / "new").write_text("")
+    assert [f.name for f in (tmp_path / "made").iterdir()] == ["new"]
+
+
+def test_the_one_that_waits_makes_it_if_the_other_one_fails(tmp_path):
+    (tmp_path / "made.part").mkdir()
+    (tmp_path / "made.part/left").write_text("by a process that was killed")
+    begun, parts = threading.Event(), []
+
+    def fails():
+        with suppress(KeyboardInterrupt), made_whole(tmp_path / "made") as part:
+            parts.append(list(part.iterdir()))
+            begun.set()
+            time.sleep(0.2)
+            raise KeyboardInterrupt
+
+    thread = threading.Thread(target=fails)
+    thread.start()
+    assert begun.wait(30)
+    with made_whole(tmp_path / "made") as part:
+        parts.append(list(part.iterdir()))
+        (part / "whole").write_text("")
+    thread.join()
+    assert parts == [[], []]
+    assert [f.name for f in (tmp_path / "made").iterdir()] == ["whole"]
+
+
 def test_a_kernel_in_the_cache_is_found_by_release_and_by_stable_version(empty_cache):
     for abi, version in (
         ("6.1.0-9", "6.1.27-1"),
         ("6.1.0-56", "6.1.192-2"),
         ("6.12.5+deb13", "6.12.5-1"),
+        ("6.12.9+deb13.part", "6.12.9-1"),  # another process is still fetching it
     ):
         folder = empty_cache / "kernels" / abi
         folder.mkdir(parents=True)

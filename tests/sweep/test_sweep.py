@@ -13,7 +13,8 @@ import pytest
 from support.waiting import wait_for
 
 from wastedcores.errors import UsageError
-from wastedcores.sweep import Run, grid, sweep
+from wastedcores.sweep import Run, grid, run, sweep
+from wastedcores.topology.machine import Machine
 
 
 def quiet(runs, out, **options):
@@ -92,6 +93,30 @@ def test_run__a_file_counts_by_its_content(tmp_path):
     key = other.key
     workload.write_text("{  }")
     assert other.key == key
+
+
+def test_run__a_machine_counts_by_what_it_is(tmp_path, monkeypatch):
+    live = Run.of("m:f", machine="live")
+    keys = []
+    for name in ("uma8", "ring4"):
+        monkeypatch.setattr(Machine, "live", lambda name=name: Machine.preset(name))
+        run.live_machine.cache_clear()
+        keys += [live.key, Run.of("m:f", scenario="live").key]
+    run.live_machine.cache_clear()
+    assert keys[0] != keys[2]
+    assert keys[1] == keys[3]
+    folder = Run.of("m:f", machine=str(tmp_path))
+    absent = folder.key
+    (tmp_path / "meta.json").write_text('{"cpus": 2}')
+    before = folder.key
+    (tmp_path / "meta.json").write_text('{"cpus": 4}')
+    assert len({absent, before, folder.key}) == 3
+
+
+def test_sweep__each_worker_of_a_cluster_would_take_another_machine_for_live(tmp_path):
+    pytest.importorskip("distributed", reason="wastedcores[dask] is not installed")
+    with pytest.raises(UsageError, match="live would be another machine on each worker"):
+        quiet([Run.of("m:f", machine="live")], tmp_path / "t", scheduler="tcp://127.0.0.1:1")
 
 
 def test_sweep__keeps_other_runs_of_the_same_code_if_asked(tmp_path):

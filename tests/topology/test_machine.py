@@ -97,6 +97,13 @@ def test_oracle_files_keep_numbers_and_asymmetry():
     assert sparse.distance[0, 3] == 20
 
 
+def test_a_case_with_fewer_cpus_than_it_says_is_explained():
+    case = load("4.1.3", "nocpu-ring4")
+    case["node_of_cpu"][-1], case["requested_node_of_cpu"] = None, [0]
+    with pytest.raises(TopologyError, match="the description cannot be read"):
+        Machine.from_dict(case)
+
+
 def test_caches_and_cores_are_cut_at_nodes():
     m = Machine.from_dict(
         {"node_of_cpu": [0, 0, 1, 1], "llc_of_cpu": [7, 7, 7, 7], "core_of_cpu": [0, 1, 1, 2]}
@@ -140,6 +147,9 @@ FULL = {"cpus": 4, "node_of_cpu": [0, 0, 1, 1], "distance": [[10, 20], [20, 10]]
         ({"sockets": 2}, "unknown field 'sockets'; known are"),
         ({"nodes": [0, 1]}, "the description cannot be read"),
         ({"hotplug": [["sideways", 1]]}, "hotplug step 'sideways'"),
+        ({"thread_siblings": ["0,9", "1", "2", "3"]}, "CPU 9, but CPUs are 0-3"),
+        ({"thread_siblings": [[0, -1], [1]]}, "CPU -1, but CPUs are 0-3"),
+        ({"node_of_cpu": None, "cpus_of_node": [[0, 1, 2], [3, -1]]}, "has CPU -1, but CPUs"),
     ],
 )
 def test_impossible_machines_are_explained(change, message):

@@ -66,6 +66,7 @@ def test_offline_cpus_and_nodes_without_cpus(tmp_path, skip_cache):
     assert m.nodes == 3
     assert m.smt_siblings(2) == [2, 6]
     assert m.smt_siblings(7) == [7]
+    assert m.package_of_cpu.tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
     assert np.flatnonzero(m.llc_of_cpu == m.llc_of_cpu[2])[:3].tolist() == [2, 3, 6]
     doms = build_domains(m, "v6.1")
     assert [d.cpus for d in doms.of(0)] == [[0, 4], [0, 1, 4, 5], [0, 1, 2, 3, 4, 5, 6]]
@@ -76,6 +77,22 @@ def test_container_without_nodes_or_topology(tmp_path):
     m = live(tmp_path)
     assert (m.cpus, m.nodes) == (2, 1)
     assert [d.level for d in build_domains(m, "v6.1").of(0)]
+
+
+def test_a_container_with_lxcfs_shows_the_hosts_cpus(tmp_path):
+    """Lxcfs replaces the list of online CPUs by those of the container, and leaves the CPUs as they are."""
+    two_nodes(tmp_path)
+    host = live(tmp_path)
+    write(tmp_path, {"sys/devices/system/cpu/online": "2-3"})
+    assert live(tmp_path) == host
+    assert host.online_cpus == tuple(range(7))
+
+
+def test_fake_nodes_are_explained(tmp_path):
+    two_nodes(tmp_path)
+    write(tmp_path, {f"sys/devices/system/node/node{n}/distance": "10 10 10" for n in range(3)})
+    with pytest.raises(TopologyError, match=r"nodes 0 and 1 are at distance 10.*numa=fake"):
+        live(tmp_path)
 
 
 def test_isolated_cpus(tmp_path):

@@ -72,6 +72,20 @@ def test_zoom_bins_again_and_answers_the_browser(run):
     assert box.window == (start, end)
 
 
+def test_the_browser_hears_that_each_question_has_arrived(run, monkeypatch):
+    """A click changes no figure, so without an answer the page would take the kernel for dead."""
+    box = explorer(run)
+    sent = []
+    monkeypatch.setattr(box.figure.contents, "send", lambda content, *more: sent.append(content))
+    for message in (
+        {"kind": "click", "at": 0.1, "row": "0", "curve": 0},
+        {"kind": "select", "lo": 0.1, "hi": 0.2, "rows": [0, 1]},
+        {"kind": "previous"},
+    ):
+        box.figure._received(None, message, [])
+    assert sent == [{"kind": "heard"}] * 3
+
+
 @pytest.mark.slow
 def test_one_widget_however_often_it_changes(run):
     """A new widget per change would send the plotting library again and keep the old one alive."""

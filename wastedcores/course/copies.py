@@ -49,7 +49,7 @@ def nbgrader_notebook(source: Source) -> dict[str, Any]:
         if cell.role == "solution" and cell.kind == "code":
             text = between(text, "### BEGIN SOLUTION", "### END SOLUTION")
         elif cell.role == "check":
-            text = _with_hidden(shown(text), source.hidden(cell.task))
+            text = _with_hidden(text, source.hidden(cell.task))
         cells.append(written(cell, text, nbgrader_metadata(source, cell)))
     return notebook(source, cells)
 
@@ -62,9 +62,21 @@ def between(solution: str, begin: str, end: str) -> str:
 
 
 def _with_hidden(check: str, hidden: Cell | None) -> str:
-    if hidden is None:
-        return check
-    return f"{check}\n{HIDDEN_BEGIN}\n{shown(hidden.text)}\n{HIDDEN_END}"
+    """Return the text of a check cell: what counts is hidden, so that a copy of the cell, with another answer, does not count.
+
+    It comes first, because a check of a wrong answer ends the cell.
+    """
+    text = f"{HIDDEN_BEGIN}\n{counted(check)}\n{HIDDEN_END}\n{shown(check)}"
+    return f"{text}\n{HIDDEN_BEGIN}\n{shown(hidden.text)}\n{HIDDEN_END}" if hidden else text
+
+
+def counted(check: str) -> str:
+    """Return a check that says that it is the grader's own."""
+    tree = ast.parse(check)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "lab.check":
+            node.keywords.append(ast.keyword("counts", ast.Constant(True)))
+    return ast.unparse(tree)
 
 
 def shown(check: str) -> str:

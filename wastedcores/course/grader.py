@@ -210,16 +210,18 @@ _JUDGING = threading.Lock()
 
 
 def _measurements(outcome: Outcome) -> dict[tuple[str, bool], Any]:
-    """Return what was measured last for each task's public and hidden check."""
+    """Return what was measured last for each task's public and hidden check, by the checks that count if there are any."""
     text = outcome.files.get("measured.jsonl", b"")[:_LONGEST].decode(errors="replace")
-    found = {}
+    others: dict[tuple[str, bool], Any] = {}
+    counting: dict[tuple[str, bool], Any] = {}
     for line in text.splitlines():
         try:
             row = json.loads(line)
+            found = counting if row.get("counts") is True else others
             found[str(row["task"]), row["hidden"] is True] = row["measured"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-    return found
+    return others | counting
 
 
 def _report(outcome: Outcome) -> dict[str, str]:

@@ -19,6 +19,7 @@ from wastedcores.course.submissions import submissions
 from wastedcores.course.summary import Row, save_row, saved_row
 from wastedcores.errors import WastedCoresError
 from wastedcores.files import written_whole
+from wastedcores.sweep.run import digest
 
 
 def prepare(
@@ -74,7 +75,9 @@ def grade(
     found = submissions(folder, source)
     rows.mkdir(parents=True, exist_ok=True)
     key = secret.read_bytes() if secret else _random_secret(rows / ".secret")
-    settings = repr((source, tool, key, limits, sandboxed)).encode()
+    # the tasks in the source have functions, whose code the digest covers
+    lab_and_code = (source.lab, source.cells, digest("wastedcores.course"))
+    settings = repr((lab_and_code, tool, key, limits, sandboxed)).encode()
     digests = {who: sha256(settings + path.read_bytes()).hexdigest() for who, path in found.items()}
     done = {who: row for who in found if (row := saved_row(rows / f"{who}.json", digests[who]))}
     todo = [who for who in found if who not in done]

@@ -124,7 +124,7 @@ class Lab(Shown):
             raise UsageError(f"task {name!r}: expected one of {', '.join(known)}.")
         return task
 
-    def check(self, name: str, answer: Any) -> Feedback:
+    def check(self, name: str, answer: Any, counts: bool = False) -> Feedback:
         """Judge an answer with the student's own numbers.
 
         Parameters
@@ -133,6 +133,9 @@ class Lab(Shown):
             Name of the task.
         answer
             A value or a function.
+        counts
+            Whether this is the grader's own check. If there is one, checks of the same task in other cells give no points and
+            cost none.
 
         Returns
         -------
@@ -144,7 +147,7 @@ class Lab(Shown):
         WrongAnswerError
             The answer is not right; the message is the feedback.
         """
-        return self._check(name, answer, [self.variation], hidden=False)
+        return self._check(name, answer, [self.variation], False, counts)
 
     def check_hidden(self, name: str, answer: Any) -> Feedback:
         """Judge an answer with numbers that students do not have; the parameters are those of :meth:`check`.
@@ -161,9 +164,11 @@ class Lab(Shown):
         Feedback
             The judgement of a right answer.
         """
-        return self._check(name, answer, self.hidden_variations, hidden=True)
+        return self._check(name, answer, self.hidden_variations, True, True)
 
-    def _check(self, name: str, answer: Any, variations: list[Any], hidden: bool) -> Feedback:
+    def _check(
+        self, name: str, answer: Any, variations: list[Any], hidden: bool, counts: bool
+    ) -> Feedback:
         task = self.task(name)
         found = [measured(task, v, answer) for v in variations]
         if path := os.environ.get(MEASURED):
@@ -172,6 +177,7 @@ class Lab(Shown):
                 "task": name,
                 "student": self.student,
                 "hidden": hidden,
+                "counts": counts,
                 "measured": found,
             }
             with open(path, "a") as file:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wastedcores import __version__
-from wastedcores.course.copies import between, notebook, save, written
+from wastedcores.course.copies import between, counted, notebook, save, written
 from wastedcores.course.nbgrader_tree import assignment_name, run_tool
 from wastedcores.course.source import MARK, Cell, Source, names_read, read_source, stub
 from wastedcores.course.task import Manual
@@ -80,7 +80,7 @@ def _tests(source: Source, task: str) -> list[dict[str, Any]]:
         if cell.task == task and cell.role in ("check", "hidden"):
             # the lab is made anew, so that a student's own variable `lab` does not matter
             arguments = ", ".join(["student", *sorted(names_read(cell.text) - {"lab", "student"})])
-            lines = [f"    {line}" for line in cell.text.splitlines()]
+            lines = [f"    {line}" for line in counted(cell.text).splitlines()]
             text = "\n".join(
                 [
                     *(["# HIDDEN"] if cell.role == "hidden" else []),

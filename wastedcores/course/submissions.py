@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
+from wastedcores.course.lab import LABS, source_of
 from wastedcores.course.source import Source
 from wastedcores.errors import UsageError
 
@@ -31,8 +33,9 @@ def submissions(folder: Path, source: Source) -> dict[str, Path]:
     """Find the submissions of a lab, as nbgrader collects them or as learning platforms hand them out.
 
     A student has a notebook with the student's name, or a folder with one notebook, or with several of which one has the lab's
-    name.
+    name. A notebook with the name of another lab is not a submission; students who have no other are named on standard error.
     """
+    elsewhere = {source_of(lab).stem for lab in LABS} - {source.name}
     # a link could lead to another student's submission
     found = {p.stem: p for p in sorted(folder.glob("[!.]*.ipynb")) if not p.is_symlink()}
     for student in sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")):
@@ -41,11 +44,18 @@ def submissions(folder: Path, source: Source) -> dict[str, Path]:
             for p in sorted(student.rglob("*.ipynb"))
             if ".ipynb_checkpoints" not in p.parts and not p.is_symlink()
         ]
-        named = [p for p in candidates if p.stem == source.name] or candidates
+        named = [p for p in candidates if p.stem == source.name]
+        named = named or [p for p in candidates if p.stem not in elsewhere]
         if len(named) > 1:
             raise UsageError(
                 f"{student}: expected one notebook, or one with the name {source.name}.ipynb; got "
                 f"{', '.join(str(p.relative_to(student)) for p in named)}."
+            )
+        if candidates and not named:
+            print(
+                f"{student.name}: handed in notebooks of other labs only "
+                f"({', '.join(str(p.relative_to(student)) for p in candidates)}), so there is no grade for lab {source.lab}.",
+                file=sys.stderr,
             )
         if named and student.name in found:
             raise UsageError(

@@ -145,9 +145,11 @@ def build_emulator(source: Path | None = None, jobs: int | None = None) -> Emula
         f"afterwards, and takes about 10 CPU minutes, here with {jobs} compiler{'s' if jobs > 1 else ''} at a time"
     )
     log = guest_cache() / "build.log"
-    log.write_text(f"began {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
     target = guest_cache() / _name()
     with made_whole(target) as part:
+        if part is None:
+            return find_emulator()
+        log.write_text(f"began {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
         packages = open_packages("the emulator's source and its firmware", sources=True)
         for package in packages.download(["qemu-system-data", "seabios", "busybox-static"], part):
             packages.unpack(package, part / "firmware")

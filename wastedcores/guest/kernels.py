@@ -18,6 +18,7 @@ from wastedcores.files import file_digest
 from wastedcores.guest.debian import Packages, open_packages
 from wastedcores.guest.emulator import require
 from wastedcores.guest.places import (
+    PART,
     GuestError,
     guest_cache,
     lines_of,
@@ -57,8 +58,10 @@ def built_kernel(source: Path, patches: Sequence[Path] = (), jobs: int | None = 
         f"compiler{'s' if jobs > 1 else ''} at a time, and needs {BUILD_MB} MB of disk while it runs and 10 MB afterwards"
     )
     log = guest_cache() / "kernel.log"
-    log.write_text("")
     with made_whole(target) as part:
+        if part is None:
+            return read_kernel(target / "kernel.json")
+        log.write_text("")
         tree = part / "tree"
         shutil.copytree(source, tree, symlinks=True, ignore=shutil.ignore_patterns(".git"))
         for patch in patches:
@@ -199,9 +202,8 @@ def _folder() -> Path:
 
 def fetched_kernels() -> list[Kernel]:
     """Return the kernels in the cache, the newest last."""
-    return sorted(
-        map(read_kernel, _folder().glob("*/kernel.json")), key=lambda k: _order(k.version)
-    )
+    files = [f for f in _folder().glob("*/kernel.json") if f.parent.suffix != PART]
+    return sorted(map(read_kernel, files), key=lambda k: _order(k.version))
 
 
 def read_kernel(file: Path) -> Kernel:
@@ -279,6 +281,8 @@ def fetch_kernel(name: str) -> Kernel:
     names = parts if packages.versions(parts[0]) else [f"linux-image-{chosen}-amd64"]
     target = _folder() / f"{chosen}-{found[chosen]}".replace(":", "_")
     with made_whole(target) as part:
+        if part is None:
+            return read_kernel(target / "kernel.json")
         for package in packages.download(names, part):
             packages.unpack(package, part / "x")
             package.unlink()

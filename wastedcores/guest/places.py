@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,9 @@ from pathlib import Path
 
 from wastedcores.errors import WastedCoresError
 from wastedcores.trace.named import cache
+
+#: the end of the name of a folder that is not complete
+PART = ".part"
 
 
 class GuestError(WastedCoresError):
@@ -84,17 +89,56 @@ def run(
 
 
 @contextmanager
-def made_whole(folder: Path) -> Iterator[Path]:
-    """Make a folder that appears under its name when it is complete; what an interrupted run left is removed."""
-    part = folder.with_name(folder.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    try:
-        yield part
-        shutil.rmtree(folder, ignore_errors=True)
-        part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+def made_whole(folder: Path) -> Iterator[Path | None]:
+    """Make a folder that appears under its name when it is complete; what an interrupted run left is removed.
+
+    One process at a time makes it. None says that another one has made it meanwhile.
+    """
+    part = folder.with_name(folder.name + PART)
+    there = folder.exists()
+    with _locked(part):
+        if folder.exists() and not there:
+            part.rmdir()
+            yield None
+            return
+        for left in part.iterdir():
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+        try:
+            yield part
+            shutil.rmtree(folder, ignore_errors=True)
+            part.rename(folder)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Make a folder and lock it, however often others rename or remove it meanwhile; their lock goes with it."""
+    waiting = False
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            file = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not waiting:
+                    tell(f"another process is making {folder.with_suffix('')}; waiting for it ...")
+                waiting = True
+                fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                mine = os.path.samestat(os.fstat(file), folder.stat())
+            except FileNotFoundError:
+                mine = False
+            if mine:
+                yield
+                return
+        finally:
+            os.close(file)
 
 
 def tell(text: str) -> None:

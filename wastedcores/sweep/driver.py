@@ -17,7 +17,7 @@ import polars as pl
 from loky import get_reusable_executor
 
 from wastedcores.errors import UsageError
-from wastedcores.sweep.run import Run, Value, digest, execute
+from wastedcores.sweep.run import LIVE, Run, Value, digest, execute, live_machine
 from wastedcores.sweep.store import Store, table_of
 
 #: how long to wait for a scheduler, in seconds
@@ -34,6 +34,10 @@ def on_cluster(
         raise UsageError(
             "--scheduler needs Dask. Install it with pip install 'wastedcores[dask]'."
         ) from None
+    if any(("machine", LIVE) in r.arguments for r in runs):
+        raise UsageError(
+            "--scheduler: live would be another machine on each worker. Name a preset, or a file that all of them can read."
+        )
     try:
         # without a scheduler, the client would also complain from a thread of its own
         _try_to_connect(address)
@@ -50,11 +54,11 @@ def on_cluster(
         if there - {here}:
             raise UsageError(
                 f"The workers at {address} must have the same code as this machine, wastedcores {here}; they have "
-                f"{', '.join(sorted(there - {here}))}. Install the same version there."
+                f"{', '.join(sorted(there - {here}))}. Install the same version there, and start them again."
             )
         named = {f"wastedcores-{r.key}-{os.urandom(4).hex()}": r for r in runs}
         futures = [
-            client.submit(execute, r.task, r.arguments, key=key, pure=False)
+            client.submit(execute, r.task, r.arguments, r.code, key=key, pure=False)
             for key, r in named.items()
         ]
         arriving = as_completed(futures, loop=client.loop, with_results=True, raise_errors=False)
@@ -167,6 +171,9 @@ def sweep(
     code made them. ``scheduler`` is the address of a Dask scheduler whose workers can import this package. ``note`` gets remarks,
     such as how many runs were kept, and ``first`` is what the progress bar says until the first run ends.
     """
+    # a module may have been edited since the last sweep of this process, and a CPU may have gone offline
+    digest.cache_clear()
+    live_machine.cache_clear()
     todo = list(runs)
     keys = [r.key for r in todo]
     if not todo or len(set(keys)) != len(keys):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,15 +67,32 @@ SCENARIO_TASK = "wastedcores.sweep:replay_once"
 
 #: arguments that may name a file (an rt-app workload, a machine)
 _FILES = ("scenario", "machine")
+#: the machine on which a run is executed
+LIVE = "live"
 
 
-def _content(name: str) -> str:
-    """Return the digest of a file's content, or nothing if there is no file of that name."""
+def _content(argument: str, name: str) -> str:
+    """Return the digest of a file's content, or of this machine; or nothing if there is no file of that name.
+
+    A machine may also be ``live``, or a folder with a recording (:func:`wastedcores.topology.source.find_machine`).
+    """
+    if argument == "machine" and name == LIVE and not os.path.exists(name):
+        return live_machine()
+    if argument == "machine" and os.path.isdir(name):
+        name = os.path.join(name, "meta.json")
     try:
         facts = os.stat(name)
         return _content_of(name, facts.st_mtime_ns, facts.st_size) if S_ISREG(facts.st_mode) else ""
     except (OSError, ValueError):
         return ""
+
+
+@lru_cache(maxsize=1)
+def live_machine() -> str:
+    """Return the digest of this machine."""
+    from wastedcores.topology.machine import Machine
+
+    return hashlib.sha256(json.dumps(Machine.live().to_dict()).encode()).hexdigest()
 
 
 @lru_cache(maxsize=64)
@@ -98,8 +116,8 @@ class Run:
 
     @property
     def key(self) -> str:
-        """Hash of the task, its arguments, its code, and the content of files that are arguments; it names the run."""
-        files = [_content(str(v)) for name, v in self.arguments if name in _FILES]
+        """Hash of the task, its code, its arguments, and the content of files and machines among them; it names the run."""
+        files = [_content(name, str(v)) for name, v in self.arguments if name in _FILES]
         text = json.dumps([self.code, self.task, sorted(self.arguments), files], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -153,12 +171,16 @@ def replay_once(
     }
 
 
-def execute(task: str, arguments: tuple[tuple[str, Any], ...]) -> dict[str, Value]:
+def execute(task: str, arguments: tuple[tuple[str, Any], ...], code: str = "") -> dict[str, Value]:
     """Execute one run in this process; return what the task returned, and ``error``: None or a text.
 
-    An exception becomes the ``error`` of the row, so that the other runs continue.
+    An exception becomes the ``error`` of the row, so that the other runs continue. So does a ``code`` that is not the digest of
+    the task's code here.
     """
     module, _, function = task.partition(":")
+    # the digest is that of the first run, as are the modules that this process has imported
+    if code and digest(module) != code:
+        return {"error": f"{socket.gethostname()} has other code than the sweep ({task})"}
     try:
         found: Callable[..., dict[str, Value]] = getattr(import_module(module), function)
         return {**found(**dict(arguments)), "error": None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wastedcores.errors import TopologyError
+from wastedcores.errors import TopologyError, UsageError
 
 #: between nodes of which nothing else is known
 REMOTE_DISTANCE = 20
@@ -16,8 +16,19 @@ def ids(groups: Iterable[Iterable[int]], cpus: int) -> list[int]:
     for group in groups:
         members = sorted(group)
         for cpu in members:
+            if not 0 <= cpu < cpus:
+                raise UsageError(f"a core has CPU {cpu}, but CPUs are 0-{cpus - 1}.")
             ids[cpu] = min(ids[cpu], members[0])
     return ids
+
+
+def packages(known: list[int | None], node: list[int]) -> list[int]:
+    """Return the package of each CPU; a CPU without one is in that of its node, or else in a package of the node's own."""
+    of_node = {n: p for n, p in zip(node, known, strict=True) if p is not None}
+    beyond = 1 + max((p for p in known if p is not None), default=0)
+    return [
+        of_node.get(n, beyond + n) if p is None else p for n, p in zip(node, known, strict=True)
+    ]
 
 
 def package_on_node(package: list[int], node: list[int]) -> list[int]:

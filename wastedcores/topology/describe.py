@@ -40,6 +40,7 @@ from wastedcores.topology._numbers import (
     ids,
     limit,
     package_on_node,
+    packages,
 )
 from wastedcores.topology.clocks import Frequency, IdleState
 from wastedcores.topology.machine import GRANITE_RAPIDS, ZEN, Machine
@@ -56,7 +57,8 @@ def from_oracle(data: dict[str, Any], name: str) -> Machine:
     asked = data.get("requested_node_of_cpu") or [0] * cpus
     node = [int(asked[c] if n is None else n) for c, n in enumerate(data["node_of_cpu"][:cpus])]
     topology = [data["cpu_topology"][str(c)] for c in range(cpus)]
-    package = _packages(topology, node)
+    told = [t["pkg"] for t in topology]
+    package = packages([None if p in ("", None) else int(p) for p in told], node)
     core = ids((t["threads"] or [c] for c, t in enumerate(topology)), cpus)
     distance, node = by_node_id(data["distance"], data.get("node_ids"), node)
     booted = (data.get("events") or [{}])[0].get("online", range(cpus))
@@ -78,16 +80,6 @@ def from_oracle(data: dict[str, Any], name: str) -> Machine:
         ),
     )
     return Machine(**fields)
-
-
-def _packages(topology: list[dict[str, Any]], node: list[int]) -> list[int]:
-    """Read the package of each CPU; a CPU without one is in that of its node, or else in a package of the node's own."""
-    known = [int(t["pkg"]) if t["pkg"] not in ("", None) else None for t in topology]
-    of_node = {n: p for n, p in zip(node, known, strict=True) if p is not None}
-    beyond = 1 + max((p for p in known if p is not None), default=0)
-    return [
-        of_node.get(n, beyond + n) if p is None else p for n, p in zip(node, known, strict=True)
-    ]
 
 
 _KNOWN = (
@@ -122,7 +114,7 @@ def machine_from_dict(data: dict[str, Any], name: str | None = None) -> Machine:
         return _from_description(data, name)
     except UsageError as e:
         raise TopologyError(f"machine {name!r}: {e}") from None
-    except (KeyError, TypeError, ValueError, OverflowError) as e:
+    except (LookupError, TypeError, ValueError, OverflowError) as e:
         raise TopologyError(
             f"machine {name!r}: the description cannot be read ({type(e).__name__}: {e}); expected cpus, "
             "node_of_cpu or cpus_of_node, distance and optionally package_of_cpu, thread_siblings, llc_of_cpu, online."

@@ -1,7 +1,8 @@
 """The machine on which this runs, from ``/sys``, and the domains that its kernel shows.
 
-This works in containers, where ``/sys`` is that of the host, and with offline CPUs. The kernel hides the core and the
-caches of an offline CPU; each is taken as a core and a cache of its own.
+This works in containers, where ``/sys`` is that of the host, even if lxcfs replaces a part of it, and with offline CPUs. The
+kernel hides the core and the caches of an offline CPU; each is taken as a core and a cache of its own, in the package of its
+node.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import TopologyError
+from wastedcores.topology._numbers import packages
 from wastedcores.topology.describe import machine_from_dict
-from wastedcores.topology.machine import CLEARWATER_FOREST, GRANITE_RAPIDS, ZEN
+from wastedcores.topology.machine import CLEARWATER_FOREST, GRANITE_RAPIDS, LOCAL_DISTANCE, ZEN
 
 if TYPE_CHECKING:
     from wastedcores.topology.domains import Domains
@@ -38,26 +40,32 @@ def live(root: str | Path = "/", name: str | None = None) -> Machine:
             f"{cpu_dir}: there is no list of CPUs; a live machine needs Linux with /sys mounted. Name a preset or a file."
         )
     everyone = parse_cpulist(present, f"{cpu_dir}/present")
-    online = parse_cpulist(_text(cpu_dir / "online") or present, f"{cpu_dir}/online")
     cpus = max(everyone) + 1
     node, ids, distance = _nodes(Path(root) / "sys/devices/system/node", cpu_dir, cpus)
     unknown: list[str | None] = [None] * cpus
-    package, core, llc, l2 = (list(unknown) for _ in range(4))
+    core, llc, l2 = (list(unknown) for _ in range(3))
+    package: list[int | None] = [None] * cpus
     for cpu in everyone:
         here = cpu_dir / f"cpu{cpu}"
         siblings = _text(here / "topology/thread_siblings_list")
         if siblings is None:
             continue
-        package[cpu] = _text(here / "topology/physical_package_id")
+        told = _text(here / "topology/physical_package_id")
+        package[cpu] = int(told) if told else None
         core[cpu] = siblings
         llc[cpu], l2[cpu] = _caches(here / "cache")
+    # drivers/base/topology.c: topology_remove_dev() takes them from a CPU that goes offline. The list of online CPUs is that of
+    # the container where lxcfs writes it.
+    online = [cpu for cpu in everyone if core[cpu] is not None]
+    if not online:
+        online = parse_cpulist(_text(cpu_dir / "online") or present, f"{cpu_dir}/online")
     data: dict[str, Any] = {
         "name": name or platform.node() or "live",
         "cpus": cpus,
         "node_of_cpu": node,
         "distance": distance,
         "node_ids": ids,
-        "package_of_cpu": _numbered(package),
+        "package_of_cpu": _numbered(packages(package, node)),
         "core_of_cpu": _numbered(core),
         "l2_of_cpu": _numbered([b or a for a, b in zip(core, l2, strict=True)]),
         "online": online,
@@ -124,6 +132,12 @@ def _nodes(folder: Path, cpu_dir: Path, cpus: int) -> tuple[list[int], list[int]
                 "describe the machine in a file instead."
             )
         distance.append([int(d) for d in row])
+        near = [m for m, d in zip(ids, distance[-1], strict=True) if m != n and d == LOCAL_DISTANCE]
+        if near:
+            raise TopologyError(
+                f"{folder}: nodes {n} and {near[0]} are at distance {LOCAL_DISTANCE}, which means the same node, as after a boot "
+                "with numa=fake. The domains of such nodes are not modelled; boot without it, or describe the machine in a file."
+            )
     for cpu in range(cpus):
         # an offline CPU is in no cpulist, but it may still have its link
         for link in (cpu_dir / f"cpu{cpu}").glob("node[0-9]*"):

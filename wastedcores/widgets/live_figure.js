@@ -3,7 +3,7 @@
 // Times are seconds since the start of the trace. Each message "look" says which view asks and has a number. The figure that
 // answers it repeats both, so that an answer to an older question never moves the figure back under the reader's hands.
 
-const PATIENCE_MS = 10_000; // a click into a large trace is answered within a few seconds
+const PATIENCE_MS = 10_000; // the kernel hears a question at once, unless a cell keeps it busy
 const DOUBLE_CLICK_MS = 350; // a little longer than plotly waits for the second click
 
 const KEYS = {
@@ -91,6 +91,8 @@ class Live {
     this.map.addEventListener("mousedown", (event) => this.pressMap(event));
     this.redraw = () => this.draw();
     this.remap = () => this.drawMap();
+    this.heard = ({ kind }) => kind === "heard" && this.answered();
+    model.on("msg:custom", this.heard);
     model.on("change:figure", this.redraw);
     model.on("change:overview", this.remap);
     // a widget is laid out before it is shown; it is drawn when it has a width, and again when that changes
@@ -109,6 +111,7 @@ class Live {
   close() {
     this.model.off("change:figure", this.redraw);
     this.model.off("change:overview", this.remap);
+    this.model.off("msg:custom", this.heard);
     this.sizes.disconnect();
     this.themes.disconnect();
     clearTimeout(this.patience);
@@ -120,7 +123,12 @@ class Live {
     return document.body.dataset.jpThemeLight === "false" ? recoloured(value, this.model.get("dark")) : value;
   }
 
-  /** Send a question, and say so if no answer comes: a kernel that was restarted knows nothing of this figure. */
+  answered() {
+    clearTimeout(this.patience);
+    this.note.textContent = "";
+  }
+
+  /** Send a question, and say so if nobody hears it: a kernel that was restarted knows nothing of this figure. */
   send(message) {
     this.model.send(message);
     clearTimeout(this.patience);
@@ -142,8 +150,7 @@ class Live {
     if (this.waiting) return;
     if (this.next) return void this.ask();
     this.width = width;
-    clearTimeout(this.patience);
-    this.note.textContent = "";
+    this.answered();
     this.root.classList.toggle("wc-dark", document.body.dataset.jpThemeLight === "false");
     const { data, layout, config } = this.themed(unpacked(figure));
     this.quiet = true;

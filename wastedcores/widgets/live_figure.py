@@ -86,6 +86,8 @@ class LiveFigure(anywidget.AnyWidget):
         if message.get("kind") == "library":
             self.contents.send({"kind": "library"}, [_library()])
             return
+        # what is asked may change no figure, and take its time
+        self.contents.send({"kind": "heard"})
         if message.get("kind") == "look":
             self._answers = {k: message[k] for k in ("by", "number")}
         if self._on is not None:

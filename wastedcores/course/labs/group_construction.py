@@ -24,6 +24,7 @@ from wastedcores.course.labs.numa import (
     machine_of,
     nodes_of,
 )
+from wastedcores.course.measuring import same
 from wastedcores.course.noted import Said, cpu_sets, noting
 from wastedcores.course.task import Manual, Task
 from wastedcores.kernels import KernelModel
@@ -227,6 +228,10 @@ def _in_nodes(cpus: Sequence[int]) -> str:
     return "nodes " + ", ".join(map(str, nodes_of(list(cpus))))
 
 
+def _right_by_hand(v: Variation, want: Any, got: Any) -> bool:
+    return same(want, [sorted(group) for group in got])
+
+
 def _explain_by_hand(v: Variation, want: Any, got: Any) -> str:
     for i, group in enumerate(want):
         starts = min(set(range(len(v.distance))) - {n for g in want[:i] for n in g})
@@ -316,7 +321,7 @@ def _explain_ratio(v: Variation, want: Any, got: Any) -> str:
 _IS_THE_ANSWER = ("wastedcores.topology.groups:GroupBuilder.ring",)
 
 TASKS = (
-    Task("1", "groups by hand", 2, 10, explain=_explain_by_hand),
+    Task("1", "groups by hand", 2, 10, explain=_explain_by_hand, right=_right_by_hand),
     Task(
         "2", "the construction of Linux 4.1", 3, 15, _measure_construct, _explain_construct(True), hidden=True,
         writes=_IS_THE_ANSWER,

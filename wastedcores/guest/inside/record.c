@@ -147,15 +147,20 @@ static void send_tasks(void)
     send_matching("/proc/[0-9]*/autogroup");
 }
 
+static void take(int cpu, int online)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/online", cpu);
+    must_put(path, online ? "1" : "0");
+}
+
 /* Run the steps of hotplug at their times and return when the tasks have ended, or at the limit. */
 static void attend(void)
 {
     int64_t end = job.limit_ns ? shared->start_ns + job.limit_ns : INT64_MAX;
     for (int i = 0; i < job.steps; i++) {
-        char path[128];
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/online", job.step[i].cpu);
         sleep_until(shared->start_ns + job.step[i].at_ns);
-        must_put(path, job.step[i].online ? "1" : "0");
+        take(job.step[i].cpu, job.step[i].online);
     }
     for (;;) {
         int left = shared->left;
@@ -212,6 +217,9 @@ int main(int arguments, char **argument)
     kill(-1, SIGKILL); /* all but init and this process */
     while (wait4(-1, 0, __WALL, 0) > 0)
         ;
+    /* the next job of this boot begins on the same machine: the steps are taken back, the last one first */
+    for (int i = job.steps - 1; i >= 0; i--)
+        take(job.step[i].cpu, !job.step[i].online);
     say("@@SEND %s\n", argument[1]);
     send_matching(TRACING "per_cpu/cpu[0-9]*/stats");
     send_file(TRACING "trace");
