@@ -170,7 +170,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }
 #: (variant, CPUs) -> quartiles of the time from one fork of a process to the next, in us, in the ``ms`` recording of this kernel
 #: on this machine; make's forks under 4.1.3 are the scenario's default
-FORK_US = {
+FORK_US: dict[tuple[Any, Any], tuple[int, int]] = {
     ("6.1", 64): (100, 120),
     ("6.12", 16): (112, 138),
     ("6.12", 64): (132, 152),
