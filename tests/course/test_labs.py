@@ -141,6 +141,7 @@ def test_where_the_answers_are_left_out_a_check_only_measures(monkeypatch, tmp_p
         "task": "1",
         "student": "ada",
         "hidden": False,
+        "counts": False,
         "measured": [{"value": [1, 2]}],
     }
     monkeypatch.delitem(sys.modules, "wastedcores.course.answers.average_and_minimum")

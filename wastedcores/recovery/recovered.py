@@ -78,7 +78,7 @@ class Recovered:
     @property
     def unknown(self) -> float:
         """The share of sleeps of which only the length is known."""
-        return max(0.0, 1.0 - self.recognised - self.guessed) if self.sleeps else 0.0
+        return max(0.0, 1.0 - self.share(*RECOGNISED, *GUESSED)) if self.sleeps else 0.0
 
     @property
     def lead_ns(self) -> int:
