@@ -373,7 +373,7 @@ def _progress(wanted: bool):
 
 
 def _without_path(value: Any, folder: Path) -> Any:
-    """Return JSON without the path of a folder in its texts, which may be Python source, and without the folders of notebooks."""
+    """Return JSON without the path of a folder in its texts (also as Python or HTML), and without the folders of notebooks."""
     if isinstance(value, dict):
         return {
             k: Path(v).name if k in ("input_path", "output_path") else _without_path(v, folder)
@@ -383,7 +383,8 @@ def _without_path(value: Any, folder: Path) -> Any:
         return [_without_path(v, folder) for v in value]
     if isinstance(value, str):
         plain = f"{folder}/"
-        return value.replace(plain, "").replace(plain.encode("unicode_escape").decode(), "")
+        for spelt in (plain, plain.encode("unicode_escape").decode(), escape(plain)):
+            value = value.replace(spelt, "").replace(escape(spelt, quote=False), "")
     return value
 
 
