@@ -115,7 +115,7 @@ def test_the_verdict_is_of_the_last_five_minutes(tmp_path):
         (1, 1, {}, "clean"),
         (0, 1, {}, "unknown"),
         (1, 0, {}, "unknown"),
-        # looks that are far apart are no longer expected so soon
+        # with a period of 60 s, ten seconds without a look prove nothing
         (1, 0, {"event": "ready", "s_ns": 60 * 10**9, "m_ns": 10**8}, "clean"),
         (0, 0, {"event": "ready", "s_ns": 60 * 10**9, "m_ns": 10**8}, "unknown"),
     ],

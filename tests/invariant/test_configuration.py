@@ -154,7 +154,7 @@ def test_what_a_ring_buffer_overwrote_before_the_beginning_is_left_out():
 def test_a_thread_that_was_preempted_before_the_beginning_may_have_been_pulled_unseen(
     seen, allowed, verdict
 ):
-    """10 waits on CPU 0 at the last event before the beginning. CPU 1, which is idle, may have pulled it, and it may sleep.
+    """Thread 10 waits on CPU 0 at the last event before the beginning. The idle CPU 1 may have pulled it, and it may sleep since.
 
     If it runs on CPU 1 later without a wakeup, it waited from the beginning on.
     """

@@ -9,6 +9,8 @@ from support import MODERN, RECORDINGS
 
 from wastedcores.recordings.agreement import compare_recordings
 from wastedcores.recordings.recording import FORK_US, Recording
+from wastedcores.runqueues.runqueues import runqueues
+from wastedcores.runqueues.waits import waits
 
 
 @pytest.mark.parametrize("name", ["db16-6.12-16cpu", "gi-6.12-16cpu", "lu10ms-6.12-16cpu"])
@@ -47,6 +49,35 @@ def test_what_a_fork_costs_make_is_measured_in_another_recording(variant, cpus):
         since[waker] = ts_ns
     quartiles = np.percentile(between, (25, 75)) / 1000
     assert np.round(quartiles).tolist() == list(FORK_US[variant, cpus])
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "all_of_it", "mine"),
+    [(RECORDINGS, "gi-6.1-64cpu", 0.10, 0.00), (MODERN, "gi-6.12-64cpu", 0.78, 0.57)],
+)
+def test_cpus_that_are_wasted_while_make_waits_itself(folder, name, all_of_it, mine):
+    """What docs/linux-6.1.md says of the recordings."""
+    recording = Recording.read(folder / name)
+    rq = runqueues(recording.trace, affinity=False, keep=True)
+    begin, end = recording.window
+    born = recording.trace.only("wakeup_new").group_by("by_pid").len()
+    make = born.sort("len", descending=True).collect()["by_pid"][0]  # it forks the most
+    waited = waits(rq, begin, end, range(rq.cpus)).filter(pl.col("pid") == make)
+    nr, idle, waiting = [0] * rq.cpus, rq.cpus, 0
+    times, wasted = [], []
+    for batch in rq.batches():
+        for ts_ns, cpu, now in zip(*(column.tolist() for column in batch.runqueues()), strict=True):
+            idle += (now == 0) - (nr[cpu] == 0)
+            waiting += max(now - 1, 0) - max(nr[cpu] - 1, 0)
+            nr[cpu] = now
+            times.append(ts_ns)
+            wasted.append(min(idle, waiting))
+    edges = np.append(times, end).clip(begin, end)
+    until = np.append(0, np.cumsum(wasted * np.diff(edges)))
+    ends = waited.select("start_ns", "end_ns").to_numpy().clip(begin, end)
+    share = np.diff(np.interp(ends, edges, until), axis=1).sum() / (end - begin)
+    assert until[-1] / (end - begin) == pytest.approx(all_of_it, abs=0.005)  # two decimals
+    assert share == pytest.approx(mine, abs=0.005)
 
 
 @pytest.mark.long

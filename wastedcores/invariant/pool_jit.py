@@ -60,9 +60,8 @@ class Pool(NamedTuple):
     task: NDArray[np.int8]  # (tasks, 3)
     task_ns: I64  # (tasks, 3)
     nr: I32  # (cpus,) 0 may be idle, 1 busy, -1 offline
-    kind: (
-        I32  # (tasks,) kinds of threads: the CPUs that they may use and the groups that limit them
-    )
+    #: (tasks,) kinds of threads: the CPUs that they may use and the groups that limit them
+    kind: I32
     cpu: I32  # (tasks,) the CPU on whose queue the thread is; if not known, the number of CPUs
     queued: I64  # (cpus + 1, kinds) number of threads that could run and do not, by queue
     idle: NDArray[np.int8]  # (cpus + 1,) 1: certainly idle

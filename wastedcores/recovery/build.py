@@ -131,9 +131,8 @@ def _add_old(
         script.affinity(allowed)
     if state == sj.ASLEEP and born < 0:
         script.sleep(WARM_NS - start)
-    if (
-        endless and born < 0
-    ):  # afterwards it goes on as in the trace, however much of the CPU it got before that
+    if endless and born < 0:
+        # afterwards it goes on as in the trace, however much of the CPU it got before that
         script.loop(until_ns=WARM_NS).compute(WARM_PIECE_NS).end()
     _append(script, rows)
     w.task(

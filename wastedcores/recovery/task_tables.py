@@ -46,9 +46,8 @@ class Seen:
     #: int64 (tasks,): the nice value of each task when it was seen first or, if it was born in the trace and so began with that
     #: of its parent, when it was seen last; real-time tasks count as -20
     nice: I64
-    told_nice: NDArray[
-        np.bool_
-    ]  #: bool (tasks,): tasks whose priority some event tells; the others have nice 0
+    #: bool (tasks,): tasks whose priority some event tells; the others have nice 0
+    told_nice: NDArray[np.bool_]
     realtime: NDArray[np.bool_]  #: bool (tasks,): tasks that are not of the fair class
     texts: list[str]  #: the text of each mark
     #: times of the first and the last event

@@ -59,7 +59,7 @@ def unrestricted(cpus: int, tasks: int) -> Affinity:
 
 
 def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, tasks: int) -> Affinity:
-    """Collect the affinity masks of a trace whose pids are below ``tasks``."""
+    """Collect the affinity masks of a trace whose pids are the rows of its tasks, all below ``tasks``."""
     masks, mask_ids, of_task, *_ = unrestricted(cpus, tasks)
     known = np.zeros(tasks, np.int8)
     follows = trace.header.follows_affinity

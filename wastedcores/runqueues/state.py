@@ -40,7 +40,7 @@ N_ODD = 13
     WAKINGS,  # 1: the wakeups are sched_waking events, which can come while the task still runs
     INHERITS,  # 1: the affinity of a child is its parent's until an event tells otherwise
     LOSSY,  # 1 once pass 1 met a loss: what is first seen later says nothing of the start
-    LISTED_NS,  # end of a snapshot of all tasks: what is first seen later was not in it; -1: there is none
+    LISTED_NS,  # end of a snapshot of all tasks: a task that is first seen later was not in it; -1: no snapshot
     N_CHANGES,  # rows written in this call
     N_WAITS,
     N_DOUBTS,
