@@ -19,7 +19,7 @@
 #
 # Overhead: one look reads the file once, which lists all threads of the machine.
 #
-# REQUIRES: root, debugfs (before Linux 5.13: /proc/sched_debug). Standard library only.
+# REQUIRES: root, debugfs, which it mounts if nobody has (before Linux 5.13: /proc/sched_debug). Standard library only.
 
 import argparse
 import contextlib
@@ -29,9 +29,11 @@ import re
 import sys
 import time
 
+import _mount
 import _options
 import _privilege
 
+ROOT = "/sys/kernel/debug"
 FILES = (
     "/sys/kernel/debug/sched/debug",
     "/proc/sched_debug",  # before Linux 5.13
@@ -241,6 +243,15 @@ class Checker:
         }
 
 
+def find():
+    """Return the file of the kernel's counts, or None and why debugfs cannot be mounted; it is mounted if it is not yet."""
+    why = ""
+    if not any(os.path.exists(f) for f in FILES) and not os.path.ismount(ROOT):
+        why = _mount.mount("debugfs", ROOT)
+    name = next((f for f in FILES if os.path.exists(f)), None)
+    return name, why and ", and debugfs cannot be mounted at %s: %s" % (ROOT, why)
+
+
 def say(event, **fields):
     """Send one message."""
     print(json.dumps({"event": event, "bytes": 0, **fields}), flush=True)
@@ -256,9 +267,9 @@ def main(argv=None):
     _options.add_end(p)
     a = p.parse_args(argv)
     stop = _options.stop_signals()
-    name = next((f for f in FILES if os.path.exists(f)), None)
+    name, why = find()
     if name is None:
-        print("debugfs: there is neither %s nor %s" % FILES, file=sys.stderr)
+        print("debugfs: there is neither %s nor %s%s" % (*FILES, why), file=sys.stderr)
         return 2
     try:
         fd = os.open(name, os.O_RDONLY)

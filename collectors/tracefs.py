@@ -19,7 +19,6 @@
 # REQUIRES: root, CONFIG_TRACING. Standard library only.
 
 import argparse
-import ctypes
 import os
 import platform
 import re
@@ -29,6 +28,7 @@ import sys
 import time
 from pathlib import Path
 
+import _mount
 import _options
 import _output
 
@@ -61,16 +61,12 @@ def tracefs():
     for root in ROOTS:
         if Path(root, "instances").is_dir():
             return Path(root)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if (
-        libc.mount(b"nodev", ROOTS[0].encode(), b"tracefs", 0, None) == 0
-        and Path(ROOTS[0], "instances").is_dir()
-    ):
-        print("tracefs: mounted %s" % ROOTS[0], file=sys.stderr)
+    why = _mount.mount("tracefs", ROOTS[0])
+    if Path(ROOTS[0], "instances").is_dir():
         return Path(ROOTS[0])
     raise OSError(
         "there is no tracefs at %s, and it cannot be mounted: %s"
-        % (ROOTS[0], os.strerror(ctypes.get_errno()))
+        % (ROOTS[0], why or "it has no instances")
     )
 
 

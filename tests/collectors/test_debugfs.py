@@ -198,3 +198,12 @@ def test_a_dropped_suspicion_is_looked_at_again_after_m_three_times(debugfs, mon
     monkeypatch.setattr(debugfs.time, "sleep", lambda s: clock.__setitem__(0, clock[0] + s))
     assert debugfs.main(["-S", "1s", "-M", "100ms", "--seconds", "2.5"]) == 0
     assert looked == [0.0, 0.1, 0.2, 0.3, 1.3, 1.4, 1.5, 1.6]
+
+
+def test_it_tells_why_the_kernels_counts_cannot_be_found(debugfs, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(debugfs, "ROOT", str(tmp_path))
+    monkeypatch.setattr(debugfs, "FILES", (str(tmp_path / "a"), str(tmp_path / "b")))
+    monkeypatch.setattr(debugfs._mount, "mount", lambda kind, folder: "Operation not permitted")
+    assert debugfs.main([]) == 2
+    said = f"neither {tmp_path}/a nor {tmp_path}/b, and debugfs cannot be mounted at {tmp_path}: Operation not permitted\n"
+    assert capsys.readouterr().err == f"debugfs: there is {said}"

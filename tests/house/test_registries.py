@@ -38,6 +38,7 @@ from wastedcores.trace import readers
 from wastedcores.trace.formats import FOREIGN, Format, listed
 from wastedcores.trace.readers.support.reading import Reading
 from wastedcores.widgets.explore import explorer_static
+from wastedcores.workload.scenarios import SCENARIOS
 from wastedcores.widgets.layers import layers_of
 from wastedcores.words.cause import NAMES
 from wastedcores.words.scorecard import grouped
@@ -96,8 +97,16 @@ def test_a_study_is_attempted_shown_and_listed(monkeypatch, tmp_path):
 
 def test_every_list_of_replayed_kernels_is_the_registry():
     listed = replayed_listed()
-    for name in ("README.md", "docs/how-to/replay.md", "docs/kernels.md"):
+    for name in ("README.md", "CHANGELOG.md", "docs/how-to/replay.md", "docs/kernels.md"):
         assert listed in " ".join((ROOT / name).read_text().split()), name
+
+
+def test_the_changelog_counts_what_is_there():
+    text = " ".join((ROOT / "CHANGELOG.md").read_text().split())
+    last = max(path.name[:2] for path in (ROOT / "notebooks").glob("*.ipynb"))
+    assert f"Notebooks 00 to {last}" in text
+    assert sum(name.startswith("idle-") for name in SCENARIOS) == 12
+    assert "twelve small scenarios" in text
 
 
 def test_the_page_of_kernels_has_every_fix_and_every_module():

@@ -26,7 +26,7 @@ def tracefs(root, monkeypatch):
         pytest.skip("tracefs is not mounted")
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     yield importlib.import_module("tracefs")
-    for name in ("tracefs", "_options", "_output"):
+    for name in ("tracefs", "_mount", "_options", "_output"):
         sys.modules.pop(name, None)
 
 
@@ -154,3 +154,16 @@ def test_the_next_collector_and_doctor_find_what_a_killed_guard_left(root, tmp_p
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert f"removed {orphan}" in done.stderr
     assert instances() == before
+
+
+@pytest.mark.skipif(
+    not Path("/sys/kernel/debug").is_dir() or Path("/proc/sched_debug").exists(),
+    reason="needs CONFIG_DEBUG_FS and Linux 5.13 or later",
+)
+def test_the_kernels_own_counts_are_found_where_nobody_has_mounted_debugfs(root):
+    """In a mount namespace of its own, so that the machine's mounts stay."""
+    counts = f"exec /usr/bin/python3 -B {SCRIPT.parent}/debugfs.py --seconds 0.2"
+    script = f"umount -lR /sys/kernel/debug 2>/dev/null; mount | grep /sys/kernel/debug; {counts}"
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "debugfs: mounted /sys/kernel/debug\n")
+    assert done.stdout.startswith('{"event": "ready"')

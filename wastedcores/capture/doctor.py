@@ -134,7 +134,7 @@ def check_rights() -> Finding:
         f"not root; perf_event_paranoid is {_read('/proc/sys/kernel/perf_event_paranoid') or '?'}"
     )
     need = "recording (reading traces and making reports need no rights)"
-    fix = {"any": "sudo wastedcores capture …   # or: sudo perf sched record"}
+    fix = {"any": "wastedcores capture …   # asks for sudo itself; or: sudo perf sched record"}
     return Finding("rights", "limited", says, need, fix)
 
 
@@ -190,7 +190,7 @@ def _checker_says() -> dict[str, Any]:
 
 def check_checker() -> Finding:
     """Find out in which way the programs of the online checker get into the kernel."""
-    need = "check --live, watch"
+    need = "watch"
     if os.geteuid() != 0:
         fix = {"any": "sudo wastedcores doctor"}
         return Finding("online checker", "limited", "only root can try", need, fix)

@@ -146,7 +146,7 @@ Silent = Annotated[
     Option(
         "--silent",
         metavar="idle|unknown",
-        help="What online CPUs did that have no event. Default: unknown, unless the trace lists what ran at its start.",
+        help="What online CPUs without an event did. Default: unknown, unless the trace lists what ran at its start.",
     ),
 ]
 

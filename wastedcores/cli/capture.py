@@ -17,7 +17,8 @@ from wastedcores.units import human_ns
 
 _NOTES = """The recording ends after --seconds, when the command ends, or at Ctrl-C.
 Only the collector needs root: it is started by sudo when you are not root. With --flight, Ctrl-C ends the
-recording and writes the last seconds. The exit code is that of the command. See also: wastedcores doctor."""
+recording and writes the last seconds. The exit code is that of the command, or 3 if the
+recording is incomplete. See also: wastedcores doctor."""
 
 
 @app.command(

@@ -116,7 +116,7 @@ def build(
         Option(metavar="N", min=1, help="Number of compilers at a time. Default: one per CPU."),
     ] = None,
 ) -> None:
-    """Build the emulator, once: about 10 CPU minutes, without root."""
+    """Build the emulator, once: about 6 CPU minutes, without root."""
     from wastedcores.guest import build_emulator
 
     made = build_emulator(source, jobs)

@@ -43,7 +43,7 @@ def import_(
     source: Annotated[
         Path,
         Argument(
-            metavar="SOURCE", help="A trace file of any format, or a folder of SchedLog or systing."
+            metavar="SOURCE", help="A trace (a file or a folder of any format)."
         ),
     ],
     output: Annotated[

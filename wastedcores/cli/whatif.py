@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from wastedcores.prediction import Variant, WhatIf
 
 _NOTES = """The work is recovered from the trace alone and replayed under the recorded kernel first. Only if that shows what
-was recorded, the predictions for other kernels mean something; the answer says how far to trust it. core is a scheduler that
-never lets a CPU idle while a thread waits for it: no scheduler can gain much more. Without sessions (--snapshot, --session), all
+was recorded do the predictions for other kernels mean something; the answer says how far to trust it. core is a scheduler that
+never lets a CPU idle while a thread waits: no scheduler can gain much more. Without sessions (--snapshot, --session), all
 tasks share the root group."""
 _EXIT_CODES = "0 fine, 2 bad use or input, 3 the work cannot be recovered, or the replay does not have the kernel."
 

@@ -85,7 +85,7 @@ def find_emulator() -> Emulator:
     folder = guest_cache() / _name()
     if not has_emulator():
         raise GuestError(
-            "there is no emulator whose virtual CPUs advance in lockstep yet. Build it once: `wastedcores guest build` (about 10 "
+            "there is no emulator whose virtual CPUs advance in lockstep yet. Build it once: `wastedcores guest build` (about 6 "
             "CPU minutes; it says before what it fetches)."
         )
     told = json.loads((folder / "emulator.json").read_text())
@@ -142,7 +142,7 @@ def build_emulator(source: Path | None = None, jobs: int | None = None) -> Emula
     need_space(guest_cache(), BUILD_MB, "building the emulator")
     tell(
         f"building QEMU 7.2 with the lockstep patch: fetches 25 MB, needs {BUILD_MB} MB of disk while it runs and 50 MB "
-        f"afterwards, and takes about 10 CPU minutes, here with {jobs} compiler{'s' if jobs > 1 else ''} at a time"
+        f"afterwards, and takes about 6 CPU minutes, here with {jobs} compiler{'s' if jobs > 1 else ''} at a time"
     )
     log = guest_cache() / "build.log"
     target = guest_cache() / _name()
