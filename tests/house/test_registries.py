@@ -38,7 +38,6 @@ from wastedcores.trace import readers
 from wastedcores.trace.formats import FOREIGN, Format, listed
 from wastedcores.trace.readers.support.reading import Reading
 from wastedcores.widgets.explore import explorer_static
-from wastedcores.workload.scenarios import SCENARIOS
 from wastedcores.widgets.layers import layers_of
 from wastedcores.words.cause import NAMES
 from wastedcores.words.scorecard import grouped
