@@ -102,6 +102,8 @@ static __always_inline int look(u64 now)
 			suspect(chk, now);
 		return 0;
 	}
+	if (found == ONLY_OWN || since > chk->gap)
+		chk->own_ns += since;
 	if (found == NONE) {
 		if (++chk->misses > MISSES) {
 			chk->recovered += chk->dropped != 0;
@@ -109,9 +111,7 @@ static __always_inline int look(u64 now)
 		}
 		return 0;
 	}
-	if (found == ONLY_OWN || since > chk->gap)
-		chk->own_ns += since;
-	else if (now - chk->suspected_at >= chk->persist + chk->own_ns) {
+	if (found == FOUND && since <= chk->gap && now - chk->suspected_at >= chk->persist + chk->own_ns) {
 		chk->began = chk->suspected_at;
 		chk->confirmed_at = now;
 		chk->suspected_at = 0;

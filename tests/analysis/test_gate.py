@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import nr, trace_of
+from support.builders import nr, switch, trace_of
 
 from wastedcores.analysis.gate import QUANTITIES, Rule, chance, judge, read_rules
 from wastedcores.errors import UsageError
@@ -171,3 +171,18 @@ def test_every_format_tells_the_same():
     table = words.markdown(outcomes, "a", "b").splitlines()
     assert len({line.count("|") for line in table[2:]}) == 1
     assert [r["state"] for r in words.rows(outcomes)] == ["fail", "unknown", "pass"]
+
+
+def test_an_unknown_baseline_may_have_had_as_many_violations():
+    before, after = [checked(200, known=False)] * 4, [checked(200)] * 4
+    (outcome,) = judge([Rule(quantity="violations", worse_by=0)], before, after)
+    assert outcome.state == "unknown"
+
+
+def test_a_recording_with_tasks_and_lengths_tells_how_long_the_tasks_waited():
+    rows = [switch(0, 0, 0, "R", 10), nr(0, 0, 1), switch(0, 1, 0, "R", 9), nr(0, 1, 1)]
+    rows += [switch(1000 * MS, 0, 10, "S", 0), nr(1000 * MS, 0, 0)]
+    found = check(trace_of(rows, cpus=2))
+    assert (found.verdict, found.source, found.assumed) == ("clean", "nr_running", None)
+    (outcome,) = judge([Rule(quantity="avoidable_s", at_most=0.001)], [found], [found])
+    assert outcome.state == "pass"

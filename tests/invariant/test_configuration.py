@@ -184,6 +184,7 @@ def test_a_window_before_everything_that_is_recorded_is_never_clean():
     named = check(trace.with_header(window=Window(start_ns=S, end_ns=2 * S)))
     assert (named.verdict, named.duration_ns) == ("unknown", 0)
     assert any("only from 5 to 6 s" in note for note in named.notes)
+    assert check(named.trace, persist_ns=0).verdict == "unknown"
 
 
 def test_changes_that_are_too_many_for_the_memory_are_streamed_again(monkeypatch):

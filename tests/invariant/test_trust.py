@@ -429,3 +429,28 @@ def test_damaged_recordings_give_no_wrong_verdict_where_a_contradiction_shows(ki
 @pytest.mark.parametrize("other", ["lu60R4-buggy-64cpu", "gc-sgclit-16cpu"])
 def test_two_interleaved_recordings_decide_nothing(other, tmp_path):
     assert tried("two recordings interleaved", "gi-all-64cpu", other, 0, tmp_path) == "unknown"
+
+
+def test_a_loss_that_is_stated_at_the_end_may_have_happened_before():
+    """Perfetto and perf state so what was lost nobody knows where and when."""
+    rows = [switch(0, 0, 0, "R", 10), switch(1, 1, 0, "R", 9), switch(500 * MS, 1, 9, "R", 8)]
+    rows += [switch(S, 1, 8, "S", 0), {"ts_ns": S, "kind": "lost", "cpu": None, "value": -1}]
+    trace = trace_of(rows, cpus=2, lost={-1: -1})
+    assert check(trace, between=(0, 400 * MS)).verdict == "unknown"
+
+
+def test_where_a_cpu_idles_beside_its_own_thread_for_long_there_is_no_upper_limit():
+    """11 waits on the idle CPU 0 for 500 ms, and no group has a limit."""
+    rows = [switch(0, 0, 10, "S", 0), switch(1, 1, 0, "R", 9), wakeup(10 * MS, 0, 11)]
+    rows += [switch(510 * MS, 0, 0, "R", 11), switch(S, 1, 9, "S", 0)]
+    found = check(trace_of(rows, cpus=2))
+    assert "idle_beside_waiting" in found.doubts["reason"]
+    assert not found.bounded
+
+
+def test_a_wakeup_that_is_missing_is_not_made_up_for_by_the_next_one():
+    rows = [switch(1, 1, 9, "S", 0), switch(1, 0, 50, "S", 10), switch(5 * MS, 0, 10, "S", 11)]
+    rows += [switch(400 * MS, 0, 11, "R", 10), switch(400 * MS + 200_000, 0, 10, "S", 11)]
+    rows += [wakeup(400 * MS + 500_000, 0, 10), *runs(400 * MS + 600_000)]
+    rows += [wakeup(500 * MS - 1, 1, 9), switch(500 * MS, 1, 0, "R", 9)]
+    assert check(trace_of(rows, cpus=2, known=False, quotas={})).verdict == "unknown"

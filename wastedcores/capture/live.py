@@ -395,6 +395,9 @@ def _check_in_kernel(
     finally:
         code = collector.stop()
     # its codes are 0 and 1, and Python's own after an uncaught exception is 1, too
-    if code not in (0, 1) or not ended.is_set():
-        raise collector.failure()
-    recordings.finish()
+    failed = code not in (0, 1) or not ended.is_set()
+    try:
+        recordings.finish()  # what was recorded until then is evidence
+    finally:
+        if failed:
+            raise collector.failure()

@@ -125,8 +125,9 @@ class Pooled:
                 out.ghosts[:rows],
             )
         late = pool.task[:, pool_jit.LATE]
-        pool.task_ns[late == pool_jit.PERHAPS, pool_jit.BEGAN] = rq.end_ns
         self.unseen.append(pool.task_ns[late != 0, pool_jit.FROM :])
+        since_ns = pool.task_ns[late == pool_jit.PERHAPS, pool_jit.SINCE]
+        self.unseen.append(np.stack([since_ns, np.full_like(since_ns, rq.end_ns)], axis=1))
 
     def _losses(self) -> NDArray[np.int64]:
         """The times when events were lost. The array is empty if a CPU was not recorded, for then any wakeup may be missing."""

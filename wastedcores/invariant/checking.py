@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from wastedcores.cpulist import format_cpulist
@@ -168,7 +169,7 @@ def check_runqueues(
         unknown_cpus=counted.astype(bool) & ~found.known,
         lost=located,
     )
-    verdict = trust.verdict
+    verdict, bound = trust.verdict, trust.bound
     notes += trust.notes
     if located:
         notes.append(f"{lost} events were lost: what happened around them is in doubt")
@@ -178,7 +179,10 @@ def check_runqueues(
     elif (losses or (lost > 0 and not rq.lost_spans)) and not located:
         verdict = "unknown"
         notes.append(f"{lost} events were lost: the verdict is unknown")
-    elif scalars[sweep_jit.KNOWN_NS] == 0 and end_ns > start_ns:
+        # what was lost may tell otherwise
+        bound = bound._replace(waste_at_least_ns=0)
+        episodes = episodes.with_columns(certain=pl.lit(False))
+    elif scalars[sweep_jit.KNOWN_NS] == 0 and (outside or end_ns > start_ns):
         verdict = "unknown"
         notes.append("no runqueue is known in the interval")
     affinity = ", ".join(rq.affinity.sources) or "none in the trace"
@@ -215,7 +219,8 @@ def check_runqueues(
         doubts=trust.doubts,
         affinity_unknown=trust.affinity_unknown,
         rests_on_affinity=trust.rests_on_affinity,
-        bound=trust.bound,
+        bound=bound,
+        endless=trust.endless,
         evidence=_evidence(rq, by_evidence_ns, trust.seen_ns),
         notes=notes,
     )
@@ -227,9 +232,10 @@ def _that_matter(
     """Return the losses that can make the verdict on a window wrong, of which some are ``inside``.
 
     What is lost before the window can leave a wrong state behind. If the trace only has lengths, a loss at a known place leaves
-    the CPU unknown until its next event, so none matters to a window in which all CPUs are known.
+    the CPU unknown until its next event, so none matters to a window in which all CPUs are known. Readers state a loss of which
+    neither the CPU nor the time is known at the end of the trace: it may have happened at any time.
     """
-    before = [span for span in rq.lost_spans if span[0] <= end_ns]
+    before = [s for s in rq.lost_spans if s[0] <= end_ns or (s[2] < 0 and s[1] >= rq.end_ns)]
     healed = rq.source == "nr_running" and all_known and all(c >= 0 for _, _, c in before)
     return inside if healed else before
 

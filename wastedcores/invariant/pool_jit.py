@@ -294,8 +294,8 @@ def _begin(p: Pool, out: Changes, t: int, q: int, trusted: bool) -> None:
     if p.task[q, STATE] == task_row.WAITING:
         _count(p, out, t, q, -1)
     elif p.task[q, LATE] == PERHAPS:
-        _unseen(out, p.task_ns[q, FROM], t)
-        p.task[q, LATE] = 0
+        _settle(p, out, q)  # if it waits since that wakeup, the one before is missing
+        _unseen(out, p.task_ns[q, SINCE], t)
     elif p.task[q, STATE] != task_row.RUNNING and not trusted:
         _settle(p, out, q)
         p.task[q, LATE] = UNWOKEN
@@ -353,7 +353,7 @@ def pool(e: Events, wakings: bool, trusted: NDArray[np.bool_], p: Pool, out: Cha
             if late and p.task[q, STATE] == task_row.RUNNING:
                 p.task[q, LATE] = 0
             elif late and p.task[q, STATE] != task_row.WAITING:
-                p.task[q, LATE], p.task_ns[q, FROM] = PERHAPS, t
+                p.task[q, LATE] = PERHAPS
             elif p.task[q, STATE] != task_row.RUNNING:
                 if p.task[q, LATE] == PERHAPS:  # it has slept since
                     p.task[q, LATE] = 0

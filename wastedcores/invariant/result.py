@@ -10,7 +10,6 @@ import polars as pl
 from wastedcores.cpulist import format_cpulist
 from wastedcores.invariant.chronic import Chronic
 from wastedcores.invariant.trust import Bound
-from wastedcores.runqueues.doubts import HEADER_REASONS
 from wastedcores.shown import Shown
 from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
@@ -135,6 +134,7 @@ class CheckResult(Shown):
     affinity_unknown: int
     rests_on_affinity: bool
     bound: Bound
+    endless: bool
     evidence: dict[str, int]
     silent: str = "unknown"
     oddities: dict[str, int] = field(default_factory=dict)
@@ -162,9 +162,14 @@ class CheckResult(Shown):
         }
 
     @property
+    def names_tasks(self) -> bool:
+        """Whether the trace tells which tasks ran and waited; if not, it has nothing but the lengths of runqueues."""
+        return "switch" in self.trace.kinds()
+
+    @property
     def assumed(self) -> str | None:
         """What the verdict takes for granted because the trace has no tasks; None: nothing."""
-        return "threads may move" if self.source == "nr_running" else None
+        return None if self.names_tasks else "threads may move"
 
     @property
     def bounded(self) -> bool:
@@ -173,8 +178,7 @@ class CheckResult(Shown):
             return False  # the places of the losses may be unknown
         if not (self.doubts.height or self.unknown_cpus):
             return True
-        endless = self.doubts["reason"].is_in([*HEADER_REASONS, "count_differs"]).any()
-        return self.source == "tasks" and not endless
+        return self.names_tasks and not self.endless
 
     def mean(self, integral_ns: int) -> float:
         """Return an integral over the interval divided by its length."""

@@ -61,6 +61,7 @@ class Trust(NamedTuple):
     affinity_unknown: int
     rests_on_affinity: bool
     bound: Bound
+    endless: bool
     seen_ns: int
     notes: list[str]
 
@@ -109,10 +110,10 @@ def judge(
     length_ns, counted = end_ns - start_ns, int(state.counted.sum())
     brief = length_ns < persist_ns and counted > 1
     reasons = set(doubts["reason"].unique())
-    decisive = bool(reasons & {*_NO_BOUND}) or reasons >= _UNBELIEVED
-    decisive |= rq.trace.header.quotas == {} and _idle_beside(doubts) >= persist_ns
+    endless = bool(reasons & {*_NO_BOUND}) or reasons >= _UNBELIEVED
+    endless |= rq.trace.header.quotas == {} and _idle_beside(doubts) >= persist_ns
     open_ = doubts.height or unknown_cpus.any() or lost or brief
-    if rq.source == "tasks" and open_ and not decisive:
+    if rq.source == "tasks" and open_ and not endless:
         most = at_most(rq, state, unknown_cpus & _perhaps_unrecorded(rq))
     notes = _cut_short(rq)
     if sure.any() or surely_chronic:
@@ -153,6 +154,8 @@ def judge(
         pl.Series("certain", sure, pl.Boolean),
     ]
     table = episodes.select("start_ns", "end_ns", *columns, pl.col(episodes.columns[3:]))
+    # a CPU that idles beside a waiting thread idles beside a CPU that does not
+    ceiling_ns = (counted - 1 + int(unknown_cpus.sum())) * length_ns
     longest_ns = int((episodes["end_ns"] - episodes["start_ns"]).max() or 0)  # type: ignore[arg-type]
     return table, Trust(
         verdict,
@@ -163,15 +166,10 @@ def judge(
         certain.affinity_matters and verdict == "unknown",
         Bound(
             certain.least_ns,
-            # a CPU that idles beside a waiting thread idles beside a CPU that does not
-            max(
-                min(most.waste_ns, (counted - 1 + int(unknown_cpus.sum())) * length_ns)
-                if most
-                else 0,
-                waste_ns,
-            ),
+            max(min(most.waste_ns, ceiling_ns) if most else 0, waste_ns),
             max(min(most.longest_ns, length_ns) if most else 0, longest_ns),
         ),
+        endless,
         certain.seen_ns,
         notes,
     )

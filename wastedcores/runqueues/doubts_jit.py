@@ -29,7 +29,8 @@ def doubt(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int
     k = s.numbers[se.N_DOUBTS]
     if k == out.doubt.shape[1]:
         out.doubt[se.DOUBT_CPU, k - 1] = -1
-        if out.doubt[se.REASON, k - 1] != reason:
+        # that a queue differs says that its own CPU is busy, and nothing about the others
+        if out.doubt[se.REASON, k - 1] != reason or reason == se.ODD_QUEUE:
             out.doubt[se.REASON, k - 1] = se.ODD_COUNT
         out.doubt[se.START, k - 1] = min(out.doubt[se.START, k - 1], start_ns)
         out.doubt[se.END, k - 1] = max(out.doubt[se.END, k - 1], end_ns)

@@ -104,7 +104,9 @@ def _behind(url: str) -> Iterator[Found]:
         raise UsageError(f"{url}: cannot be read ({type(e).__name__}: {e}).") from None
     for path, facts in sorted(files.items()):
         below = path[len(name) :].lstrip("/") if path.startswith(name) else path
-        if not below or _may_be_a_trace(below):
+        # `watch` writes what it found as text beside each recording
+        about = path.endswith(".txt") and f"{path.removesuffix('.txt')}.parquet" in files
+        if not below or (_may_be_a_trace(below) and not about):
             yield Found(access.unstrip_protocol(path), int(facts.get("size") or 0), _changed(facts))
 
 

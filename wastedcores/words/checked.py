@@ -137,8 +137,9 @@ def _bound(result: CheckResult) -> list[str]:
     b = result.bound
     least, most = human_ns(b.waste_at_least_ns), human_ns(b.waste_at_most_ns)
     if not result.bounded:
+        told = f"at least {least} of CPU time were wasted" if b.waste_at_least_ns else "nothing"
         return [
-            f"  certain        at least {least} of CPU time were wasted; the trace does not tell how much at most"
+            f"  certain        {told}; the trace does not tell how much CPU time was wasted at most"
         ]
     if least == most:
         return []

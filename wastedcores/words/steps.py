@@ -67,7 +67,7 @@ def next_steps(run: Examined, name: str, machine: str = "", kernel: str = "") ->
                 f"wastedcores check {said} --persist {max(r.longest_ns * 9 // 10_000, 1)}us",
             )
         )
-    if r.verdict == "clean" and r.source == "tasks" and _shows_wakeups(r.trace):
+    if r.verdict == "clean" and r.names_tasks and _shows_wakeups(r.trace):
         steps.append(
             (
                 "The scheduler did not keep CPUs idle beside waiting threads. See where the time of the work went instead:",
