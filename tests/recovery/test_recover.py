@@ -485,3 +485,19 @@ def test_very_many_tasks_that_ran_once():
     found = recover(trace)
     assert found.tasks == count + 1
     assert len(found.workload.program().templates) == count
+
+
+@pytest.mark.parametrize(("prio", "facts"), [(-1, []), (49, [{"pid": 5, "policy": "fifo", "nice": 0}])])
+def test_real_time_tasks_are_replayed_with_nice_minus_20(prio, facts):
+    """-1 is the priority of SCHED_DEADLINE (MAX_DL_PRIO - 1); the nice value that /proc tells of a FIFO task has no effect."""
+    rows = [
+        switch(0, 0, 0, "R", 5, prio=prio),
+        switch(1 * MS, 0, 5, "S", 0, prev_prio=prio),
+        wakeup(2 * MS, 0, 5, prio=prio),
+        switch(2 * MS + 10, 0, 0, "R", 5, prio=prio),
+        switch(80 * MS, 0, 5, "S", 0, prev_prio=prio),
+    ]
+    found = recover(trace_of(rows, cpus=1), facts)
+    assert any("real-time" in note for note in found.notes)
+    (task,) = (t for t in found.workload.program().tasks if t.comm == "t5")
+    assert task.nice == -20

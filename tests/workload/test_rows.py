@@ -91,3 +91,16 @@ def test_what_operations_have_is_accepted():
     ]
     program = of([*script, ["nice", -20], ["affinity", "0-3"], ["mark", "m"]]).program()
     assert len(program.tasks[0].rows) == 9
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ([["touch"], ["shepherd", 0]], "each of 8 CPUs, at semaphores from 0 on; the workload has 1"),
+        ([["affinity", "5000"], ["compute", 1, 1]], "may run on CPU 5000"),
+    ],
+)
+def test_operations_for_cpus_that_no_replay_has(script, says):
+    with pytest.raises(WorkloadError) as e:
+        replay(of(script), "uma8")
+    assert says in str(e.value)

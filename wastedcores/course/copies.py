@@ -67,14 +67,19 @@ def _with_hidden(check: str, hidden: Cell | None) -> str:
     It comes first, because a check of a wrong answer ends the cell.
     """
     text = f"{HIDDEN_BEGIN}\n{counted(check)}\n{HIDDEN_END}\n{shown(check)}"
-    return f"{text}\n{HIDDEN_BEGIN}\n{shown(hidden.text)}\n{HIDDEN_END}" if hidden else text
+    if hidden is None:
+        return text
+    return f"{text}\n{HIDDEN_BEGIN}\n{shown(counted(hidden.text))}\n{HIDDEN_END}"
+
+
+_CHECKS = ("lab.check", "lab.check_hidden")
 
 
 def counted(check: str) -> str:
     """Return a check that says that it is the grader's own."""
     tree = ast.parse(check)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "lab.check":
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in _CHECKS:
             node.keywords.append(ast.keyword("counts", ast.Constant(True)))
     return ast.unparse(tree)
 

@@ -149,7 +149,7 @@ class Lab(Shown):
         """
         return self._check(name, answer, [self.variation], False, counts)
 
-    def check_hidden(self, name: str, answer: Any) -> Feedback:
+    def check_hidden(self, name: str, answer: Any, counts: bool = False) -> Feedback:
         """Judge an answer with numbers that students do not have; the parameters are those of :meth:`check`.
 
         Parameters
@@ -158,13 +158,15 @@ class Lab(Shown):
             Name of the task.
         answer
             A value or a function.
+        counts
+            Whether this is the grader's own check.
 
         Returns
         -------
         Feedback
             The judgement of a right answer.
         """
-        return self._check(name, answer, self.hidden_variations, True, True)
+        return self._check(name, answer, self.hidden_variations, True, counts)
 
     def _check(
         self, name: str, answer: Any, variations: list[Any], hidden: bool, counts: bool

@@ -27,6 +27,8 @@ I64 = NDArray[np.int64]
 
 _STOPPER = re.compile(r"^(?:migration|stopper)/\d+")
 _BOUND = re.compile(BOUND_KTHREADS)
+#: policies whose tasks are replayed with nice -20; their own nice value has no effect
+_REALTIME = ("fifo", "rr", "deadline")
 
 
 @dataclass
@@ -88,7 +90,9 @@ def gather(
             found.placed[t] = True
         own = found.allowed[t]
         confined[t] = (parent >= 0 and confined[parent]) if own is None else len(own) < seen.cpus
-        if fact is not None and fact.nice is not None:
+        if fact is not None and fact.policy in _REALTIME:
+            seen.nice[t], seen.realtime[t] = -20, True
+        elif fact is not None and fact.nice is not None:
             seen.nice[t] = fact.nice
         elif parent >= 0 and not seen.told_nice[t]:
             seen.nice[t] = seen.nice[parent]

@@ -29,6 +29,8 @@ CODES = {
 _LUT = np.full(len(KINDS), -1, np.int64)
 for _kind, _code in CODES.items():
     _LUT[KINDS.index(_kind)] = _code
+#: stands for a priority that no event tells; -1 is that of SCHED_DEADLINE
+_UNTOLD = -(2**15)
 
 
 @dataclass
@@ -185,9 +187,9 @@ def _pass(table: pl.DataFrame, events: I64, switch_ns: int, cpus: int) -> Seen:
         pieces,
         comms,
         names,
-        np.where(prio < 0, 0, np.clip(prio - 120, -20, 19)),
-        prio >= 0,
-        (prio >= 0) & (prio < 100),
+        np.where(prio == _UNTOLD, 0, np.clip(prio - 120, -20, 19)),
+        prio != _UNTOLD,
+        (prio != _UNTOLD) & (prio < 100),
         _distinct(table["text"].gather(rows).to_list()),
         start_ns,
         end_ns,
@@ -246,7 +248,7 @@ def _names(table: pl.DataFrame, events: I64, tasks: I64) -> tuple[list[str], lis
 
 
 def _priorities(table: pl.DataFrame, tasks: I64) -> I64:
-    """Return each task's priority where it is seen first, or last if its birth was seen; -1 if no event tells it."""
+    """Return each task's priority where it is seen first, or last if its birth was seen, or _UNTOLD if no event tells it."""
     told = (
         table.lazy()
         .select("pid", "prio", row=pl.int_range(pl.len(), dtype=pl.Int64))
@@ -263,6 +265,7 @@ def _priorities(table: pl.DataFrame, tasks: I64) -> I64:
     )
     born = born.with_columns(prio=pl.when(pl.col("row_right") >= pl.col("row")).then("prio"))
     first_prio, last_prio = (
-        found.sort("task")["prio"].cast(pl.Int64).fill_null(-1).to_numpy() for found in (old, born)
+        found.sort("task")["prio"].cast(pl.Int64).fill_null(_UNTOLD).to_numpy()
+        for found in (old, born)
     )
     return np.where(tasks[:, sj.T_PARENT] >= 0, last_prio, first_prio)

@@ -70,8 +70,15 @@ def check_until(until_ns: Any) -> None:
 
 
 def check_places(program: Program, cpus: int) -> None:
-    """Check that no task begins on a CPU, or sleeps on the timer wheel of one, that the machine does not have."""
-    for spec in (*program.tasks, *program.templates):
+    """Check that no task begins on a CPU, or needs the timer wheel or the flusher of one, that the machine does not have."""
+    specs = (*program.tasks, *program.templates)
+    named = (*program.masks, *(s.allowed for s in specs if s.allowed is not None))
+    last = max((max(one, default=0) for one in named), default=0)
+    if last >= MOST_CPUS:
+        raise WorkloadError(
+            f"a task of the workload may run on CPU {last}; a replay has CPUs 0 to {MOST_CPUS - 1} at most."
+        )
+    for spec in specs:
         if not 0 <= spec.start_cpu < cpus:
             raise WorkloadError(
                 f"task {spec.comm!r} begins on CPU {spec.start_cpu}; the machine has CPUs 0 to {cpus - 1}."
@@ -80,6 +87,11 @@ def check_places(program: Program, cpus: int) -> None:
             if row[0] == ops.OP_SLEEP_JIFFIES and row[4] > cpus:
                 raise WorkloadError(
                     f"task {spec.comm!r} sleeps on the timer wheel of CPU {row[4] - 1}; the machine has CPUs 0 to {cpus - 1}."
+                )
+            if row[0] == ops.OP_SHEPHERD and row[1] + cpus > len(program.semaphores):
+                raise WorkloadError(
+                    f"task {spec.comm!r} wakes the flusher of each of {cpus} CPUs, at semaphores from {row[1]} on; the workload "
+                    f"has {len(program.semaphores)}."
                 )
 
 

@@ -256,6 +256,7 @@ class Workload:
         online
             True to bring it online, False to take it offline.
         """
+        whole(cpu, "CPU of a step of hotplug", 0)
         self._hotplug.append((whole_ns(time_ns, "hotplug time"), cpu, online))
 
     def program(self) -> Program:

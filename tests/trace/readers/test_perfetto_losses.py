@@ -91,3 +91,35 @@ def test_dropped_packets_are_a_loss_of_unknown_place_beside_a_known_one(opened):
     assert got.header.lost == {0: -1, -1: -1}
     assert losses(got) == [(3000, 0), (4500, None)]
     assert check(got).verdict == "unknown"
+
+
+def test_a_buffer_that_overwrote_the_oldest_bundles_makes_the_window_shorter(opened):
+    """ftrace_event_bundle.proto: previous_bundle_end_timestamp."""
+    trace = pb.Trace()
+    bundle(trace, 0, 1000, 2000, 6000, 7000).previous_bundle_end_timestamp = 900
+    bundle(trace, 1, 5000, 6500).previous_bundle_end_timestamp = 4000
+    got = opened(trace)
+    assert (got.header.overwritten, got.header.lost) == ({1: -1}, {1: -1})
+    assert any("overwritten" in note for note in check(got).notes)
+
+
+def test_a_bundle_before_the_beginning_of_all_cpus_is_no_loss(opened):
+    trace = pb.Trace()
+    bundle(trace, 0, 1000, 2000).previous_bundle_end_timestamp = 900
+    bundle(trace, 1, 1500, 4500).previous_bundle_end_timestamp = 0
+    assert opened(trace).header.overwritten == {}
+
+
+def test_what_could_not_be_read_is_missing_somewhere(opened):
+    """cpu_reader.cc: SetParseError() tells it to the statistics only."""
+    trace = pb.Trace()
+    bundle(trace, 0, 1000, 2000)
+    bundle(trace, 1, 1500, 4500)
+    stats = trace.packet.add().ftrace_stats
+    stats.phase = pb.FtraceStats.END_OF_TRACE
+    stats.ftrace_parse_errors.append(pb.FTRACE_STATUS_PARTIAL_PAGE_READ)
+    got = opened(trace)
+    assert got.header.lost == {-1: -1}
+    assert losses(got) == [(4500, None)]
+    assert "PARTIAL_PAGE_READ" in got.header.provenance["read errors"]
+    assert check(got).verdict == "unknown"

@@ -216,7 +216,7 @@ def _line(b: U8, start: int, lttng: bool, row: int, out: I64, names: U64) -> tup
         return -1, 0, 0
     if lttng:
         for which in (tj.PRIO, tj.PREV_PRIO):
-            out[which, row] += _PRIO_SHIFT if -_PRIO_SHIFT <= out[which, row] < _MOST_PRIO else 0
+            out[which, row] += _PRIO_SHIFT if tj.NO_PRIO < out[which, row] < _MOST_PRIO else 0
     flags = out[FLAGS, row] if seen >> FLAGS & 1 and not lttng else -1
     failed = seen >> SUCCESS & 1 and out[SUCCESS, row] == 0
     out[tj.IN_IRQ, row], out[tj.BY_COMM, row] = tj.NONE, tj.NO_NAME

@@ -77,3 +77,9 @@ def test_other_records_end_as_their_own_event_says(opened, monkeypatch):
         (3000, "wakeup", 1, None),
     ]
     assert told[-1][4] == "new"
+
+
+def test_a_buffer_that_keeps_the_newest_records_makes_the_window_shorter(opened):
+    data = sample(1000, 1, 5, "sched_switch", b"a", 5, 120, 1, b"b", 6, 120)
+    trace = opened(data, Attribute(flags=SAMPLE_ID_ALL | 1 << 27))
+    assert (trace.header.overwritten, trace.header.lost) == ({-1: -1}, {-1: -1})

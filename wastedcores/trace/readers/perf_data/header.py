@@ -27,6 +27,8 @@ _IP, _TID, _TIME, _ADDR, _READ, _CHAIN, _ID, _CPU, _PERIOD, _STREAM, _RAW = (
 )
 _IDENTIFIER = 1 << 16
 _SAMPLE_ID_ALL, _COMM_OR_TASK = 1 << 18, 1 << 9 | 1 << 13
+#: perf record --overwrite: the kernel keeps the newest records of each CPU, and nothing counts the others
+_WRITE_BACKWARD = 1 << 27
 # features, tools/perf/util/header.h
 _TRACING, _HOSTNAME, _RELEASE, _NRCPUS, _CMDLINE, _CLOCKID = 1, 3, 4, 7, 11, 23
 #: No recording has more: 8192 CPUs, and an attribute for each tracepoint of the kernel.
@@ -61,6 +63,7 @@ class Samples(NamedTuple):
     id_at: int = 8
     id_last: bool = False
     tracking: int = 0
+    overwrites: bool = False
 
 
 #: For files that have no samples of perf.
@@ -135,11 +138,12 @@ def _attributes(data: np.ndarray, where: tuple[int, int, int], path: Path) -> Sa
     layouts: list[tuple[int, ...]] = []
     pairs: list[tuple[int, int]] = []
     all_ids = 0
-    id_at, id_last, tracking = 8, True, -1
+    id_at, id_last, tracking, overwrites = 8, True, -1, False
     for i in range(total // size):
         raw = data[at + i * size : at + (i + 1) * size].tobytes()
         kind, _ = struct.unpack_from("<II", raw, 0)
         sample_type, read_format, flags = struct.unpack_from("<3Q", raw, 24)
+        overwrites |= kind == _TYPE_TRACEPOINT and bool(flags & _WRITE_BACKWARD)
         if not sample_type & _IDENTIFIER:
             id_last = False
             id_at = 8 + 8 * (sample_type & (_IP | _TID | _TIME | _ADDR)).bit_count()
@@ -172,7 +176,7 @@ def _attributes(data: np.ndarray, where: tuple[int, int, int], path: Path) -> Sa
     if len(layouts) == 1:
         pairs = []
     pairs.sort()
-    rest = (id_at, id_last, max(tracking, 0))
+    rest = (id_at, id_last, max(tracking, 0), overwrites)
     ids = np.array([p[0] for p in pairs], np.uint64)
     which = np.array([p[1] for p in pairs], np.int32)
     if not pairs or pairs[-1][0] - pairs[0][0] > _DENSE:

@@ -61,6 +61,9 @@ class PerfDataReading(TracepointReading):
         self._data = read_only(self._data)
         yield from self._tables(begin, end)
         yield from self._lost_at_the_end()
+        if header.samples.overwrites:  # behind the sum of what is stated
+            found.overwritten[-1] = -1
+            found.add_lost(-1, -1)
         self._count_samples({f.number: f.name for f in header.formats.values()})
         if self._hashed:
             found.sha256 = hashing.result() if hashing else digest_of_files(files_of(self.path))

@@ -1,7 +1,7 @@
 """Reads Perfetto's traces (``.pftrace``, ``.perfetto-trace``): the scheduling events that traced_probes took from ftrace.
 
 The packets of a file are in the order in which buffers were emptied, so that times step back by seconds. The bundles of
-events are therefore found first (a row of 72 bytes each), sorted by their first times, and decoded in that order; an event
+events are therefore found first (a row of 80 bytes each), sorted by their first times, and decoded in that order; an event
 is handed out when no bundle to come can have an earlier one.
 """
 
@@ -73,6 +73,7 @@ class PerfettoReading(Reading):
             data, size = self._unpack(data, table)
             table = self._find(data, size)
         self._learn(data, table[(table[:, wj.WHAT] & wj.FACTS) > 0])
+        self._find_read_errors(data, table[(table[:, wj.WHAT] & wj.STATS) > 0])
         yield from WakingEvents(self.found).settled(self._tables(data, self._ordered(table)))
         yield from self._lost_at_the_end()
         self._count()
@@ -165,6 +166,30 @@ class PerfettoReading(Reading):
                 continue  # this fact cannot be read
             self._learn_from(packet)
 
+    def _find_read_errors(self, data: np.ndarray, table: np.ndarray) -> None:
+        """Note errors of reading that only the statistics state: traced_probes drops what it could not read.
+
+        src/traced/probes/ftrace/cpu_reader.cc: SetParseError(). The statistics come with each flush, and the later ones repeat
+        what the earlier ones state.
+        """
+        from google.protobuf.message import DecodeError
+        from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import FtraceParseStatus, TracePacket
+
+        errors: set[int] = set()
+        for at, size in table[-1000:, : wj.SIZE + 1].tolist():
+            try:
+                packet = TracePacket.FromString(data[at : at + size].tobytes())
+            except DecodeError:
+                continue  # these statistics cannot be read
+            errors.update(packet.ftrace_stats.ftrace_parse_errors)
+        if errors:
+            names = ", ".join(FtraceParseStatus.Name(e) for e in sorted(errors))
+            self.found.notes["read errors"] = (
+                f"a part of the kernel's buffers could not be read while it was recorded ({names})"
+            )
+            self.found.add_lost(-1, -1)
+            self._open.add(-1)
+
     def _learn_from(self, packet: Any) -> None:
         found = self.found
         if packet.HasField("system_info"):
@@ -206,8 +231,24 @@ class PerfettoReading(Reading):
             self.found.add_lost(-1, -1)
             self._open.add(-1)
         self._carry_losses(table)
+        self._note_overwritten(table)
         timed = table[table[:, wj.FIRST_NS] >= 0]
         return timed[np.argsort(timed[:, wj.FIRST_NS], kind="stable")]
+
+    def _note_overwritten(self, table: np.ndarray) -> None:
+        """Note the CPUs of which the service's buffer overwrote bundles that are as young as what it kept of other CPUs.
+
+        ftrace_event_bundle.proto, previous_bundle_end_timestamp: the overwriting of the oldest bundles can skew the first valid
+        time of each CPU. The first bundle of a CPU tells when the one before it ended (Perfetto 44 and later).
+        """
+        times = table[table[:, wj.FIRST_NS] >= 0, wj.FIRST_NS]
+        if not len(times):
+            return
+        first = table[np.unique(table[:, wj.CPU], return_index=True)[1]]
+        late = first[first[:, wj.BEFORE_NS] > times.min(), wj.CPU]
+        for cpu in late[(late >= 0) & (late < MAX_CPUS)].tolist():
+            self.found.overwritten[cpu] = -1
+            self.found.add_lost(cpu, -1)
 
     def _carry_losses(self, table: np.ndarray) -> None:
         """Let losses that bundles without events state, and those of skipped pages, come before the next events of their CPU.

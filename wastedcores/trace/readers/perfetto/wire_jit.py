@@ -16,18 +16,18 @@ from wastedcores.jit.compile import lean
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
 
-#: Columns of the table of packets.
-AT, SIZE, WHAT, BUNDLE, BUNDLE_SIZE, SEQUENCE, CPU, FIRST_NS, CLOCK = range(9)
-N_COLUMNS = 9
+#: Columns of the table of packets. BEFORE_NS: when the bundle before it on its CPU ended, which may not be in the file; 0: there was none.
+AT, SIZE, WHAT, BUNDLE, BUNDLE_SIZE, SEQUENCE, CPU, FIRST_NS, CLOCK, BEFORE_NS = range(10)
+N_COLUMNS = 10
 #: Bits of WHAT: has ftrace events; has facts; has packets that are packed; packets before it were dropped; events of its CPU were
-#: lost before it; the rest of a page of the kernel's buffer was skipped in it.
-EVENTS, FACTS, PACKED, DROPPED, LOST, SKIPPED = 1, 2, 4, 8, 16, 32
+#: lost before it; the rest of a page of the kernel's buffer was skipped in it; has statistics of ftrace.
+EVENTS, FACTS, PACKED, DROPPED, LOST, SKIPPED, STATS = 1, 2, 4, 8, 16, 32, 64
 OK, CUT, BAD, FULL = 0, 1, 2, 3
 
 #: Fields of a packet: ftrace_events; sequence; dropped; compressed_packets, zstd_compressed_packets; and what states facts:
-#: trace_config, system_info, clock_snapshot.
+#: trace_config, system_info, clock_snapshot; ftrace_stats.
 _BUNDLE, _SEQ, _DROP, _ZLIB, _ZSTD = 1, 10, 42, 50, 133
-_CONFIG, _SYSTEM, _CLOCKS = 33, 45, 6
+_CONFIG, _SYSTEM, _CLOCKS, _STATS = 33, 45, 6, 34
 
 
 @lean
@@ -114,6 +114,8 @@ def _bundle(b: U8, row: I64) -> bool:
                         first = ns
         elif number == 8:
             row[WHAT] |= SKIPPED
+        elif (number == 9 or number == 10) and size < 0:
+            row[BEFORE_NS] = value
     row[FIRST_NS] = first
     return True
 
@@ -150,6 +152,8 @@ def packets(b: U8, at: int, end: int, table: I64) -> tuple[int, int, int]:
                 row[WHAT] |= PACKED
             elif number == _CONFIG or number == _SYSTEM or number == _CLOCKS:
                 row[WHAT] |= FACTS
+            elif number == _STATS:
+                row[WHAT] |= STATS
         if row[WHAT] & EVENTS and not _bundle(b, row):
             return n, begin, BAD
         n += 1
