@@ -63,7 +63,6 @@ class Samples(NamedTuple):
     id_at: int = 8
     id_last: bool = False
     tracking: int = 0
-    overwrites: bool = False
 
 
 #: For files that have no samples of perf.
@@ -85,6 +84,7 @@ class PerfHeader:
     host: str | None = None
     cpus: int | None = None
     clock: str | None = None
+    overwrites: bool = False  #: the kernel kept only the newest records of each CPU
     notes: dict[str, str] = field(default_factory=dict)
 
 
@@ -110,8 +110,8 @@ def read_header(data: np.ndarray, path: Path) -> PerfHeader:
             f"meanwhile. `wastedcores schedstat {path.name}` prints them; for a verdict record a trace: perf sched record -o "
             "perf.data sleep 10."
         )
-    samples = _attributes(data, (attr_size, attrs_at, attrs_size), path)
-    header = PerfHeader((data_at, data_at + data_size), samples)
+    samples, overwrites = _attributes(data, (attr_size, attrs_at, attrs_size), path)
+    header = PerfHeader((data_at, data_at + data_size), samples, overwrites=overwrites)
     header.end = max(data_at + data_size, attrs_at + attrs_size)
     _features(data, data_at + data_size, bits, header, path)
     if header.end < len(data):
@@ -127,8 +127,8 @@ def _numbers(data: np.ndarray, at: int, size: int) -> np.ndarray:
     return np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64)
 
 
-def _attributes(data: np.ndarray, where: tuple[int, int, int], path: Path) -> Samples:
-    """Return the layouts, and which of them a sample has."""
+def _attributes(data: np.ndarray, where: tuple[int, int, int], path: Path) -> tuple[Samples, bool]:
+    """Return the layouts, which of them a sample has, and whether a buffer overwrote its oldest records."""
     size, at, total = where
     if size < 64 or size > 1024 or at + total > len(data) or total // size > _MAX_ATTRIBUTES:
         raise TraceFormatError(
@@ -176,14 +176,14 @@ def _attributes(data: np.ndarray, where: tuple[int, int, int], path: Path) -> Sa
     if len(layouts) == 1:
         pairs = []
     pairs.sort()
-    rest = (id_at, id_last, max(tracking, 0), overwrites)
+    rest = (id_at, id_last, max(tracking, 0))
     ids = np.array([p[0] for p in pairs], np.uint64)
     which = np.array([p[1] for p in pairs], np.int32)
     if not pairs or pairs[-1][0] - pairs[0][0] > _DENSE:
-        return Samples(np.array(layouts, np.int64), ids, which, False, *rest)
+        return Samples(np.array(layouts, np.int64), ids, which, False, *rest), overwrites
     by_distance = np.full(pairs[-1][0] - pairs[0][0] + 1, -1, np.int32)
     by_distance[(ids - ids[0]).astype(np.int64)] = which
-    return Samples(np.array(layouts, np.int64), ids[:1], by_distance, True, *rest)
+    return Samples(np.array(layouts, np.int64), ids[:1], by_distance, True, *rest), overwrites
 
 
 def _layout(sample_type: int, read_format: int, flags: int) -> tuple[int, ...] | None:

@@ -61,7 +61,7 @@ class PerfDataReading(TracepointReading):
         self._data = read_only(self._data)
         yield from self._tables(begin, end)
         yield from self._lost_at_the_end()
-        if header.samples.overwrites:  # behind the sum of what is stated
+        if header.overwrites:  # behind the sum of what is stated
             found.overwritten[-1] = -1
             found.add_lost(-1, -1)
         self._count_samples({f.number: f.name for f in header.formats.values()})
