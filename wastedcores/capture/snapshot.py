@@ -354,5 +354,10 @@ def _unswitched(first: Snapshot, last: Snapshot) -> dict[int, bool] | None:
 
 def _compared(first: TaskFacts, last: TaskFacts | None) -> TaskFacts:
     """Return a task with the names of the facts that were different at the end; a task that ended kept its facts."""
-    changed = tuple(n for n in _CHANGING if last and getattr(last, n) != getattr(first, n))
-    return first.model_copy(update={"changed": changed}) if changed else first
+    if last is None:
+        return first
+    changed = tuple(n for n in _CHANGING if getattr(last, n) != getattr(first, n))
+    runnable = first.runnable or last.runnable
+    if not changed and runnable == first.runnable:
+        return first
+    return first.model_copy(update={"changed": changed, "runnable": runnable})

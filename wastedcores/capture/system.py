@@ -86,6 +86,8 @@ def _task(folder: Path, cookie: Callable[[int], int | None]) -> TaskFacts:
         # only the folder of a process has it; "/autogroup-25 nice 0"
         autogroup=(_optional(folder.parents[1] / "autogroup") or "").partition(" ")[0] or None,
         core_cookie=cookie(int(pid)),
+        # the process that takes the snapshot runs in order to do so
+        runnable=fields[0] == "R" and int(folder.parts[-3]) != os.getpid(),
     )
 
 

@@ -87,8 +87,8 @@ class Pooled:
             int(not rq.lost_spans and (curr != cpu_row.CURR_UNKNOWN).all()),
             curr.astype(np.int32),
             self._losses(),
-            np.zeros(rq.cpus, np.uint8),
-            np.array([-1]),
+            idle[:-1].astype(np.uint8),
+            np.array([rq.start_ns if rq.hidden else -1]),
             self._dark.astype(np.uint8),
             self._ghosts(),
         )

@@ -21,7 +21,7 @@ from wastedcores.invariant.seen import seen_spans
 from wastedcores.invariant.sweep import Swept, firm_sweep, merged, spans_of, sweep, without
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.affinity import repinned
-from wastedcores.runqueues.doubts import HEADER_REASONS
+from wastedcores.runqueues.doubts import HEADER_REASONS, UNSEEN
 from wastedcores.runqueues.runqueues import Runqueues
 from wastedcores.trace.header import Header
 from wastedcores.units import human_ns
@@ -33,7 +33,7 @@ _LOOKS = 8
 #: within 1 ms (docs/verdict.md).
 QUEUED_WITHIN_NS = 1_000_000
 #: reasons that are no contradictions; any other one makes a window shorter than M doubtful
-_NO_CONTRADICTION = ("starved", "bound_by_name")
+_NO_CONTRADICTION = ("starved", "bound_by_name", UNSEEN)
 #: Doubts beside which the most waste is unknown, too: what the header says about the whole trace can excuse an idle CPU, and the
 #: kernel's count can reveal one.
 _NO_BOUND = (*HEADER_REASONS, "count_differs")
@@ -285,7 +285,7 @@ def _certain(
             pass
         found.append(strict.doubts)
     doubts = _inside(pl.concat(found), state)
-    doubts = doubts.filter(pl.col("reason") != "bound_by_name")
+    doubts = doubts.filter(~pl.col("reason").is_in(["bound_by_name", UNSEEN]))
     left = _again(strict, state, doubts)
     told = _persistent(left, persist_ns)
     sure = persistent & _survives(episodes, told)

@@ -40,6 +40,15 @@ _OFTEN_EVERYWHERE = 0.001
 _MANY = 10
 
 
+#: the reason if a thread was runnable at a snapshot and has no event: there can only be more waste than it seems
+UNSEEN = "unseen_waiting"
+
+
+def whole_doubt(start_ns: int, end_ns: int, reason: str) -> pl.DataFrame:
+    """Return one doubt about all CPUs and all the time."""
+    return pl.DataFrame([(-1, start_ns, end_ns, reason)], NO_DOUBTS.schema, orient="row")
+
+
 def doubt_table(out: st.Output, n: int) -> pl.DataFrame:
     """Return the first doubts as a table."""
     rows = out.doubt[:, :n]

@@ -26,9 +26,11 @@ from wastedcores.runqueues.affinity import (
 from wastedcores.runqueues.doubts import (
     NO_DOUBTS,
     REASONS,
+    UNSEEN,
     doubt_table,
     header_doubts,
     limited,
+    whole_doubt,
     widened,
 )
 from wastedcores.runqueues.events import events, require_inside, require_times, tables
@@ -115,6 +117,8 @@ class Runqueues:
     is_strict: bool = False  #: only threads wait of which something says where they may run
     #: threads that waited when the oldest events were overwritten; nothing is seen of them, so perhaps they do no longer
     preempted: list[int] = field(default_factory=list)
+    #: how many threads were runnable at a snapshot and have no event, so that they may have waited all the time; known after pass 1
+    hidden: int = 0
     late_ns: int = 0  #: a woken thread is on a queue only so much later, see late_jit.py
     #: number of events that contradict the state before them, counted while streaming
     oddities: dict[str, int] = field(default_factory=dict)
@@ -227,6 +231,7 @@ class Runqueues:
             recorded[batch.cpu[_ON_ITS_CPU[batch.code]]] = True
             recorded[batch.src_cpu[batch.code != st.MIGRATE]] = True
         seen |= recorded
+        self.hidden = self._hidden(state)
         if alone:
             self._doubt_snapshot(state, elsewhere)
         elif not self.affinity.follows:
@@ -250,6 +255,16 @@ class Runqueues:
                 waits = state.task[:, task_row.STATE] == task_row.WAITING
                 state.task[waits, task_row.LOST_MEANWHILE] = 1
         return state
+
+    def _hidden(self, state: st.State) -> int:
+        header = self.tasks.trace.header
+        told = np.array([t.pid for t in header.tasks or [] if t.runnable], np.int64)
+        if state.numbers[st.LISTED_NS] >= 0 or not told.size:  # a list of all tasks says which of them wait
+            return 0
+        task = state.task[told[told < self.tasks.count]]
+        named = (task[:, task_row.STATE] != task_row.UNKNOWN) | (task[:, task_row.MOVED_FROM] >= 0)
+        running = sum((header.unswitched or {}).values())
+        return max(told.size - int((named | (task[:, task_row.RECORDER] != 0)).sum()) - running, 0)
 
     def _off_mask(self, batch: st.Events) -> bool:
         """Whether a thread ran on a CPU that its affinity at the start of the trace forbids."""
@@ -364,8 +379,10 @@ class Runqueues:
         self.oddities = {name: int(n) for name, n in zip(REASONS, state.odd, strict=True) if n}
         switches = state.cpu[:, cpu_row.SWITCHES]
         found = widened(doubts, switches, self.start_ns, self.end_ns)
-        from_header = header_doubts(self.trace.header, self.start_ns, self.end_ns)
-        self.doubts = pl.concat([from_header, found])
+        parts = [header_doubts(self.trace.header, self.start_ns, self.end_ns), found]
+        if self.hidden:
+            parts.append(whole_doubt(self.start_ns, self.end_ns, UNSEEN))
+        self.doubts = pl.concat(parts)
         self.ran = state.task[:, task_row.RAN] != -1
         self.evidence = state.task[:, task_row.EVIDENCE].copy()
         self.mask_of_task = state.task[:, task_row.MASK].copy()

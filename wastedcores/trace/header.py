@@ -53,6 +53,8 @@ class TaskFacts(BaseModel):
     autogroup: str | None = None
     #: its cookie of core scheduling (0: none); None if it is not known
     core_cookie: int | None = None
+    #: whether it ran or waited for a CPU when one of the snapshots was taken
+    runnable: bool | None = None
     #: names of those of the facts above that had changed when the trace ended
     changed: tuple[str, ...] = ()
 

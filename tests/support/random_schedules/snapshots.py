@@ -37,6 +37,7 @@ def taken(m: Machine) -> dict[str, Any]:
                 "cgroup": t.group.path if t.group else "/",
                 "cpuset": t.cpuset,
                 "core_cookie": 0,
+                "runnable": t.state in ("running", "queued"),
             }
             for t in m.tasks.values()
         ],
