@@ -255,22 +255,12 @@ def _unless_root_is_out_of_reach(backend: Backend) -> Backend:
 
 #: kind -> the tracepoint from which the bpf backend takes it; changes of affinity are noticed at switches
 TRACEPOINTS = {
-    "nr_running": "sched_update_nr_running_tp",
-    "switch": "sched_switch",
-    "wakeup": "sched_wakeup",
-    "wakeup_new": "sched_wakeup_new",
-    "migrate": "sched_migrate_task",
-    "fork": "sched_process_fork",
-    "exec": "sched_process_exec",
-    "exit": "sched_process_exit",
-    "cpu_idle": "cpu_idle",
-    "frequency": "cpu_frequency",
-    "load": "pelt_cfs_tp",
-    "cpu_online": "cpuhp_exit",
-    "affinity": "sched_switch",
-    "transitions": "sys_enter",
+    "nr_running": "sched_update_nr_running_tp", "switch": "sched_switch", "wakeup": "sched_wakeup",
+    "wakeup_new": "sched_wakeup_new", "migrate": "sched_migrate_task", "fork": "sched_process_fork",
+    "exec": "sched_process_exec", "exit": "sched_process_exit", "cpu_idle": "cpu_idle", "frequency": "cpu_frequency",
+    "load": "pelt_cfs_tp", "cpu_online": "cpuhp_exit", "affinity": "sched_switch", "transitions": "sys_enter",
     "tick": "hrtimer_expire_entry",
-}
+}  # fmt: skip
 
 
 def event_kinds() -> dict[str, bool]:

@@ -65,15 +65,8 @@ PALETTES = {
 TASK_NAMES = ("idle", "1 task", "2 tasks", "3 tasks", "4 tasks", "5 or more")
 #: colours of the classes of tasks in the timeline; no other figure uses them with another meaning
 CLASS_COLOURS = (
-    "#5aae61",
-    "#7b5ea7",
-    "#c9a227",
-    "#35978f",
-    "#b07d62",
-    "#7f7f7f",
-    "#9c6ade",
-    "#4d6b2f",
-)
+    "#5aae61", "#7b5ea7", "#c9a227", "#35978f", "#b07d62", "#7f7f7f", "#9c6ade", "#4d6b2f",
+)  # fmt: skip
 OTHER_CLASS = "#c4bfb6"
 CLEAR = "rgba(0,0,0,0)"
 #: characters of a line of the title, which leaves room for the tool bar in a figure of 720 px, and of the subtitle

@@ -118,17 +118,7 @@ TRANSITIONS = ("kernel_entry", "kernel_exit")
 UNCOUNTED = (*TRANSITIONS, "waking")
 
 #: Events that do not state who ran or waited where. A file that has no others is not a trace of the scheduler.
-ASIDE = (
-    *UNCOUNTED,
-    "mark",
-    "frequency",
-    "cpu_idle",
-    "cpu_online",
-    "lost",
-    "exec",
-    "fork",
-    "exit",
-)
+ASIDE = (*UNCOUNTED, "mark", "frequency", "cpu_idle", "cpu_online", "lost", "exec", "fork", "exit")
 
 KINDS: tuple[str, ...] = tuple(EVENTS)
 KIND_DTYPE = pl.Enum(KINDS)

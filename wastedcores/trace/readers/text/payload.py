@@ -55,22 +55,11 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 
 #: The kernel's name of an event -> kind. sched_waking counts only if there is no sched_wakeup (sched_waking.py).
 KIND_OF = {
-    "sched_waking": "waking",
-    "sched_switch": "switch",
-    "sched_wakeup": "wakeup",
-    "sched_wakeup_new": "wakeup_new",
-    "sched_migrate_task": "migrate",
-    "sched_process_fork": "fork",
-    "sched_process_exec": "exec",
-    "sched_process_exit": "exit",
-    "cpu_idle": "cpu_idle",
-    "cpu_frequency": "frequency",
-    "cpuhp_enter": "cpu_online",
-    "tracing_mark_write": "mark",
-    "print": "mark",
-    "bputs": "mark",
-    "bprint": "mark",
-}
+    "sched_waking": "waking", "sched_switch": "switch", "sched_wakeup": "wakeup", "sched_wakeup_new": "wakeup_new",
+    "sched_migrate_task": "migrate", "sched_process_fork": "fork", "sched_process_exec": "exec",
+    "sched_process_exit": "exit", "cpu_idle": "cpu_idle", "cpu_frequency": "frequency", "cpuhp_enter": "cpu_online",
+    "tracing_mark_write": "mark", "print": "mark", "bputs": "mark", "bprint": "mark",
+}  # fmt: skip
 
 #: u32 -1 printed without a sign: the CPU left its idle state.
 IDLE_EXIT = 4294967295
