@@ -1,7 +1,5 @@
 """Codes of the operations in the programs of tasks (docs/replay-semantics.md, section 2)."""
 
-from __future__ import annotations
-
 OP_EXIT = 0
 OP_COMPUTE = 1
 OP_COMPUTE_EXP = 2
