@@ -9,7 +9,7 @@ from plotly.subplots import make_subplots
 from wastedcores.analysis.scene import Scene, TimeAxis
 from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures import panels
-from wastedcores.figures.theme import fit_legend, hatch, palette, style
+from wastedcores.figures.theme import fit_legend, hatch, legend_entry, palette, style
 
 #: the ways to show several lengths of a runqueue in one pixel
 REDUCTIONS = ("share", "longest", "last", "peak")
@@ -141,32 +141,10 @@ def _legend(fig: go.Figure, scenes: list[Scene], bins: list, colours) -> None:
     entries = [(colours.violation, f"wasting for {scenes[0].persist_ns / 1e6:g} ms or longer")]
     entries.append((colours.short, "wasting for less"))
     for colour, name in entries:
-        fig.add_scatter(
-            x=[None],
-            y=[None],
-            mode="markers",
-            marker={"symbol": "square", "size": 10, "color": colour},
-            name=name,
-            hoverinfo="skip",
-            row=3,
-            col=1,
-        )
+        legend_entry(fig, name, {"color": colour}, row=3, col=1)
     if any((b.longest < 0).any() for b in bins):
-        fig.add_scatter(
-            x=[None],
-            y=[None],
-            mode="markers",
-            name="state unknown (hatched)",
-            hoverinfo="skip",
-            marker={
-                "symbol": "square",
-                "size": 10,
-                "color": "#c9cdd1",
-                "line": {"width": 1, "color": "#9aa0a6"},
-            },
-            row=3,
-            col=1,
-        )
+        grey = {"color": "#c9cdd1", "line": {"width": 1, "color": "#9aa0a6"}}
+        legend_entry(fig, "state unknown (hatched)", grey, row=3, col=1)
 
 
 #: loads that the scale of their colours names; a thread of nice 0 that is alone in its session has 1024

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import textwrap
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 import plotly.graph_objects as go
@@ -212,6 +213,14 @@ def literal(text: str) -> str:
 def folded_name(name: str) -> str:
     """Return the name of a run, broken before each fix or module of a kernel: names on an axis are long."""
     return re.sub(r"(?<=.)\+", "<br>+", name)
+
+
+def legend_entry(fig: go.Figure, name: str, look: dict[str, Any], **where: int) -> None:
+    """Add a square to the legend that no trace of the figure has; ``look`` has its colour and edge."""
+    marker = {"symbol": "square", "size": 10, **look}
+    fig.add_scatter(
+        x=[None], y=[None], mode="markers", name=name, hoverinfo="skip", marker=marker, **where
+    )
 
 
 def fit_legend(fig: go.Figure) -> go.Figure:
