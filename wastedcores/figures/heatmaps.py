@@ -86,7 +86,7 @@ def _figure(
         row_heights=[0.72, 0.04, 0.24],
         vertical_spacing=0.02,
         horizontal_spacing=0.045,
-        column_titles=[_head(s) for s in scenes] if n > 1 else None,
+        column_titles=[f"<b>{s.label}</b>" for s in scenes] if n > 1 else None,
     )
     # the titles of the columns must not overlap the names of the marks
     fig.update_annotations(yshift=13)
@@ -130,10 +130,6 @@ def _figure(
 def heat_height(rows: int) -> int:
     """Return the height of the figure in pixels: every one of up to 16 rows has a name, more are named by node."""
     return int(np.clip(250 + (19 if rows <= panels.NAMED_ROWS else 6) * rows, 380, 640))
-
-
-def _head(scene: Scene) -> str:
-    return f"<b>{scene.label}</b>"
 
 
 def _legend(fig: go.Figure, scenes: list[Scene], bins: list, colours) -> None:
