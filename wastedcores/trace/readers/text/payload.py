@@ -154,9 +154,8 @@ def _finish(fields: pl.DataFrame, key: str, kind: str) -> pl.DataFrame:
         out = out.with_columns(
             value=pl.when(pl.col("value") == IDLE_EXIT).then(-1).otherwise(pl.col("value"))
         )
-    elif (
-        key == "cpu_online"
-    ):  # of all steps, this one decides whether the CPU may run tasks (kernel/sched/core.c)
+    elif key == "cpu_online":
+        # of all steps, this one decides whether the CPU may run tasks (kernel/sched/core.c)
         out = out.filter(pl.col("step").is_in(["sched_cpu_activate", "sched_cpu_deactivate"]))
         out = out.with_columns(value=(pl.col("step") == "sched_cpu_activate").cast(pl.Int64))
         out = out.drop("step")
