@@ -92,6 +92,14 @@ def is_special(path: Path) -> bool:
     return link or (path.exists() and not path.is_file() and not path.is_dir())
 
 
+def text_of(path: Path | str, errors: str = "strict") -> str | None:
+    """Read a text file without the white space around it; None: it cannot be read."""
+    try:
+        return Path(path).read_text(errors=errors).strip()
+    except OSError:
+        return None
+
+
 def part_prefix(name: str) -> str:
     """Return the beginning of the name of an unfinished file; the process id in it tells whether it is still being written."""
     return f".{name}.{os.getpid()}-"

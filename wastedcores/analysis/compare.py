@@ -123,8 +123,7 @@ def compare(
     for name, run in runs.items():
         if not (isinstance(run, Trace | str | Path) or hasattr(run, "trace")):
             raise UsageError(
-                f"compare: {name!r} is a {type(run).__name__}; expected a trace, its file, a data set's name or a replay. "
-                "replay_design() returns a pair, of which the first is the trace."
+                f"compare: {name!r} is a {type(run).__name__}; expected a trace, its file, a data set's name or a replay."
             )
     rows, balance, asked = [], [], []
     checks: dict[str, CheckResult] = {}

@@ -220,9 +220,8 @@ def _answers(result: CheckResult, pairs: pl.DataFrame) -> list[str]:
     calls = decisions(result.trace, (longest["start_ns"], longest["end_ns"]))
     calls = calls if calls.height else decisions(result.trace)
     where = level.replace(" ", "") if relation == COULD_PULL else ""
-    where = (
-        where if where in calls["level"] else ""
-    )  # a recording has the kernel's name of the level
+    # a recording has the kernel's name of the level
+    where = where if where in calls["level"] else ""
     return asked(calls, int(idle), where)[:_MOST_ANSWERS]
 
 

@@ -111,7 +111,8 @@ def _judge(rule: Rule, before: Sequence[CheckResult], after: Sequence[CheckResul
     unknown = _unknown(rule, before, after)
     state, why = "pass", "within the limits"
     worse = rule.worse_by is not None and high > low * (1 + rule.worse_by)
-    unknown_before = any(r.verdict == "unknown" for r in before)  # they may have had violations, too
+    # they may have had violations, too
+    unknown_before = any(r.verdict == "unknown" for r in before)
     if rule.at_most is not None and high > rule.at_most:
         state, why = "fail", f"the {what} {high:.4g} is above {rule.at_most:.4g}"
     elif worse and p <= rule.p and not (rule.quantity in _SHARES and unknown_before):
@@ -146,9 +147,8 @@ def chance(before: np.ndarray, after: np.ndarray) -> float:
     else:
         random = np.random.default_rng(0)
         chosen = np.array([random.permutation(len(both))[:n] for _ in range(_DIVISIONS)])
-        chosen = np.concatenate(
-            [chosen, [np.arange(len(before), len(both))]]
-        )  # the seen one counts
+        # the seen one counts
+        chosen = np.concatenate([chosen, [np.arange(len(before), len(both))]])
     sums = both[chosen].sum(axis=1)
     differences = sums / n - (both.sum() - sums) / len(before)
     return float(np.mean(differences >= seen - 1e-12 * max(1.0, abs(seen))))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from wastedcores.capture.collector import changeable, collectors_for_root
 from wastedcores.errors import CollectorError, UsageError
-from wastedcores.files import collectors
+from wastedcores.files import collectors, text_of
 
 #: MSR_IA32_MPERF and MSR_IA32_APERF (arch/x86/include/asm/msr-index.h): cycles at the base frequency, and actual cycles
 MPERF, APERF = 0xE7, 0xE8
@@ -39,7 +39,7 @@ def sources(root: Path = Path("/")) -> list[Source]:
         else "the kernel does not offer them (no aperfmperf)",
     )
     cpufreq = root / "sys/devices/system/cpu/cpu0/cpufreq"
-    driver = _read(cpufreq / "scaling_driver")
+    driver = text_of(cpufreq / "scaling_driver")
     event = any(
         (root / tracing / "events/power/cpu_frequency").is_dir()
         for tracing in ("sys/kernel/tracing", "sys/kernel/debug/tracing")
@@ -53,7 +53,7 @@ def sources(root: Path = Path("/")) -> list[Source]:
         if event
         else "the kernel does not have it",
     )
-    now = _read(cpufreq / "scaling_cur_freq")
+    now = text_of(cpufreq / "scaling_cur_freq") or None
     current = Source(
         "scaling_cur_freq", now is not None, f"{now} kHz" if now else "there is no cpufreq folder"
     )
@@ -76,13 +76,6 @@ def _registers(root: Path) -> Source:
         os.close(file)
     counts = all(len(v) == 8 and any(v) for v in values)
     return Source(name, counts, "they count" if counts else "they do not count")
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text().strip() or None
-    except OSError:
-        return None
 
 
 #: names of the backends, best first
@@ -255,22 +248,12 @@ def _unless_root_is_out_of_reach(backend: Backend) -> Backend:
 
 #: kind -> the tracepoint from which the bpf backend takes it; changes of affinity are noticed at switches
 TRACEPOINTS = {
-    "nr_running": "sched_update_nr_running_tp",
-    "switch": "sched_switch",
-    "wakeup": "sched_wakeup",
-    "wakeup_new": "sched_wakeup_new",
-    "migrate": "sched_migrate_task",
-    "fork": "sched_process_fork",
-    "exec": "sched_process_exec",
-    "exit": "sched_process_exit",
-    "cpu_idle": "cpu_idle",
-    "frequency": "cpu_frequency",
-    "load": "pelt_cfs_tp",
-    "cpu_online": "cpuhp_exit",
-    "affinity": "sched_switch",
-    "transitions": "sys_enter",
+    "nr_running": "sched_update_nr_running_tp", "switch": "sched_switch", "wakeup": "sched_wakeup",
+    "wakeup_new": "sched_wakeup_new", "migrate": "sched_migrate_task", "fork": "sched_process_fork",
+    "exec": "sched_process_exec", "exit": "sched_process_exit", "cpu_idle": "cpu_idle", "frequency": "cpu_frequency",
+    "load": "pelt_cfs_tp", "cpu_online": "cpuhp_exit", "affinity": "sched_switch", "transitions": "sys_enter",
     "tick": "hrtimer_expire_entry",
-}
+}  # fmt: skip
 
 
 def event_kinds() -> dict[str, bool]:

@@ -32,7 +32,7 @@ from wastedcores.capture.backends import (
 )
 from wastedcores.capture.collector import collectors_for_root, install_command
 from wastedcores.errors import CollectorError
-from wastedcores.files import leftovers
+from wastedcores.files import leftovers, text_of
 from wastedcores.trace.readers.schedtrace.decisions import FUNCTIONS, probes_sentence
 
 TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
@@ -131,7 +131,7 @@ def check_rights() -> Finding:
     if os.geteuid() == 0:
         return Finding("rights", "ok", "root")
     says = (
-        f"not root; perf_event_paranoid is {_read('/proc/sys/kernel/perf_event_paranoid') or '?'}"
+        f"not root; perf_event_paranoid is {text_of('/proc/sys/kernel/perf_event_paranoid') or '?'}"
     )
     need = "recording (reading traces and making reports need no rights)"
     fix = {"any": "wastedcores capture …   # asks for sudo itself; or: sudo perf sched record"}
@@ -334,11 +334,4 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return None
-
-
-def _read(path: str) -> str | None:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
         return None

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from wastedcores.errors import UsageError
+from wastedcores.files import text_of
 
 MEASURE_SCHEMA = "wastedcores.measure/1"
 #: what a setting may have: how it is applied
@@ -148,26 +149,19 @@ def manifest(command: Sequence[str]) -> dict[str, Any]:
         "distribution": _os_release(),
         "kernel": platform.release(),
         "kernel_build": platform.version(),
-        "kernel_command_line": _text(Path("/proc/cmdline")),
-        "mitigations": {p.name: _text(p) for p in sorted((_SYS / "vulnerabilities").glob("*"))},
-        "cpu": next((line.split(": ", 1)[1] for line in (_text(Path("/proc/cpuinfo")) or "").splitlines()
+        "kernel_command_line": text_of("/proc/cmdline", "replace") or None,
+        "mitigations": {p.name: text_of(p, "replace") or None for p in sorted((_SYS / "vulnerabilities").glob("*"))},
+        "cpu": next((line.split(": ", 1)[1] for line in (text_of("/proc/cpuinfo", "replace") or "").splitlines()
                      if line.startswith("model name")), None),
-        "cpus_online": _text(_SYS / "online"),
-        "smt": _text(_SYS / "smt" / "active"),
-        "governor": _text(_SYS / "cpu0" / "cpufreq" / "scaling_governor"),
+        "cpus_online": text_of(_SYS / "online", "replace") or None,
+        "smt": text_of(_SYS / "smt" / "active", "replace") or None,
+        "governor": text_of(_SYS / "cpu0" / "cpufreq" / "scaling_governor", "replace") or None,
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "load_before": os.getloadavg()[0],
         "compiler": _first_line(["cc", "--version"]),
         "compiler_flags": os.environ.get("CFLAGS"),
         "not_known": ["the version of the program, of its database and of its data", "the flags with which it was compiled"],
     }  # fmt: skip
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(errors="replace").strip() or None
-    except OSError:
-        return None
 
 
 def _first_line(command: Sequence[str]) -> str | None:
@@ -188,7 +182,7 @@ def _first_line(command: Sequence[str]) -> str | None:
 
 
 def _os_release() -> str | None:
-    lines = (_text(Path("/etc/os-release")) or "").splitlines()
+    lines = (text_of("/etc/os-release", "replace") or "").splitlines()
     return next(
         (line.partition("=")[2].strip('"') for line in lines if line.startswith("PRETTY_NAME=")),
         None,

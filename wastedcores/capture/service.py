@@ -40,12 +40,10 @@ class ServiceOptions(BaseModel):
     #: How much evidence is kept, in 10^6 bytes, and for how long.
     keep_mb: float = Field(1000.0, gt=0)
     keep_days: float = Field(7.0, gt=0)
-    cgroups: int = Field(
-        100, ge=0, le=100_000
-    )  #: At most this many control groups have rows of their own.
-    pseudonyms: Path | None = (
-        None  #: A file with a key: names of groups, tasks and hosts are replaced.
-    )
+    #: At most this many control groups have rows of their own.
+    cgroups: int = Field(100, ge=0, le=100_000)
+    #: A file with a key: names of groups, tasks and hosts are replaced.
+    pseudonyms: Path | None = None
 
 
 class WatchConfig(ServiceOptions):

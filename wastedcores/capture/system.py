@@ -8,11 +8,13 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from wastedcores.cpulist import format_cpulist, parse_cpulist
 from wastedcores.errors import WastedCoresError
+from wastedcores.files import text_of
 from wastedcores.topology.sysfs import kernel_domains, live
 from wastedcores.trace.header import CpuCounts, CpusetFacts, SchedDomainFacts, TaskFacts
 
@@ -22,6 +24,8 @@ POLICIES = {0: "other", 1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline"
 _FIRST_NAMESPACE = {"pid": 0xEFFFFFFC, "cgroup": 0xEFFFFFFB}
 # include/uapi/linux/prctl.h
 _PR_SCHED_CORE, _PR_SCHED_CORE_GET = 62, 0
+
+_read = partial(text_of, errors="replace")
 
 
 def in_first_namespace(kind: str) -> bool:
@@ -341,10 +345,3 @@ def _cpus(path: Path) -> list[int] | None:
     text = _read(path)
     # nohz_full reads "(null)" where nothing was asked for
     return None if text is None else [] if text == "(null)" else parse_cpulist(text, str(path))
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return None

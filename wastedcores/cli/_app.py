@@ -12,39 +12,10 @@ from typer.core import TyperGroup
 
 #: modules that register verbs, in the order of the help text
 VERBS = (
-    "check",
-    "score",
-    "watch",
-    "unit",
-    "fleet",
-    "explain",
-    "measure",
-    "path",
-    "whatif",
-    "recover",
-    "info",
-    "schedstat",
-    "import_",
-    "figure",
-    "report",
-    "lab",
-    "capture",
-    "guest",
-    "snapshot",
-    "domains",
-    "replay",
-    "compare",
-    "scenarios",
-    "sweep",
-    "reproduce",
-    "export",
-    "data",
-    "doctor",
-    "warmup",
-    "course",
-    "completion",
-    "man",
-)
+    "check", "score", "watch", "unit", "fleet", "explain", "measure", "path", "whatif", "recover", "info", "schedstat",
+    "import_", "figure", "report", "lab", "capture", "guest", "snapshot", "domains", "replay", "compare", "scenarios",
+    "sweep", "reproduce", "export", "data", "doctor", "warmup", "course", "completion", "man",
+)  # fmt: skip
 
 #: the variable by which a shell's completion asks
 COMPLETE = "_WASTEDCORES_COMPLETE"

@@ -80,9 +80,8 @@ def explain(
     from wastedcores.words.steps import next_after_explaining
 
     opened = open_input(trace)
-    if (
-        told.snapshot and opened.header.tasks is None
-    ):  # the verdict needs to know where threads may run
+    # the verdict needs to know where threads may run
+    if told.snapshot and opened.header.tasks is None:
         opened = open_input(trace, snapshot=told.snapshot)
     on = recorded_machine(opened, machine, hotplug_steps(ctx))
     ran = kernel_of(opened, kernel, machine)

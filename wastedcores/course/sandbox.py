@@ -83,9 +83,8 @@ def isolated(
 ) -> Outcome:
     """Run a command in a sandbox of its own."""
     root = os.geteuid() == 0
-    uid = (
-        _NOBODY if root else 0
-    )  # in its own user namespace, an ordinary user is 0 without privilege
+    # in its own user namespace, an ordinary user is 0 without privilege
+    uid = _NOBODY if root else 0
     if cache and root:
         os.chown(cache, uid, uid)
     with tempfile.TemporaryDirectory() as folder:

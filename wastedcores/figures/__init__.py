@@ -1,7 +1,5 @@
 """Figures: every public function returns a plotly Figure. A module is imported when one of its names is first used."""
 
-from __future__ import annotations
-
 from wastedcores.lazy import lazy
 
 __getattr__, __dir__, __all__ = lazy(

@@ -19,7 +19,7 @@ from wastedcores.errors import MissingEventsError
 from wastedcores.figures import panels
 from wastedcores.figures.event_layers import EventLayer, default_layers, with_own_colours
 from wastedcores.figures.event_segments import SCALE, Drawn, add_shapes, segments_of
-from wastedcores.figures.theme import CLASS_COLOURS, CLEAR, fit_legend, literal, style
+from wastedcores.figures.theme import CLASS_COLOURS, CLEAR, fit_legend, legend_entry, literal, style
 from wastedcores.queries.decorate import Decoration, EventTable
 from wastedcores.queries.spans import Span
 from wastedcores.units import human_ns
@@ -142,15 +142,7 @@ class EventView:
                 _add_bar(fig, drawn)
         for name, colour in entries.items():
             short = name if len(name) <= 60 else f"{name[:57]}..."
-            marker = {"symbol": "square", "size": 10, "color": colour}
-            fig.add_scatter(
-                x=[None],
-                y=[None],
-                mode="markers",
-                name=literal(short),
-                marker=marker,
-                hoverinfo="skip",
-            )
+            legend_entry(fig, literal(short), {"color": colour})
 
 
 def _scene(run: Examined) -> Scene:

@@ -9,7 +9,7 @@ from plotly.subplots import make_subplots
 from wastedcores.analysis.scene import Scene, TimeAxis
 from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures import panels
-from wastedcores.figures.theme import fit_legend, hatch, palette, style
+from wastedcores.figures.theme import fit_legend, hatch, legend_entry, palette, style
 
 #: the ways to show several lengths of a runqueue in one pixel
 REDUCTIONS = ("share", "longest", "last", "peak")
@@ -86,7 +86,7 @@ def _figure(
         row_heights=[0.72, 0.04, 0.24],
         vertical_spacing=0.02,
         horizontal_spacing=0.045,
-        column_titles=[_head(s) for s in scenes] if n > 1 else None,
+        column_titles=[f"<b>{s.label}</b>" for s in scenes] if n > 1 else None,
     )
     # the titles of the columns must not overlap the names of the marks
     fig.update_annotations(yshift=13)
@@ -132,41 +132,15 @@ def heat_height(rows: int) -> int:
     return int(np.clip(250 + (19 if rows <= panels.NAMED_ROWS else 6) * rows, 380, 640))
 
 
-def _head(scene: Scene) -> str:
-    return f"<b>{scene.label}</b>"
-
-
 def _legend(fig: go.Figure, scenes: list[Scene], bins: list, colours) -> None:
     """Add legend entries for the episodes, and for the hatching if there is any."""
     entries = [(colours.violation, f"wasting for {scenes[0].persist_ns / 1e6:g} ms or longer")]
     entries.append((colours.short, "wasting for less"))
     for colour, name in entries:
-        fig.add_scatter(
-            x=[None],
-            y=[None],
-            mode="markers",
-            marker={"symbol": "square", "size": 10, "color": colour},
-            name=name,
-            hoverinfo="skip",
-            row=3,
-            col=1,
-        )
+        legend_entry(fig, name, {"color": colour}, row=3, col=1)
     if any((b.longest < 0).any() for b in bins):
-        fig.add_scatter(
-            x=[None],
-            y=[None],
-            mode="markers",
-            name="state unknown (hatched)",
-            hoverinfo="skip",
-            marker={
-                "symbol": "square",
-                "size": 10,
-                "color": "#c9cdd1",
-                "line": {"width": 1, "color": "#9aa0a6"},
-            },
-            row=3,
-            col=1,
-        )
+        grey = {"color": "#c9cdd1", "line": {"width": 1, "color": "#9aa0a6"}}
+        legend_entry(fig, "state unknown (hatched)", grey, row=3, col=1)
 
 
 #: loads that the scale of their colours names; a thread of nice 0 that is alone in its session has 1024

@@ -10,7 +10,7 @@ from wastedcores.analysis.scene import Scene, TimeAxis
 from wastedcores.analysis.states import pixel_edges
 from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures.heatmaps import heatmap
-from wastedcores.figures.theme import CLEAR, fit_legend, palette
+from wastedcores.figures.theme import CLEAR, fit_legend, legend_entry, palette
 from wastedcores.trace.trace import Trace
 
 
@@ -93,14 +93,5 @@ def considered(
         row=1,
         col=1,
     )
-    fig.add_scatter(
-        x=[None],
-        y=[None],
-        mode="markers",
-        name="CPU looked at",
-        hoverinfo="skip",
-        marker={"symbol": "square", "size": 10, "color": colours.considered},
-        row=3,
-        col=1,
-    )
+    legend_entry(fig, "CPU looked at", {"color": colours.considered}, row=3, col=1)
     return fit_legend(fig)

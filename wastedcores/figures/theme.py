@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import textwrap
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 import plotly.graph_objects as go
@@ -65,15 +66,8 @@ PALETTES = {
 TASK_NAMES = ("idle", "1 task", "2 tasks", "3 tasks", "4 tasks", "5 or more")
 #: colours of the classes of tasks in the timeline; no other figure uses them with another meaning
 CLASS_COLOURS = (
-    "#5aae61",
-    "#7b5ea7",
-    "#c9a227",
-    "#35978f",
-    "#b07d62",
-    "#7f7f7f",
-    "#9c6ade",
-    "#4d6b2f",
-)
+    "#5aae61", "#7b5ea7", "#c9a227", "#35978f", "#b07d62", "#7f7f7f", "#9c6ade", "#4d6b2f",
+)  # fmt: skip
 OTHER_CLASS = "#c4bfb6"
 CLEAR = "rgba(0,0,0,0)"
 #: characters of a line of the title, which leaves room for the tool bar in a figure of 720 px, and of the subtitle
@@ -219,6 +213,14 @@ def literal(text: str) -> str:
 def folded_name(name: str) -> str:
     """Return the name of a run, broken before each fix or module of a kernel: names on an axis are long."""
     return re.sub(r"(?<=.)\+", "<br>+", name)
+
+
+def legend_entry(fig: go.Figure, name: str, look: dict[str, Any], **where: int) -> None:
+    """Add a square to the legend that no trace of the figure has; ``look`` has its colour and edge."""
+    marker = {"symbol": "square", "size": 10, **look}
+    fig.add_scatter(
+        x=[None], y=[None], mode="markers", name=name, hoverinfo="skip", marker=marker, **where
+    )
 
 
 def fit_legend(fig: go.Figure) -> go.Figure:

@@ -22,6 +22,7 @@ from wastedcores.figures.theme import (
     OTHER_CLASS,
     add_hatch,
     fit_legend,
+    legend_entry,
     literal,
     palette,
     style,
@@ -203,14 +204,7 @@ def timeline(
     labels = ["idle", *classes, *[""] * (len(CLASS_COLOURS) - len(classes)), "other"]
     for code, (label, colour) in enumerate(zip(labels, steps[1:], strict=True)):
         if code in present and label:
-            fig.add_scatter(
-                x=[None],
-                y=[None],
-                mode="markers",
-                name=literal(label),
-                hoverinfo="skip",
-                marker={"symbol": "square", "size": 10, "color": colour},
-            )
+            legend_entry(fig, literal(label), {"color": colour})
     fig.update_xaxes(range=[float(axis.at(window[0])), float(axis.at(window[1]))], **axis.labels)
     subtitle = " · ".join(p for p in (scene.label, scene.facts) if p)
     tall = height or int(np.clip(200 + 6 * len(scene.cpus), 320, 600))

@@ -16,15 +16,6 @@ from wastedcores.guest.kernels import Kernel, fetch_kernel, find_kernel
 from wastedcores.guest.record import Work, record, record_all
 
 __all__ = [
-    "Comparison",
-    "Kernel",
-    "Work",
-    "build_emulator",
-    "compare",
-    "fetch_kernel",
-    "find_emulator",
-    "find_kernel",
-    "has_emulator",
-    "record",
-    "record_all",
-]
+    "Comparison", "Kernel", "Work", "build_emulator", "compare", "fetch_kernel", "find_emulator", "find_kernel",
+    "has_emulator", "record", "record_all",
+]  # fmt: skip

@@ -37,9 +37,8 @@ class Confirmation(Shown):
     """Predictions beside what booted kernels did with the same work."""
 
     found: WhatIf  #: The prediction.
-    kernels: tuple[
-        Comparison, ...
-    ]  #: The recorded kernel, and after it each predicted one that could be booted.
+    #: The recorded kernel, and after it each predicted one that could be booted.
+    kernels: tuple[Comparison, ...]
     #: Why the other kernels could not be booted, and how the guest differs from the recorded machine.
     notes: tuple[str, ...]
 

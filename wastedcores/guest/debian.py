@@ -15,14 +15,8 @@ from wastedcores.guest.places import GuestError, guest_cache, run, tell
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 #: the suites that are searched for kernels, and the one whose emulator is patched
 SUITES = (
-    "bookworm",
-    "bookworm-updates",
-    "bookworm-backports",
-    "trixie",
-    "trixie-updates",
-    "trixie-backports",
-    "sid",
-)
+    "bookworm", "bookworm-updates", "bookworm-backports", "trixie", "trixie-updates", "trixie-backports", "sid",
+)  # fmt: skip
 EMULATOR_SUITE = "bookworm"
 
 

@@ -136,9 +136,8 @@ def _compile(tree: Path, jobs: int, log: Path) -> None:
         )
 
 
-_PACKAGE = re.compile(
-    r"linux-image-(\d+\.\d+\.\d[\w.+~]*(?:-\d+)?)-amd64"
-)  # neither -rt nor -cloud
+# neither -rt nor -cloud
+_PACKAGE = re.compile(r"linux-image-(\d+\.\d+\.\d[\w.+~]*(?:-\d+)?)-amd64")
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,8 @@ class GuestMachine:
     """A machine that the emulator can have."""
 
     machine: Machine  #: The machine with the guest's CPU numbers.
-    numbers: tuple[
-        int, ...
-    ]  #: For each CPU of the guest, its number in the machine that was asked for.
+    #: For each CPU of the guest, its number in the machine that was asked for.
+    numbers: tuple[int, ...]
     #: Packages, dies of a package, cores of a die, and threads of a core.
     packages: int
     dies: int

@@ -14,6 +14,7 @@ import polars as pl
 from wastedcores.capture.system import system_facts, tasks_below
 from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import UsageError, WastedCoresError
+from wastedcores.files import text_of
 from wastedcores.guest.boot import (
     EVENTS,
     ROUND_NS,
@@ -47,10 +48,7 @@ class Received:
 
     def text(self, path: str) -> str | None:
         """Return the text of a file, or None if the guest has no such file."""
-        try:
-            return (self.root / path).read_text(errors="replace").strip()
-        except OSError:
-            return None
+        return text_of(self.root / path, "replace")
 
     def lost(self) -> tuple[dict[int, int], dict[int, int]]:
         """Return the events that each CPU lost, and of these those that were overwritten."""

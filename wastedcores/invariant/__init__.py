@@ -11,11 +11,5 @@ from wastedcores.invariant.scoring import SCORE_SCHEMA, score
 from wastedcores.invariant.who import who_took
 
 __all__ = [
-    "CHECK_SCHEMA",
-    "PERSIST_NS",
-    "SCORE_SCHEMA",
-    "CheckResult",
-    "check",
-    "score",
-    "who_took",
-]
+    "CHECK_SCHEMA", "PERSIST_NS", "SCORE_SCHEMA", "CheckResult", "check", "score", "who_took",
+]  # fmt: skip

@@ -31,22 +31,9 @@ _NO_CAUSES = pl.DataFrame(
 )
 #: name of the event that began an overload, by code + 1 of wastedcores.runqueues.state
 CAUSES = (
-    "before",
-    "switch",
-    "wakeup",
-    "wakeup_new",
-    "migrate",
-    "fork",
-    "exit",
-    "affinity",
-    "snapshot",
-    "lost",
-    "other",
-    "nr_running",
-    "hotplug",
-    "throttle",
-    "unthrottle",
-)
+    "before", "switch", "wakeup", "wakeup_new", "migrate", "fork", "exit", "affinity", "snapshot", "lost", "other",
+    "nr_running", "hotplug", "throttle", "unthrottle",
+)  # fmt: skip
 
 
 def watch(rq: Runqueues, counted: NDArray[np.uint8]) -> Longest | None:

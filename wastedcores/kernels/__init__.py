@@ -21,16 +21,6 @@ from wastedcores.kernels.model import KernelModel
 from wastedcores.kernels.releases import Balancer, balancer_of, recorded_balancer, recorded_kernel
 
 __all__ = [
-    "CORE",
-    "FIXES",
-    "GENERATIONS",
-    "MAINLINE",
-    "MODULES",
-    "PRESETS",
-    "Balancer",
-    "KernelModel",
-    "balancer_of",
-    "is_release",
-    "recorded_balancer",
-    "recorded_kernel",
-]
+    "CORE", "FIXES", "GENERATIONS", "MAINLINE", "MODULES", "PRESETS", "Balancer", "KernelModel", "balancer_of",
+    "is_release", "recorded_balancer", "recorded_kernel",
+]  # fmt: skip

@@ -44,32 +44,11 @@ MAINLINE = {"group_imbalance": (5, 5), "group_construction": (4, 13), "missing_d
 
 #: the kernels that menus offer; ``named`` accepts any version and combination
 PRESETS = (
-    "v4.1",
-    "v4.1+group_imbalance",
-    "v4.1+group_imbalance:patch",
-    "v4.1+group_construction",
-    "v4.1+group_construction:patch",
-    "v4.1+overload_on_wakeup",
-    "v4.1+overload_on_wakeup:patch",
-    "v4.1+missing_domains",
-    "v4.1+missing_domains:patch",
-    "v4.1+all_fixes",
-    "v4.1+all_fixes:patch",
-    "v4.4",
-    "v4.12",
-    "v4.13",
-    "v4.19",
-    "v5.4",
-    "v5.15",
-    "v6.1",
-    "v6.1.192",
-    "v6.6",
-    "v6.12",
-    "v6.12.107",
-    "v6.12.107+overload_on_wakeup",
-    "v6.18",
-    "v7.2",
-)
+    "v4.1", "v4.1+group_imbalance", "v4.1+group_imbalance:patch", "v4.1+group_construction", "v4.1+group_construction:patch",
+    "v4.1+overload_on_wakeup", "v4.1+overload_on_wakeup:patch", "v4.1+missing_domains", "v4.1+missing_domains:patch",
+    "v4.1+all_fixes", "v4.1+all_fixes:patch", "v4.4", "v4.12", "v4.13", "v4.19", "v5.4", "v5.15", "v6.1", "v6.1.192",
+    "v6.6", "v6.12", "v6.12.107", "v6.12.107+overload_on_wakeup", "v6.18", "v7.2",
+)  # fmt: skip
 
 #: names in oracle cases -> kernels that are more than a version
 LITERAL = {
@@ -111,17 +90,8 @@ GENERATIONS = (
 
 #: the releases whose balancer has been read from its source; v6.1 and v6.12 are 6.1.0 and 6.12.0
 READ = (
-    (4, 1),
-    (6, 1),
-    (6, 1, 166),
-    (6, 1, 192),
-    (6, 6),
-    (6, 12),
-    (6, 12, 107),
-    (6, 18),
-    (6, 18, 15),
-    (7, 2, 13),
-)
+    (4, 1), (6, 1), (6, 1, 166), (6, 1, 192), (6, 6), (6, 12), (6, 12, 107), (6, 18), (6, 18, 15), (7, 2, 13),
+)  # fmt: skip
 
 #: the releases after v4.1's generation that the replay models, exactly
 REPLAYED: frozenset[tuple[int, ...]] = frozenset(

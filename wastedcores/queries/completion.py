@@ -42,9 +42,8 @@ def complete(
     if last and last[1] in known:  # a column and a space
         operators = [*_OPERATORS.get(known[last[1]].type, ()), "not in ("]
         return [f"{before} {o}" for o in operators if o.startswith(start)]
-    if re.search(
-        r"""["')\]]\s*$|(\d|None|\b(?:ns|us|ms|s))\s+$""", head
-    ):  # the end of a comparison
+    # the end of a comparison
+    if re.search(r"""["')\]]\s*$|(\d|None|\b(?:ns|us|ms|s))\s+$""", head):
         return [f"{before} {o} " for o in ("and", "or") if o.startswith(start)]
     if re.search(r"\d\s*\*?\s*$", head) and start:
         return [f"{head}{u}" for u in UNITS if u.startswith(start)]

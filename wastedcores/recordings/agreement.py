@@ -27,20 +27,10 @@ FILE = "recorded_vs_replayed.csv"
 MODERN_FILE = "recorded_vs_replayed_modern.csv"
 
 SCHEMA: dict[str, type[pl.DataType]] = {
-    "run": pl.String,
-    "quantity": pl.String,
-    "unit": pl.String,
-    "recorded": pl.Float64,
-    "median": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "agrees": pl.Boolean,
-    "near": pl.Float64,
-    "kernel": pl.String,
-    "seeds": pl.Int64,
-    "date": pl.String,
-    "version": pl.String,
-}
+    "run": pl.String, "quantity": pl.String, "unit": pl.String, "recorded": pl.Float64, "median": pl.Float64,
+    "low": pl.Float64, "high": pl.Float64, "agrees": pl.Boolean, "near": pl.Float64, "kernel": pl.String,
+    "seeds": pl.Int64, "date": pl.String, "version": pl.String,
+}  # fmt: skip
 
 
 def agrees(recorded: float, replays: Sequence[float], floor: float = 0.0) -> bool:

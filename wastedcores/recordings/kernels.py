@@ -26,20 +26,10 @@ WORKLOADS = {
     "db": "database workers",
 }
 SCHEMA: dict[str, type[pl.DataType]] = {
-    "workload": pl.String,
-    "cpus": pl.Int64,
-    "kernel": pl.String,
-    "run": pl.String,
-    "unit": pl.String,
-    "result": pl.Float64,
-    "slowdown": pl.Float64,
-    "wasted_cpus": pl.Float64,
-    "idle_beside_share": pl.Float64,
-    "longest_ms": pl.Float64,
-    "replayed": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-}
+    "workload": pl.String, "cpus": pl.Int64, "kernel": pl.String, "run": pl.String, "unit": pl.String,
+    "result": pl.Float64, "slowdown": pl.Float64, "wasted_cpus": pl.Float64, "idle_beside_share": pl.Float64,
+    "longest_ms": pl.Float64, "replayed": pl.Float64, "low": pl.Float64, "high": pl.Float64,
+}  # fmt: skip
 
 
 def all_recordings() -> list[Recording]:

@@ -101,11 +101,6 @@ def _until(seen: Seen, actions: I64, tasks: set[int], end_ns: int) -> I64:
     return tl.in_order(np.concatenate([actions[~late], exits]))
 
 
-def _forever(never: int) -> Row:
-    """Return the row of a sleep that nobody ends."""
-    return (ops.OP_WAIT, never, ops.MODE_BLOCK, 0, 0)
-
-
 def _templates(seen: Seen) -> I64:
     """Return the number of each task's template; -1 for tasks whose birth was not seen."""
     born = seen.tasks[:, sj.T_PARENT] >= 0
@@ -190,7 +185,7 @@ def _endless(seen: Seen, t: int, length: int, never: int) -> list[Row]:
     """Return the rows of a task whose exit was not seen: it goes on computing if it always did, else it sleeps."""
     if seen.tasks[t, sj.T_STATE] in (sj.RUNNING, sj.WAITING) and not _slept_lately(seen, t):
         return _computing(length)
-    return [_forever(never)]
+    return [(ops.OP_WAIT, never, ops.MODE_BLOCK, 0, 0)]  # nobody ends it
 
 
 def _computing(length: int) -> list[Row]:

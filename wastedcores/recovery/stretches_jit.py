@@ -263,9 +263,8 @@ def _other(tasks: I64, sleeps: I64, t: int, event: I64, by: int) -> None:
         far = event[E_SRC] >= 0 and event[E_SRC] != cpu
         _name_waker(tasks, sleeps, t, by, event, int(far))
         _wake(tasks, sleeps, t, now, cpu)
-    if (
-        tasks[t, T_STATE] != RUNNING
-    ):  # a wakeup can name another CPU before the task has left its own
+    # a wakeup can name another CPU before the task has left its own
+    if tasks[t, T_STATE] != RUNNING:
         _place(tasks, t, now, cpu)
 
 

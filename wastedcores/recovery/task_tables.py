@@ -17,15 +17,9 @@ from wastedcores.trace.trace import Trace
 I64 = NDArray[np.int64]
 
 CODES = {
-    "switch": sj.SWITCH,
-    "wakeup": sj.WAKEUP,
-    "wakeup_new": sj.WAKEUP_NEW,
-    "migrate": sj.MIGRATE,
-    "fork": sj.FORK,
-    "exit": sj.EXIT,
-    "mark": sj.MARK,
-    "waking": sj.WAKING,
-}
+    "switch": sj.SWITCH, "wakeup": sj.WAKEUP, "wakeup_new": sj.WAKEUP_NEW, "migrate": sj.MIGRATE, "fork": sj.FORK,
+    "exit": sj.EXIT, "mark": sj.MARK, "waking": sj.WAKING,
+}  # fmt: skip
 _LUT = np.full(len(KINDS), -1, np.int64)
 for _kind, _code in CODES.items():
     _LUT[KINDS.index(_kind)] = _code

@@ -20,16 +20,9 @@ from wastedcores.files import written_whole
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 #: headless, and without requests to the browser's vendor
 FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-)
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+)  # fmt: skip
 
 
 def browser() -> str | None:

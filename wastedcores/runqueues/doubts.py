@@ -12,20 +12,10 @@ from wastedcores.trace.header import Header
 
 #: by reason of :mod:`wastedcores.runqueues.state`
 REASONS = (
-    "wakeup_of_queued",
-    "in_without_wakeup",
-    "out_without_in",
-    "ran_elsewhere",
-    "left_unseen",
-    "idle_beside_waiting",
-    "starved",
-    "count_differs",
-    "bound_by_name",
-    "queue_differs",
-    "silence_before_contradiction",
-    "events_lost",
+    "wakeup_of_queued", "in_without_wakeup", "out_without_in", "ran_elsewhere", "left_unseen", "idle_beside_waiting",
+    "starved", "count_differs", "bound_by_name", "queue_differs", "silence_before_contradiction", "events_lost",
     "offline_or_idle",
-)
+)  # fmt: skip
 NO_DOUBTS = pl.DataFrame(
     schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "reason": pl.String}
 )

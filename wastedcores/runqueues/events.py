@@ -67,16 +67,8 @@ for _kind, _code in CODES.items():
 
 #: codes of events that change the state of the CPU they name
 _NAMES_A_CPU = (
-    st.SWITCH,
-    st.WAKEUP,
-    st.WAKEUP_NEW,
-    st.MIGRATE,
-    st.SNAPSHOT,
-    st.COUNT,
-    st.HOTPLUG,
-    st.THROTTLE,
-    st.UNTHROTTLE,
-)
+    st.SWITCH, st.WAKEUP, st.WAKEUP_NEW, st.MIGRATE, st.SNAPSHOT, st.COUNT, st.HOTPLUG, st.THROTTLE, st.UNTHROTTLE,
+)  # fmt: skip
 _STATE_WORDS = {
     "running": task_row.RUNNING,
     "waiting": task_row.WAITING,

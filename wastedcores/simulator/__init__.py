@@ -23,20 +23,6 @@ from wastedcores.simulator.to_trace import to_trace
 from wastedcores.workload.program import costs_of
 
 __all__ = [
-    "REST",
-    "Module",
-    "RawReplay",
-    "Replay",
-    "Summary",
-    "costs_of",
-    "log_column",
-    "log_kind",
-    "log_op",
-    "marks",
-    "replay",
-    "replay_scenario",
-    "simulate",
-    "summarize",
-    "to_trace",
-    "with_steps",
-]
+    "REST", "Module", "RawReplay", "Replay", "Summary", "costs_of", "log_column", "log_kind", "log_op", "marks", "replay",
+    "replay_scenario", "simulate", "summarize", "to_trace", "with_steps",
+]  # fmt: skip

@@ -78,9 +78,7 @@ class Decided:
 
     calls: np.ndarray  # int64 (decisions, 18), fields of Decision
     groups: np.ndarray  # int64 (groups of all decisions, 12), in the order of the calls
-    levels: list[
-        str
-    ]  # the level of each domain, by the number of its row counted from the first domain
+    levels: list[str]  # the level of each domain, by the number of its row from the first domain on
 
 
 def take_decisions(

@@ -16,13 +16,8 @@ from wastedcores.topology.machine import IntArray, Machine
 
 #: the moments at which a module is asked
 _MOMENTS = (
-    log_op.WAKEUP,
-    log_op.FORK,
-    log_op.EXEC,
-    log_op.HANDOVER,
-    log_op.NEWIDLE,
-    log_op.PERIODIC,
-)
+    log_op.WAKEUP, log_op.FORK, log_op.EXEC, log_op.HANDOVER, log_op.NEWIDLE, log_op.PERIODIC,
+)  # fmt: skip
 
 
 def module_names(kernel: KernelModel) -> list[str]:

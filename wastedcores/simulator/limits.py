@@ -26,18 +26,9 @@ MOST_SEED = 2**63 - 1
 
 #: operations that can take time; the engine detects a loop without any of these
 _TIMED = {
-    ops.OP_COMPUTE,
-    ops.OP_COMPUTE_EXP,
-    ops.OP_SLEEP,
-    ops.OP_SLEEP_EXP,
-    ops.OP_BARRIER,
-    ops.OP_LOCK,
-    ops.OP_WAIT,
-    ops.OP_WAIT_CHILDREN,
-    ops.OP_FORK,
-    ops.OP_WAIT_SIGNAL,
-    ops.OP_TIMER,
-}
+    ops.OP_COMPUTE, ops.OP_COMPUTE_EXP, ops.OP_SLEEP, ops.OP_SLEEP_EXP, ops.OP_BARRIER, ops.OP_LOCK, ops.OP_WAIT,
+    ops.OP_WAIT_CHILDREN, ops.OP_FORK, ops.OP_WAIT_SIGNAL, ops.OP_TIMER,
+}  # fmt: skip
 
 
 def check_seed(seed: Any) -> None:

@@ -68,35 +68,17 @@ def to_trace(
 
 #: kinds of records by the columns that they fill: PID, OTHER as the causing task, SRC, VALUE
 _OF_A_TASK = (
-    log_kind.SWITCH,
-    log_kind.WAKEUP,
-    log_kind.WAKEUP_NEW,
-    log_kind.MIGRATE,
-    log_kind.FORK,
-    log_kind.EXIT,
-    log_kind.MARK,
-    log_kind.REFUSED,
-    log_kind.TICK,
-    log_kind.AFFINITY,
-)
+    log_kind.SWITCH, log_kind.WAKEUP, log_kind.WAKEUP_NEW, log_kind.MIGRATE, log_kind.FORK, log_kind.EXIT, log_kind.MARK,
+    log_kind.REFUSED, log_kind.TICK, log_kind.AFFINITY,
+)  # fmt: skip
 _BY_A_TASK = (log_kind.WAKEUP, log_kind.WAKEUP_NEW, log_kind.FORK)
 _WITH_SOURCE = (
-    log_kind.WAKEUP,
-    log_kind.WAKEUP_NEW,
-    log_kind.MIGRATE,
-    log_kind.BALANCE,
-    log_kind.CONSIDERED,
-    log_kind.REFUSED,
+    log_kind.WAKEUP, log_kind.WAKEUP_NEW, log_kind.MIGRATE, log_kind.BALANCE, log_kind.CONSIDERED, log_kind.REFUSED,
     log_kind.DECISION,
-)
+)  # fmt: skip
 _WITH_VALUE = (
-    log_kind.LOAD,
-    log_kind.BALANCE,
-    log_kind.CONSIDERED,
-    log_kind.FREQUENCY,
-    log_kind.TICK,
-    log_kind.DECISION,
-)
+    log_kind.LOAD, log_kind.BALANCE, log_kind.CONSIDERED, log_kind.FREQUENCY, log_kind.TICK, log_kind.DECISION,
+)  # fmt: skip
 
 
 def _table(raw: RawReplay, program: Program, cpus: int, kernel: KernelModel) -> pl.DataFrame:

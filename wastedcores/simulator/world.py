@@ -246,18 +246,8 @@ def _write_kernel(m: np.ndarray, kernel: KernelModel) -> None:
         domains[:, SchedDomain.stays_on_node] = (domains[:, SchedDomain.flags] & SD_NUMA) != 0
 
 
-#: operations whose target is the number of a lock, and of a semaphore, condition or timer
+#: operations whose target is the number of a lock
 _OF_A_LOCK = {ops.OP_LOCK, ops.OP_UNLOCK}
-_OF_A_SEMAPHORE = {
-    ops.OP_POST,
-    ops.OP_WAIT,
-    ops.OP_SIGNAL,
-    ops.OP_CATCH,
-    ops.OP_WAIT_SIGNAL,
-    ops.OP_TIMER,
-    ops.OP_FLUSH,
-    ops.OP_SHEPHERD,
-}
 
 
 def _write_programs(
@@ -282,7 +272,7 @@ def _write_programs(
                 number = cpuset0 + masks[target]
             elif op in _OF_A_LOCK:
                 number += barriers
-            elif op in _OF_A_SEMAPHORE:
+            elif op in ops.OF_A_SEMAPHORE:
                 number += barriers + locks
             out.append((op, number, a, b, c))
     m[op0 : op0 + len(out), :5] = np.array(out, dtype=np.int64).reshape(-1, 5)

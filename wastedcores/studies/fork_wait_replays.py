@@ -23,7 +23,7 @@ from wastedcores.prediction.one_replay import Task, run, window_of
 from wastedcores.recovery import recover
 from wastedcores.recovery.facts import family_of
 from wastedcores.simulator import RawReplay, log_column, log_kind, marks, simulate
-from wastedcores.simulator.measure import busy_share
+from wastedcores.simulator.measure import busy_share, over_cpus
 from wastedcores.topology.clocks import Frequency
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import XEON_E7_FREQUENCY, preset
@@ -147,13 +147,8 @@ def most_busy(raw: RawReplay, cpus: int, start: int, end: int) -> int:
     """Return the largest number of CPUs that run tasks at the same moment of a window."""
     ts_ns, cpu, pid = raw.of(log_kind.SWITCH)[:, [log_column.TS, log_column.CPU, log_column.PID]].T
     inside = ts_ns < end
-    ts_ns, cpu, busy = ts_ns[inside], cpu[inside], (pid[inside] != 0).astype(np.int64)
-    order = np.argsort(cpu, kind="stable")
-    first = np.r_[True, np.diff(cpu[order]) != 0]
-    before = np.where(first, 0, np.r_[0, busy[order][:-1]])
-    change = np.empty_like(busy)
-    change[order] = busy[order] - before
-    return int(np.cumsum(change)[ts_ns >= start].max(initial=0))
+    busy = over_cpus(cpu[inside], pid[inside] != 0)
+    return int(busy[ts_ns[inside] >= start].max(initial=0))
 
 
 def energy_j(ticks: np.ndarray, where: Machine, length_ns: int) -> float:

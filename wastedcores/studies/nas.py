@@ -35,16 +35,9 @@ from wastedcores.workload.spmd import SPIN_LIMIT_NS, SPREAD
 
 #: how NPB's OpenMP programs wait: ep has no synchronisation, lu polls flags between neighbours, ua has locks
 KINDS = {
-    "bt": "barrier",
-    "cg": "barrier",
-    "ep": "none",
-    "ft": "barrier",
-    "is": "barrier",
-    "lu": "pipeline",
-    "mg": "barrier",
-    "sp": "barrier",
-    "ua": "lock",
-}
+    "bt": "barrier", "cg": "barrier", "ep": "none", "ft": "barrier", "is": "barrier", "lu": "pipeline",
+    "mg": "barrier", "sp": "barrier", "ua": "lock",
+}  # fmt: skip
 MACHINE = "bulldozer8x8"
 TASK = "wastedcores.studies.replays:spmd"
 

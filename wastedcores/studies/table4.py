@@ -24,19 +24,10 @@ LARGEST = {
 IMPACTED = dict.fromkeys(FIXES, "all") | {"overload_on_wakeup": "applications that sleep or wait"}
 
 SCHEMA: dict[str, type[pl.DataType]] = {
-    "bug": pl.String,
-    "kernels_published": pl.String,
-    "kernels_modelled": pl.String,
-    "applications": pl.String,
-    "measured_with": pl.String,
-    "published": pl.Float64,
-    "ours": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "unit": pl.String,
-    "kind": pl.String,
-    "seeds": pl.Int64,
-}
+    "bug": pl.String, "kernels_published": pl.String, "kernels_modelled": pl.String, "applications": pl.String,
+    "measured_with": pl.String, "published": pl.Float64, "ours": pl.Float64, "low": pl.Float64, "high": pl.Float64,
+    "unit": pl.String, "kind": pl.String, "seeds": pl.Int64,
+}  # fmt: skip
 
 
 def table_4(result: Mapping[str, Any], tables: Tables | None = None) -> pl.DataFrame:

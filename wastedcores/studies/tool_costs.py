@@ -68,9 +68,8 @@ def rows(tables: Tables, table: str = CLAIMS) -> tuple[list[dict[str, Any]], lis
             continue
         reason = f"measured on {suite.get('machine', '?')}, {suite.get('date', '?')}; another machine. {row.get('note') or ''}"
         place, quantity, unit, published = tables.statement(table, name)
-        published = published.rpartition("-")[
-            2
-        ]  # less is better, so a range is met at its upper end
+        # less is better, so a range is met at its upper end
+        published = published.rpartition("-")[2]
         word = MORE_IS_BETTER.get(name)
         if word and published == word[0]:
             published = f"{word[1]:g}"

@@ -234,10 +234,8 @@ def read_description(path: str | Path) -> dict[str, Any]:
         ) from None
     try:
         data = json.loads(text)
-    except (
-        ValueError,
-        RecursionError,
-    ) as not_json:  # also raised by a number of 5,000 digits, and by 100,000 brackets
+    except (ValueError, RecursionError) as not_json:
+        # also raised by a number of 5,000 digits, and by 100,000 brackets
         import yaml
 
         class Loader(yaml.SafeLoader):

@@ -76,9 +76,8 @@ class Domains(Shown):
     kernel: KernelModel
     when: str  #: ``boot``, ``after cpu5 offline``, ...
     levels: list[Level]  #: The level table at that time.
-    by_cpu: list[tuple[Domain, ...]] = field(
-        repr=False
-    )  #: For each CPU number its domains, innermost first.
+    #: For each CPU number its domains, innermost first.
+    by_cpu: list[tuple[Domain, ...]] = field(repr=False)
 
     def _facts(self) -> dict[str, str]:
         first = self.by_cpu[self.cpus[0]] if self.cpus else ()

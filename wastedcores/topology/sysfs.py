@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import TopologyError
+from wastedcores.files import text_of
 from wastedcores.topology._numbers import packages
 from wastedcores.topology.describe import machine_from_dict
 from wastedcores.topology.machine import CLEARWATER_FOREST, GRANITE_RAPIDS, LOCAL_DISTANCE, ZEN
@@ -23,18 +24,10 @@ if TYPE_CHECKING:
     from wastedcores.topology.machine import Machine
 
 
-def _text(path: Path) -> str | None:
-    """Read a file, or return None if it cannot be read."""
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None
-
-
 def live(root: str | Path = "/", name: str | None = None) -> Machine:
     """Read the running machine."""
     cpu_dir = Path(root) / "sys/devices/system/cpu"
-    present = _text(cpu_dir / "present") or _text(cpu_dir / "online")
+    present = text_of(cpu_dir / "present") or text_of(cpu_dir / "online")
     if not present:
         raise TopologyError(
             f"{cpu_dir}: there is no list of CPUs; a live machine needs Linux with /sys mounted. Name a preset or a file."
@@ -47,10 +40,10 @@ def live(root: str | Path = "/", name: str | None = None) -> Machine:
     package: list[int | None] = [None] * cpus
     for cpu in everyone:
         here = cpu_dir / f"cpu{cpu}"
-        siblings = _text(here / "topology/thread_siblings_list")
+        siblings = text_of(here / "topology/thread_siblings_list")
         if siblings is None:
             continue
-        told = _text(here / "topology/physical_package_id")
+        told = text_of(here / "topology/physical_package_id")
         package[cpu] = int(told) if told else None
         core[cpu] = siblings
         llc[cpu], l2[cpu] = _caches(here / "cache")
@@ -58,7 +51,7 @@ def live(root: str | Path = "/", name: str | None = None) -> Machine:
     # the container where lxcfs writes it.
     online = [cpu for cpu in everyone if core[cpu] is not None]
     if not online:
-        online = parse_cpulist(_text(cpu_dir / "online") or present, f"{cpu_dir}/online")
+        online = parse_cpulist(text_of(cpu_dir / "online") or present, f"{cpu_dir}/online")
     data: dict[str, Any] = {
         "name": name or platform.node() or "live",
         "cpus": cpus,
@@ -71,9 +64,9 @@ def live(root: str | Path = "/", name: str | None = None) -> Machine:
         "online": online,
         # the kernel uses the firmware's table as it is, so an asymmetric one is not an error
         "asymmetric": True,
-        "isolated": _text(cpu_dir / "isolated") or "",
+        "isolated": text_of(cpu_dir / "isolated") or "",
     }
-    if special := _microarchitecture(_text(Path(root) / "proc/cpuinfo") or ""):
+    if special := _microarchitecture(text_of(Path(root) / "proc/cpuinfo") or ""):
         data["microarchitecture"] = special
     if any(llc):
         data["llc_of_cpu"] = _numbered([b or a for a, b in zip(core, llc, strict=True)])
@@ -108,8 +101,8 @@ def _caches(folder: Path) -> tuple[str | None, str | None]:
     """Read the CPU lists that share the last-level cache and the L2 data cache."""
     by_level = {}
     for index in sorted(folder.glob("index[0-9]*")):
-        level, shared = _text(index / "level"), _text(index / "shared_cpu_list")
-        if level and shared and _text(index / "type") != "Instruction":
+        level, shared = text_of(index / "level"), text_of(index / "shared_cpu_list")
+        if level and shared and text_of(index / "type") != "Instruction":
             by_level[int(level)] = shared
     return (by_level[max(by_level)] if by_level else None), by_level.get(2)
 
@@ -117,15 +110,15 @@ def _caches(folder: Path) -> tuple[str | None, str | None]:
 def _nodes(folder: Path, cpu_dir: Path, cpus: int) -> tuple[list[int], list[int], list[list[int]]]:
     """Read the node of each CPU, the numbers of the nodes and the distances between them."""
     node = [0] * cpus
-    listed = _text(folder / "online")
+    listed = text_of(folder / "online")
     if not listed:
         return node, [0], [[10]]
     ids = parse_cpulist(listed, f"{folder}/online")
     distance = []
     for n in ids:
-        for cpu in parse_cpulist(_text(folder / f"node{n}/cpulist") or "", f"node{n}/cpulist"):
+        for cpu in parse_cpulist(text_of(folder / f"node{n}/cpulist") or "", f"node{n}/cpulist"):
             node[cpu] = n
-        row = (_text(folder / f"node{n}/distance") or "").split()
+        row = (text_of(folder / f"node{n}/distance") or "").split()
         if len(row) != len(ids):
             raise TopologyError(
                 f"{folder}/node{n}/distance: {len(row)} numbers for {len(ids)} nodes ({listed}); "
@@ -149,7 +142,7 @@ def kernel_domains(root: str | Path = "/") -> tuple[str, dict[int, list[dict[str
     """Read the domains that the running kernel shows."""
     found: dict[int, list[dict[str, Any]]] = {}
     sources = []
-    text = _text(Path(root) / "proc/schedstat")
+    text = text_of(Path(root) / "proc/schedstat")
     if text and "domain" in text:
         found = parse_schedstat(text)
         sources.append("/proc/schedstat")
@@ -158,7 +151,7 @@ def kernel_domains(root: str | Path = "/") -> tuple[str, dict[int, list[dict[str
         try:
             told = {
                 int(c.name[3:]): [
-                    (_text(d / "name"), _text(d / "flags")) for d in sorted(c.glob("domain*"))
+                    (text_of(d / "name"), text_of(d / "flags")) for d in sorted(c.glob("domain*"))
                 ]
                 for c in folder.glob("cpu[0-9]*")
             }

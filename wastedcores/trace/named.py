@@ -110,10 +110,8 @@ def _download(entry: Entry) -> Path:
                 progressbar=False,
             )
         )
-    except (
-        ValueError,
-        OSError,
-    ) as e:  # requests' errors are OSErrors; a wrong hash is a ValueError
+    except (ValueError, OSError) as e:
+        # requests' errors are OSErrors; a wrong hash is a ValueError
         reason = str(e).splitlines()[0]
         raise DatasetError(
             f"{entry.name}: could not be fetched from {entry.url} into {cache()} ({reason}). Is the network there? "

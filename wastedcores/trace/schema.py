@@ -118,17 +118,7 @@ TRANSITIONS = ("kernel_entry", "kernel_exit")
 UNCOUNTED = (*TRANSITIONS, "waking")
 
 #: Events that do not state who ran or waited where. A file that has no others is not a trace of the scheduler.
-ASIDE = (
-    *UNCOUNTED,
-    "mark",
-    "frequency",
-    "cpu_idle",
-    "cpu_online",
-    "lost",
-    "exec",
-    "fork",
-    "exit",
-)
+ASIDE = (*UNCOUNTED, "mark", "frequency", "cpu_idle", "cpu_online", "lost", "exec", "fork", "exit")
 
 KINDS: tuple[str, ...] = tuple(EVENTS)
 KIND_DTYPE = pl.Enum(KINDS)
@@ -217,10 +207,9 @@ def check_required(frame: pl.DataFrame, where: str) -> None:
         for column, kinds in _REQUIRED_BY.items()
         if frame[column].null_count()
     }
+    # one query for all columns, so that polars looks at them in several threads
     found = frame.select(bad.any().alias(column) for column, bad in lacking.items())
-    for column in (
-        found.columns
-    ):  # one query for all columns, so that polars looks at them in several threads
+    for column in found.columns:
         if found[column][0]:
             row = int(frame.select(lacking[column].arg_max()).item())
             kind = frame["kind"][row]

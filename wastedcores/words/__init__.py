@@ -3,8 +3,6 @@
 A module is imported when one of its names is first used.
 """
 
-from __future__ import annotations
-
 from wastedcores.lazy import lazy
 
 __getattr__, __dir__, __all__ = lazy(

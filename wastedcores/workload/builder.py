@@ -64,17 +64,6 @@ class Creation:
         )
 
 
-_OF_SEMAPHORES = (
-    ops.OP_POST,
-    ops.OP_WAIT,
-    ops.OP_SIGNAL,
-    ops.OP_CATCH,
-    ops.OP_WAIT_SIGNAL,
-    ops.OP_TIMER,
-    ops.OP_FLUSH,
-    ops.OP_SHEPHERD,
-)
-
 #: the largest number of tasks, and of templates, of one workload
 MOST_SPECS = 100_000
 
@@ -321,7 +310,7 @@ class Workload:
             self._check(comm, "barrier", a if op == ops.OP_BARRIER else d, len(self._barriers))
         elif op in (ops.OP_LOCK, ops.OP_UNLOCK):
             self._check(comm, "lock", a, self._locks)
-        elif op in _OF_SEMAPHORES:
+        elif op in ops.OF_A_SEMAPHORE:
             self._check(comm, "semaphore", a, len(self._semaphores))
         elif op == ops.OP_SESSION:
             self._check(comm, "session", a, len(self._sessions))

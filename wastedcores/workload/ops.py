@@ -1,7 +1,5 @@
 """Codes of the operations in the programs of tasks (docs/replay-semantics.md, section 2)."""
 
-from __future__ import annotations
-
 OP_EXIT = 0
 OP_COMPUTE = 1
 OP_COMPUTE_EXP = 2
@@ -31,6 +29,11 @@ OP_FLUSH = 25
 OP_SHEPHERD = 26
 OP_SESSION = 27
 OP_POLICY = 28
+
+#: operations whose target is the number of a semaphore, a condition or a timer
+OF_A_SEMAPHORE = {
+    OP_POST, OP_WAIT, OP_SIGNAL, OP_CATCH, OP_WAIT_SIGNAL, OP_TIMER, OP_FLUSH, OP_SHEPHERD,
+}  # fmt: skip
 
 #: the scheduling policies and their numbers (include/uapi/linux/sched.h)
 POLICIES = {"other": 0, "fifo": 1, "rr": 2, "batch": 3, "idle": 5}

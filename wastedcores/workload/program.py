@@ -88,15 +88,8 @@ class Costs:
 
 #: the guest of the recordings: rounds of 4 us in lockstep, 1000 million instructions per second
 GUEST = Costs(
-    wake_ns=800,
-    irq_ns=4_000,
-    skew_ns=62,
-    ipi_ns=2_000,
-    spin_ns=2_000,
-    lb_base_ns=2_000,
-    lb_cpu_ns=100,
-    idle_ticks=2,
-)
+    wake_ns=800, irq_ns=4_000, skew_ns=62, ipi_ns=2_000, spin_ns=2_000, lb_base_ns=2_000, lb_cpu_ns=100, idle_ticks=2,
+)  # fmt: skip
 
 
 def costs_of(machine: Machine) -> Costs:

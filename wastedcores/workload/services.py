@@ -35,11 +35,7 @@ def hackbench(
     pipe: int = PIPE_MESSAGES,
 ) -> Workload:
     """Make one run of hackbench in one session."""
-    counts = {"groups": groups, "fds": fds, "loops": loops, "pipe": pipe}
-    times = {"write_ns": write_ns, "read_ns": read_ns}
-    for name, value in (counts | times).items():
-        if value < 1:
-            raise WorkloadError(f"hackbench: {name}={value}; expected 1 or more.")
+    _check("hackbench", groups=groups, fds=fds, loops=loops, pipe=pipe, write_ns=write_ns, read_ns=read_ns)  # fmt: skip
     if groups * fds > MOST_SPECS or fds > MOST_FDS:
         raise WorkloadError(
             f"hackbench: groups={groups}, fds={fds}; expected fds up to {MOST_FDS} and up to {MOST_SPECS} receivers in all."

@@ -406,15 +406,3 @@ def test_an_exception_of_a_decision_names_the_line_and_a_fitting_answer_is_taken
     }
     for kernel in ("v4.1", "v6.12.107"):
         replay_scenario("recorded-gi", kernel, "bd-paper-16", policies=fits, until_ns=50_000_000)
-
-
-def test_the_old_names_run_and_say_what_to_use():
-    from wastedcores.simulator.reference import replay_design, replay_reference
-
-    with pytest.warns(DeprecationWarning, match="use replay\\(workload"):
-        trace, run = replay_design(pile(), "bd-paper-16", ["numa"])
-    assert trace.header.kernel_release == run.kernel.name == "core+numa"
-    small = {"n": 4, "limit_s": 0.05}
-    with pytest.warns(DeprecationWarning, match="use replay_scenario"):
-        trace = replay_reference("missing-domains", "bd-paper-16", modules=["numa"], given=small)
-    assert trace.header.kernel_release == "core+numa"

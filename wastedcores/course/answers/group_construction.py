@@ -81,85 +81,37 @@ def _ratio(v: Variation) -> float:
 
 
 ANSWERS = {
-    "1": Answer(
-        _by_hand,
-        (
-            Mistake(
-                lambda v: [nodes_of(g) for g in _without_overlap(0, v.span, v.below)],
-                "Groups may overlap: a later group keeps the nodes that are already in an earlier one.",
-            ),
-            Mistake(
-                lambda v: [nodes_of(g) for g in _each_cpu(0, v.span, v.below)],
-                "Only a node that no group contains yet begins another group.",
-            ),
-        ),
-    ),
-    "2": Answer(
-        lambda v: _as_4_1,
-        (
-            Mistake(
-                lambda v: _repaired,
-                "This is already the repair. Linux 4.1 begins with the first CPU of the domain, whoever asks.",
-            ),
-            Mistake(
-                lambda v: _without_overlap, "A group is a whole domain, so groups may overlap."
-            ),
-            Mistake(
-                lambda v: _each_cpu, "A CPU that a group already contains does not begin another."
-            ),
-        ),
-    ),
-    "3": Answer(
-        _pairs,
-        (
-            Mistake(
-                _two_hops,
-                "Two hops are not enough: look for a group with one of the nodes and without the other.",
-            ),
-        ),
-    ),
-    "4": Answer(
-        threads_after,
-        (
-            Mistake(
-                lambda v: [PER_CPU, PER_CPU],
-                "You assume that the balancer sees the difference between the two nodes. Compare the loads of the groups.",
-            ),
-        ),
-    ),
-    "5": Answer(
-        lambda v: _repaired,
-        (
-            Mistake(
-                lambda v: _as_4_1,
-                "Your groups are those seen from the domain's first CPU, which is the bug. Begin with the CPU itself.",
-            ),
-            Mistake(
-                lambda v: _own_then_lowest,
-                "This is the authors' patch. After the CPU's own group, go on with the next CPU and wrap around at the end.",
-            ),
-            Mistake(
-                lambda v: _without_own,
-                "You lose the local group. It has to be the first: the balancer compares the others with it.",
-            ),
-        ),
-    ),
-    "6": Answer(
-        lambda v: _repaired,
-        (
-            Mistake(
-                lambda v: _as_4_1,
-                "Nothing moved. Give the function of task 5, and not that of task 2.",
-            ),
-        ),
-    ),
-    "7": Answer(
-        _ratio,
-        (
-            Mistake(
-                lambda v: round(makespan_ms(v, REPAIRED) / makespan_ms(v, BUGGY), 2),
-                "You divided the other way round.",
-            ),
-        ),
-    ),
-}
+    "1": Answer(_by_hand, (
+        Mistake(lambda v: [nodes_of(g) for g in _without_overlap(0, v.span, v.below)],
+            "Groups may overlap: a later group keeps the nodes that are already in an earlier one."),
+        Mistake(lambda v: [nodes_of(g) for g in _each_cpu(0, v.span, v.below)],
+            "Only a node that no group contains yet begins another group."),
+    )),
+    "2": Answer(lambda v: _as_4_1, (
+        Mistake(lambda v: _repaired,
+            "This is already the repair. Linux 4.1 begins with the first CPU of the domain, whoever asks."),
+        Mistake(lambda v: _without_overlap, "A group is a whole domain, so groups may overlap."),
+        Mistake(lambda v: _each_cpu, "A CPU that a group already contains does not begin another."),
+    )),
+    "3": Answer(_pairs, (
+        Mistake(_two_hops, "Two hops are not enough: look for a group with one of the nodes and without the other."),
+    )),
+    "4": Answer(threads_after, (
+        Mistake(lambda v: [PER_CPU, PER_CPU],
+            "You assume that the balancer sees the difference between the two nodes. Compare the loads of the groups."),
+    )),
+    "5": Answer(lambda v: _repaired, (
+        Mistake(lambda v: _as_4_1,
+            "Your groups are those seen from the domain's first CPU, which is the bug. Begin with the CPU itself."),
+        Mistake(lambda v: _own_then_lowest,
+            "This is the authors' patch. After the CPU's own group, go on with the next CPU and wrap around at the end."),
+        Mistake(lambda v: _without_own,
+            "You lose the local group. It has to be the first: the balancer compares the others with it."),
+    )),
+    "6": Answer(lambda v: _repaired, (
+        Mistake(lambda v: _as_4_1, "Nothing moved. Give the function of task 5, and not that of task 2."),
+    )),
+    "7": Answer(_ratio, (
+        Mistake(lambda v: round(makespan_ms(v, REPAIRED) / makespan_ms(v, BUGGY), 2), "You divided the other way round."),
+    )),
+}  # fmt: skip

@@ -80,100 +80,43 @@ def _any_may(idle: list[int], waiting: list[list[int]]) -> bool:
 
 
 ANSWERS = {
-    "1": Answer(
-        lambda v: at(rows(v), v.window_ns[0]),
-        (
-            Mistake(
-                lambda v: [0, 0],
-                "A runqueue is not empty because nothing was reported of it yet in your window: look at the rows before it.",
-            ),
-        ),
-    ),
-    "2": Answer(
-        lambda v: _kind,
-        (
-            Mistake(
-                lambda v: lambda n: "idle" if n == 0 else "overloaded",
-                "With one thread on the runqueue that thread runs and nobody waits.",
-            ),
-            Mistake(
-                lambda v: lambda n: "idle" if n <= 1 else "overloaded",
-                "nr_running counts the running thread, too, so a CPU with one thread is not idle.",
-            ),
-        ),
-    ),
-    "3": Answer(
-        lambda v: episodes,
-        (
-            Mistake(
-                lambda v: _one_is_overloaded,
-                "You count CPUs with one thread as overloaded. That thread runs; nobody waits.",
-            ),
-            Mistake(
-                lambda v: _from_first_event,
-                "You begin with the first event in the window. The state before it comes from earlier rows.",
-            ),
-            Mistake(
-                lambda v: _never_closed,
-                "An episode that is still open at the end of the window ends there.",
-            ),
-            Mistake(
-                lambda v: _split,
-                "You begin another episode at each event. An episode goes on as long as the condition holds.",
-            ),
-        ),
-    ),
-    "4": Answer(
-        lambda v: sum(_lengths(v)),
-        (
-            Mistake(
-                lambda v: sum(e - b for b, e in episodes(rows(v), *v.window_ns)),
-                "These are ns. A millisecond has a million of them.",
-            ),
-            Mistake(
-                lambda v: sum(e - b for b, e in episodes(rows(v), -(10**9), 10**10)) / 1e6,
-                "This is the whole recording. Ask for your window only.",
-            ),
-        ),
-    ),
-    "5": Answer(
-        lambda v: sorted(_lengths(v), reverse=True)[:LONGEST],
-        (
-            Mistake(
-                lambda v: _lengths(v)[:LONGEST], "These are the first episodes, in order of time."
-            ),
-            Mistake(
-                lambda v: sorted(_lengths(v))[:LONGEST],
-                "These are the shortest episodes: sort the other way round.",
-            ),
-        ),
-    ),
-    "6": Answer(
-        lambda v: _any_may,
-        (
-            Mistake(
-                lambda v: lambda idle, waiting: bool(idle and waiting),
-                "You ignore the affinity: an idle CPU is not wasted if no waiting thread may run there.",
-            ),
-            Mistake(
-                lambda v: (
-                    lambda idle, waiting: bool(waiting) and all(set(idle) & set(w) for w in waiting)
-                ),
-                "One thread that could run is enough; not all of them have to.",
-            ),
-        ),
-    ),
-    "7": Answer(
-        lambda v: [check(recording(name)).verdict for name in (RECORDING, CONTROL)],
-        (
-            Mistake(
-                lambda v: ["clean", "violations"],
-                "You exchanged the two recordings.",
-            ),
-            Mistake(
-                lambda v: ["violations", "violations"],
-                "With balancing on there are short moments, too, but look at what the tool says about them.",
-            ),
-        ),
-    ),
-}
+    "1": Answer(lambda v: at(rows(v), v.window_ns[0]), (
+        Mistake(lambda v: [0, 0],
+            "A runqueue is not empty because nothing was reported of it yet in your window: look at the rows before it."),
+    )),
+    "2": Answer(lambda v: _kind, (
+        Mistake(lambda v: lambda n: "idle" if n == 0 else "overloaded",
+            "With one thread on the runqueue that thread runs and nobody waits."),
+        Mistake(lambda v: lambda n: "idle" if n <= 1 else "overloaded",
+            "nr_running counts the running thread, too, so a CPU with one thread is not idle."),
+    )),
+    "3": Answer(lambda v: episodes, (
+        Mistake(lambda v: _one_is_overloaded, "You count CPUs with one thread as overloaded. That thread runs; nobody waits."),
+        Mistake(lambda v: _from_first_event,
+            "You begin with the first event in the window. The state before it comes from earlier rows."),
+        Mistake(lambda v: _never_closed, "An episode that is still open at the end of the window ends there."),
+        Mistake(lambda v: _split,
+            "You begin another episode at each event. An episode goes on as long as the condition holds."),
+    )),
+    "4": Answer(lambda v: sum(_lengths(v)), (
+        Mistake(lambda v: sum(e - b for b, e in episodes(rows(v), *v.window_ns)),
+            "These are ns. A millisecond has a million of them."),
+        Mistake(lambda v: sum(e - b for b, e in episodes(rows(v), -(10**9), 10**10)) / 1e6,
+            "This is the whole recording. Ask for your window only."),
+    )),
+    "5": Answer(lambda v: sorted(_lengths(v), reverse=True)[:LONGEST], (
+        Mistake(lambda v: _lengths(v)[:LONGEST], "These are the first episodes, in order of time."),
+        Mistake(lambda v: sorted(_lengths(v))[:LONGEST], "These are the shortest episodes: sort the other way round."),
+    )),
+    "6": Answer(lambda v: _any_may, (
+        Mistake(lambda v: lambda idle, waiting: bool(idle and waiting),
+            "You ignore the affinity: an idle CPU is not wasted if no waiting thread may run there."),
+        Mistake(lambda v: lambda idle, waiting: bool(waiting) and all(set(idle) & set(w) for w in waiting),
+            "One thread that could run is enough; not all of them have to."),
+    )),
+    "7": Answer(lambda v: [check(recording(name)).verdict for name in (RECORDING, CONTROL)], (
+        Mistake(lambda v: ["clean", "violations"], "You exchanged the two recordings."),
+        Mistake(lambda v: ["violations", "violations"],
+            "With balancing on there are short moments, too, but look at what the tool says about them."),
+    )),
+}  # fmt: skip

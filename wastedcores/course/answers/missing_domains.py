@@ -80,77 +80,35 @@ class _Sticky(Module):
 
 
 ANSWERS = {
-    "1": Answer(
-        lambda v: _sizes(v.machine),
-        (
-            Mistake(lambda v: [1, 2, 4], "Count CPUs, and not nodes."),
-            Mistake(
-                lambda v: [v.machine.cpus],
-                "This is the widest domain. List all, the smallest first.",
-            ),
-        ),
-    ),
-    "2": Answer(
-        lambda v: _sizes(_after(v)),
-        (
-            Mistake(
-                lambda v: _sizes(v.machine),
-                "These are the domains before hotplug. The machine has the same CPUs again, but not the same domains.",
-            ),
-            Mistake(
-                lambda v: _sizes(v.machine)[:-1],
-                "You assume that one level is lost. Build the domains and count.",
-            ),
-        ),
-    ),
-    "3": Answer(
-        _step,
-        (
-            Mistake(
-                lambda v: "offline",
-                "While the CPU is offline all levels are still there. They are lost when it comes back.",
-            ),
-        ),
-    ),
-    "4": Answer(
-        _affected,
-        (
-            Mistake(
-                lambda v: 1,
-                "Not only the CPU that went: the kernel builds the domains of all CPUs again, from a table without those levels.",
-            ),
-            Mistake(
-                lambda v: v.cores,
-                "Not only the CPUs of one node.",
-            ),
-        ),
-    ),
-    "5": Answer(
-        _nodes,
-        (
-            Mistake(lambda v: [4, 4], "Under Linux 4.1 no domain contains another node."),
-            Mistake(lambda v: list(reversed(_nodes(v))), "You exchanged the two kernels."),
-        ),
-    ),
-    "6": Answer(
-        _ratio,
-        (Mistake(lambda v: _ratio(v, FIXED, BUGGY), "You divided the other way round."),),
-    ),
-    "7": Answer(
-        lambda v: _Spread,
-        (
-            Mistake(
-                lambda v: _OneNode,
-                "A module that fills one node is refused whenever another node has an idle CPU. This is the rule of the core.",
-            ),
-            Mistake(
-                lambda v: _Silent,
-                "Your module never has an opinion. Override suggest_cpu, and return the number of a CPU.",
-            ),
-            Mistake(
-                lambda v: _Sticky,
-                "The CPU where a thread ran last is not always idle. Look at k.rqs[cpu].nr_running first.",
-            ),
-        ),
-    ),
-}
+    "1": Answer(lambda v: _sizes(v.machine), (
+        Mistake(lambda v: [1, 2, 4], "Count CPUs, and not nodes."),
+        Mistake(lambda v: [v.machine.cpus], "This is the widest domain. List all, the smallest first."),
+    )),
+    "2": Answer(lambda v: _sizes(_after(v)), (
+        Mistake(lambda v: _sizes(v.machine),
+            "These are the domains before hotplug. The machine has the same CPUs again, but not the same domains."),
+        Mistake(lambda v: _sizes(v.machine)[:-1], "You assume that one level is lost. Build the domains and count."),
+    )),
+    "3": Answer(_step, (
+        Mistake(lambda v: "offline",
+            "While the CPU is offline all levels are still there. They are lost when it comes back."),
+    )),
+    "4": Answer(_affected, (
+        Mistake(lambda v: 1,
+            "Not only the CPU that went: the kernel builds the domains of all CPUs again, from a table without those levels."),
+        Mistake(lambda v: v.cores, "Not only the CPUs of one node."),
+    )),
+    "5": Answer(_nodes, (
+        Mistake(lambda v: [4, 4], "Under Linux 4.1 no domain contains another node."),
+        Mistake(lambda v: list(reversed(_nodes(v))), "You exchanged the two kernels."),
+    )),
+    "6": Answer(_ratio, (Mistake(lambda v: _ratio(v, FIXED, BUGGY), "You divided the other way round."),)),
+    "7": Answer(lambda v: _Spread, (
+        Mistake(lambda v: _OneNode,
+            "A module that fills one node is refused whenever another node has an idle CPU. This is the rule of the core."),
+        Mistake(lambda v: _Silent,
+            "Your module never has an opinion. Override suggest_cpu, and return the number of a CPU."),
+        Mistake(lambda v: _Sticky,
+            "The CPU where a thread ran last is not always idle. Look at k.rqs[cpu].nr_running first."),
+    )),
+}  # fmt: skip

@@ -229,15 +229,7 @@ TASKS = (
     Task("5", "nodes that work", 2, 10, explain=_explain_nodes),
     Task("6", "what the bug costs", 2, 5, explain=_explain_ratio, right=_right_ratio),
     Task(
-        "7",
-        "a module of your own",
-        5,
-        30,
-        _measure_module,
-        _explain_module,
-        _right_module,
-        _follow_module,
-        hidden=True,
+        "7", "a module of your own", 5, 30, _measure_module, _explain_module, _right_module, _follow_module, hidden=True,
     ),
     Manual("8", "reflection: rule and policy", 3, 10),
-)
+)  # fmt: skip

@@ -115,8 +115,7 @@ def _question(
             warn_of_absent_cpu(module, question, suggested, k)
         if 0 <= suggested < len(k.rqs):
             return suggested
-        return (
-            len(k.rqs) if why else about
-        )  # the core refuses both: no thread may run there, and none waits there
+        # the core refuses both: no thread may run there, and none waits there
+        return len(k.rqs) if why else about
 
     return suggest

@@ -58,15 +58,9 @@ IDLE_NS = 1_000_000
 MAX_SPANS = 4_000_000
 
 _SCHEMA = {
-    "ts_ns": pl.Int64,
-    "dur_ns": pl.Int64,
-    "cpu": pl.Int32,
-    "pid": pl.Int32,
-    "event": pl.Int32,
-    "arg": pl.Int64,
-    "name": pl.String,
-    "line": pl.Int64,
-}
+    "ts_ns": pl.Int64, "dur_ns": pl.Int64, "cpu": pl.Int32, "pid": pl.Int32, "event": pl.Int32, "arg": pl.Int64,
+    "name": pl.String, "line": pl.Int64,
+}  # fmt: skip
 
 
 def complete(line: str) -> bool:

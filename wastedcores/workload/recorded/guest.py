@@ -43,9 +43,8 @@ class Boot:
     first_fold: int
     #: for each kind of run, the tick of the guest's clock at which it began after a boot of the usual speed
     began: dict[str, int]
-    late: dict[
-        str, tuple[int, ...]
-    ]  #: for each kind of run, by how many ticks the boot was later than usual
+    #: for each kind of run, by how many ticks the boot was later than usual
+    late: dict[str, tuple[int, ...]]
     #: for each kind of run, the earliest and the latest time from the last tick to the start of the recorder, in us. The
     #: recorder waits for ticks (grace periods, sleeps) and then always does the same work, so its phase varies little.
     phase: dict[str, tuple[int, int]]

@@ -255,9 +255,8 @@ def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
         return
     set_buddy(k, pse, CfsRq.next)
     resched(k, cpu)
-    if (
-        scale and se.on_rq != 0 and not se.my_q
-    ):  # a task that just went to sleep does not become the last buddy
+    # a task that just went to sleep does not become the last buddy
+    if scale and se.on_rq != 0 and not se.my_q:
         set_buddy(k, se, CfsRq.last)
 
 

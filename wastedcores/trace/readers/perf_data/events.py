@@ -44,21 +44,10 @@ EVENTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "cpuhp_enter": (pj.HOTPLUG, ("cpu", "fun")),
 }
 _KINDS = {
-    tp.SWITCH: "switch",
-    tp.WAKEUP: "wakeup",
-    tp.WAKEUP_NEW: "wakeup_new",
-    tp.WAKING: "wakeup",
-    tp.MIGRATE: "migrate",
-    tp.FORK: "fork",
-    tp.EXIT: "exit",
-    tp.CPU_IDLE: "cpu_idle",
-    pj.EXEC: "exec",
-    pj.MARK: "mark",
-    pj.FREQUENCY: "frequency",
-    pj.LOST: "lost",
-    pj.HOTPLUG: "cpu_online",
-    pj.ENDED: "exit",
-}
+    tp.SWITCH: "switch", tp.WAKEUP: "wakeup", tp.WAKEUP_NEW: "wakeup_new", tp.WAKING: "wakeup", tp.MIGRATE: "migrate",
+    tp.FORK: "fork", tp.EXIT: "exit", tp.CPU_IDLE: "cpu_idle", pj.EXEC: "exec", pj.MARK: "mark",
+    pj.FREQUENCY: "frequency", pj.LOST: "lost", pj.HOTPLUG: "cpu_online", pj.ENDED: "exit",
+}  # fmt: skip
 #: Fields that are strings; all others are numbers.
 _STRINGS = {"comm", "prev_comm", "next_comm", "parent_comm", "child_comm", "filename", "buf"}
 #: Fields of type ``long``, whose value is in the lower half.

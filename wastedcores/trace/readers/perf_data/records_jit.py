@@ -344,9 +344,8 @@ def comm_at(comms: Comms, tid: Any, record: int) -> Any:
 def comm_records(ref: I64, i: int, n: int) -> int:
     """Count the records from ``i`` to ``n`` that have names of threads."""
     count = 0
-    for k in range(
-        i, n
-    ):  # no other code is as high; one comparison lets the compiler vectorise the loop
+    # no other code is as high; one comparison lets the compiler vectorise the loop
+    for k in range(i, n):
         count += (ref[k] & 255) >= C_COMM
     return count
 

@@ -328,9 +328,8 @@ class PerfettoReading(Reading):
     def _decode(
         self, data: np.ndarray, bundles: np.ndarray, i: int, n: int, size: int
     ) -> pl.DataFrame:
-        if (
-            self._out.shape[1] <= size // 3
-        ):  # fresh memory for each part costs more than the decoding where pages are dear
+        # fresh memory for each part costs more than the decoding where pages are dear
+        if self._out.shape[1] <= size // 3:
             self._out = np.empty((len(bj.FIELDS), size // 3 + 1), np.int64)
         out = self._out
         scratch = bj.new_scratch(int(bundles[i:n, wj.BUNDLE_SIZE].max()))
@@ -352,9 +351,8 @@ class PerfettoReading(Reading):
 
     def _frame(self, out: np.ndarray, rows: int) -> pl.DataFrame:
         columns = dict(zip(bj.FIELDS, out[:, :rows], strict=True))
-        columns["ts_ns"] = columns[
-            "ts_ns"
-        ].copy()  # the others are computed from the memory, which is used again
+        # the others are computed from the memory, which is used again
+        columns["ts_ns"] = columns["ts_ns"].copy()
         raw = pl.DataFrame(columns)
         codes = np.append(self._names.codes(), np.uint32(0))
         names = {}

@@ -85,9 +85,8 @@ class TextReading(Reading):
         self._raw: IO[bytes] = self.resources.enter_context(_open_raw(path))
         if self._digest:
             self._raw = cast(IO[bytes], _HashingReader(self._raw, self._digest))
-        self._file = _decompressor(
-            self._raw, path
-        )  # kept, because whatever is dropped open is warned of
+        # kept, because whatever is dropped open is warned of
+        self._file = _decompressor(self._raw, path)
         self._stream = self._text_in(self._file)
         self._bytes_read = 0
 

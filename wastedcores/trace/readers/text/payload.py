@@ -55,22 +55,11 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 
 #: The kernel's name of an event -> kind. sched_waking counts only if there is no sched_wakeup (sched_waking.py).
 KIND_OF = {
-    "sched_waking": "waking",
-    "sched_switch": "switch",
-    "sched_wakeup": "wakeup",
-    "sched_wakeup_new": "wakeup_new",
-    "sched_migrate_task": "migrate",
-    "sched_process_fork": "fork",
-    "sched_process_exec": "exec",
-    "sched_process_exit": "exit",
-    "cpu_idle": "cpu_idle",
-    "cpu_frequency": "frequency",
-    "cpuhp_enter": "cpu_online",
-    "tracing_mark_write": "mark",
-    "print": "mark",
-    "bputs": "mark",
-    "bprint": "mark",
-}
+    "sched_waking": "waking", "sched_switch": "switch", "sched_wakeup": "wakeup", "sched_wakeup_new": "wakeup_new",
+    "sched_migrate_task": "migrate", "sched_process_fork": "fork", "sched_process_exec": "exec",
+    "sched_process_exit": "exit", "cpu_idle": "cpu_idle", "cpu_frequency": "frequency", "cpuhp_enter": "cpu_online",
+    "tracing_mark_write": "mark", "print": "mark", "bputs": "mark", "bprint": "mark",
+}  # fmt: skip
 
 #: u32 -1 printed without a sign: the CPU left its idle state.
 IDLE_EXIT = 4294967295
@@ -165,9 +154,8 @@ def _finish(fields: pl.DataFrame, key: str, kind: str) -> pl.DataFrame:
         out = out.with_columns(
             value=pl.when(pl.col("value") == IDLE_EXIT).then(-1).otherwise(pl.col("value"))
         )
-    elif (
-        key == "cpu_online"
-    ):  # of all steps, this one decides whether the CPU may run tasks (kernel/sched/core.c)
+    elif key == "cpu_online":
+        # of all steps, this one decides whether the CPU may run tasks (kernel/sched/core.c)
         out = out.filter(pl.col("step").is_in(["sched_cpu_activate", "sched_cpu_deactivate"]))
         out = out.with_columns(value=(pl.col("step") == "sched_cpu_activate").cast(pl.Int64))
         out = out.drop("step")

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -432,14 +431,10 @@ def _around(text: bytes, name: bytes) -> bytes:
 
 
 def _comms(file: Cursor, header: DatHeader) -> None:
-    for line in _lines(file.sized(8, "the names of tasks")):
+    for line in file.sized(8, "the names of tasks").split(b"\n"):
         pid, _, name = line.partition(b" ")
         if name and pid.isdigit() and len(pid) <= 9:
             header.comms[int(pid)] = name
-
-
-def _lines(text: bytes) -> Iterator[bytes]:
-    return iter(text.split(b"\n"))
 
 
 def _text(raw: bytes) -> str:
