@@ -78,7 +78,10 @@ def test_what_has_no_upper_limit_is_not_given_one():
     assert not result.episodes["certain"].any()
     assert score([result])["at_most_core_s"] is None
     said = describe(result)
-    assert "certain        nothing; the trace does not tell how much CPU time was wasted at most" in said
+    assert (
+        "certain        nothing; the trace does not tell how much CPU time was wasted at most"
+        in said
+    )
     assert "at most 10 ms" not in said
     evidence = " ".join(explain(result).evidence)
     assert "The trace does not tell how much CPU time was wasted at most." in evidence

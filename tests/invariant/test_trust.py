@@ -9,6 +9,7 @@ from support.mutants import MUTANTS, tried
 from wastedcores.invariant import check
 from wastedcores.invariant.details import CAUSES
 from wastedcores.runqueues.events import CODES
+from wastedcores.trace.header import TaskFacts
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -454,3 +455,28 @@ def test_a_wakeup_that_is_missing_is_not_made_up_for_by_the_next_one():
     rows += [wakeup(400 * MS + 500_000, 0, 10), *runs(400 * MS + 600_000)]
     rows += [wakeup(500 * MS - 1, 1, 9), switch(500 * MS, 1, 0, "R", 9)]
     assert check(trace_of(rows, cpus=2, known=False, quotas={})).verdict == "unknown"
+
+
+def test_a_thread_that_a_snapshot_shows_runnable_may_have_waited_all_the_time():
+    """Thread 12 has no event. CPU 0 is never idle, so 12 may wait there from the beginning to the end, beside the idle CPU 1."""
+    rows = [switch(0, 0, 8, "R", 7), switch(10 * MS, 1, 9, "S", 0), switch(S // 2, 0, 7, "R", 8)]
+    rows += [wakeup(S - 3 * MS, 1, 9), switch(S - 2 * MS, 1, 0, "R", 9), switch(S, 0, 8, "S", 7)]
+
+    def verdict(runnable, more=()):
+        facts = [{"pid": pid, "allowed": "0"} for pid in (7, 8)] + [{"pid": 9, "allowed": "1"}]
+        told = [*facts, {"pid": 12, "allowed": "0-1", "runnable": runnable}]
+        tasks = [TaskFacts.model_validate(fact) for fact in told]
+        return check(
+            trace_of([*rows, *more], cpus=2, known=False).with_header(tasks=tasks, quotas={})
+        )
+
+    assert verdict(False).verdict == "clean"
+    found = verdict(True)
+    assert found.verdict == "unknown"
+    assert "unseen_waiting" in found.doubts["reason"]
+    idle = [
+        switch(S + MS, 0, 7, "S", 0),
+        wakeup(S + 2 * MS, 0, 7),
+        switch(S + 3 * MS, 0, 0, "R", 7),
+    ]
+    assert verdict(True, idle).verdict == "unknown"  # too late to prove anything

@@ -487,7 +487,9 @@ def test_very_many_tasks_that_ran_once():
     assert len(found.workload.program().templates) == count
 
 
-@pytest.mark.parametrize(("prio", "facts"), [(-1, []), (49, [{"pid": 5, "policy": "fifo", "nice": 0}])])
+@pytest.mark.parametrize(
+    ("prio", "facts"), [(-1, []), (49, [{"pid": 5, "policy": "fifo", "nice": 0}])]
+)
 def test_real_time_tasks_are_replayed_with_nice_minus_20(prio, facts):
     """-1 is the priority of SCHED_DEADLINE (MAX_DL_PRIO - 1); the nice value that /proc tells of a FIFO task has no effect."""
     rows = [

@@ -96,7 +96,10 @@ def test_what_operations_have_is_accepted():
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        ([["touch"], ["shepherd", 0]], "each of 8 CPUs, at semaphores from 0 on; the workload has 1"),
+        (
+            [["touch"], ["shepherd", 0]],
+            "each of 8 CPUs, at semaphores from 0 on; the workload has 1",
+        ),
         ([["affinity", "5000"], ["compute", 1, 1]], "may run on CPU 5000"),
     ],
 )

@@ -1,7 +1,8 @@
 """The command ``wastedcores``. Each verb is one library call in a module of its own.
 
 Exit codes: 0 fine or clean, 1 violations (also what a linter or a gate finds), 2 bad use or input or an internal error,
-3 unknown (events were lost, or nothing can be predicted), 130 interrupted. `capture` and `snapshot` exit with their command's code.
+3 unknown (events were lost, or nothing can be predicted), 130 interrupted. `capture` and `snapshot` exit with the code of their
+command.
 """
 
 from __future__ import annotations

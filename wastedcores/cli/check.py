@@ -61,7 +61,8 @@ def check(
         ),
     ] = False,
     limit: Annotated[
-        str, Option(metavar="N|all", help="With --json: list the longest N episodes, doubts and waits.")
+        str,
+        Option(metavar="N|all", help="With --json: list the longest N episodes, doubts and waits."),
     ] = "10",
 ) -> None:
     """Find CPUs that were idle while threads waited.

@@ -42,9 +42,7 @@ Most formats do not tell which CPUs a task may use. `wastedcores snapshot`, run 
 def import_(
     source: Annotated[
         Path,
-        Argument(
-            metavar="SOURCE", help="A trace (a file or a folder of any format)."
-        ),
+        Argument(metavar="SOURCE", help="A trace (a file or a folder of any format)."),
     ],
     output: Annotated[
         Path | None,

@@ -42,7 +42,8 @@ def reproduce(
         str,
         Argument(
             metavar="PART",
-            help="The part: table1, table2, table3, claims, walcher, carver, sites, newidle, proofs (of small machines) or all (the first five).",
+            help="The part: table1, table2, table3, claims, walcher, carver, sites, newidle, proofs (of small machines), "
+            "or all (the first five).",
         ),
     ] = "all",
     output: Annotated[

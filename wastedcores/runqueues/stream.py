@@ -117,7 +117,7 @@ class Runqueues:
     is_strict: bool = False  #: only threads wait of which something says where they may run
     #: threads that waited when the oldest events were overwritten; nothing is seen of them, so perhaps they do no longer
     preempted: list[int] = field(default_factory=list)
-    #: how many threads were runnable at a snapshot and have no event, so that they may have waited all the time; known after pass 1
+    #: how many threads were runnable at a snapshot and have no event, so they may have waited all the time; known after pass 1
     hidden: int = 0
     late_ns: int = 0  #: a woken thread is on a queue only so much later, see late_jit.py
     #: number of events that contradict the state before them, counted while streaming
@@ -259,7 +259,8 @@ class Runqueues:
     def _hidden(self, state: st.State) -> int:
         header = self.tasks.trace.header
         told = np.array([t.pid for t in header.tasks or [] if t.runnable], np.int64)
-        if state.numbers[st.LISTED_NS] >= 0 or not told.size:  # a list of all tasks says which of them wait
+        listed = state.numbers[st.LISTED_NS] >= 0  # a list of all tasks says which of them wait
+        if listed or not told.size:
             return 0
         task = state.task[told[told < self.tasks.count]]
         named = (task[:, task_row.STATE] != task_row.UNKNOWN) | (task[:, task_row.MOVED_FROM] >= 0)
