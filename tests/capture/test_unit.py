@@ -93,6 +93,16 @@ def test_homes_are_hidden_unless_the_interpreter_lies_in_one(
     assert f"ProtectHome={may}\n" in unit.unit("/opt/wastedcores")
 
 
+def test_a_home_in_which_the_service_writes_is_not_hidden(tmp_path, monkeypatch):
+    """systemd.exec(5): what ProtectHome=yes hides, ReadWritePaths= does not bring back."""
+    monkeypatch.setattr("sys.executable", "/usr/bin/python3")
+    monkeypatch.setattr(unit, "__file__", "/usr/lib/unit.py")
+    (tmp_path / "watch.toml").write_text('output = "/home/me/evidence"\n')
+    text = unit.unit("/opt/wastedcores", config=tmp_path / "watch.toml")
+    assert "ProtectHome=read-only\n" in text
+    assert 'ReadWritePaths="-/home/me/evidence"\n' in text
+
+
 def test_uninstalling_leaves_nothing(tmp_path):
     (tmp_path / "etc/systemd/system").mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))

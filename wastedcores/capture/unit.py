@@ -99,7 +99,8 @@ def unit(program: str, root: Path = Path("/"), config: Path | None = None) -> st
         capabilities += " CAP_SYS_ADMIN"
         why = ";\n# this kernel's perf_event_paranoid is above 2, so the timers need CAP_SYS_ADMIN at first, too"
     # an environment's interpreter may be a link to one that lies in a home
-    needed = (program, str(Path(sys.executable).resolve()), __file__)
+    written = _written({} if config is None else read_config(config))
+    needed = (program, str(Path(sys.executable).resolve()), __file__, *(f"{p}/" for p in written))
     homes = ("/home/", str(Path("~root").expanduser()))
     home = "read-only" if any(place.startswith(homes) for place in needed) else "yes"
     return _TEMPLATE.format(
@@ -108,16 +109,20 @@ def unit(program: str, root: Path = Path("/"), config: Path | None = None) -> st
         capabilities=capabilities,
         why=why,
         home=home,
-        writes=_writes({} if config is None else read_config(config)),
+        writes=_writes(written),
     )
 
 
-def _writes(options: dict[str, Any]) -> str:
-    """Return the line that lets the service write where its options say."""
+def _written(options: dict[str, Any]) -> list[Path]:
+    """Return the folders in which the service writes because its options say so."""
     named = [Path("/", options["output"])] if "output" in options else []
-    named += [Path("/", options["textfile"]).parent] if "textfile" in options else []
-    others = [str(p).replace("%", "%%") for p in named if not p.is_relative_to(Path("/", MADE[0]))]
-    quoted = [f'"-{p}"' for p in others]
+    return [*named, Path("/", options["textfile"]).parent] if "textfile" in options else named
+
+
+def _writes(written: list[Path]) -> str:
+    """Return the line that lets the service write into these folders."""
+    others = [p for p in written if not p.is_relative_to(Path("/", MADE[0]))]
+    quoted = [f'"-{p}"'.replace("%", "%%") for p in others]
     return f"ReadWritePaths={' '.join(quoted)}\n" if quoted else ""
 
 
