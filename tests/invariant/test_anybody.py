@@ -374,3 +374,15 @@ def test_u7_a_window_shorter_than_m_is_clean_if_no_waste_reaches_its_ends(wait, 
     found = check(trace_of(sorted(rows, key=lambda r: r["ts_ns"]), cpus=2))
     assert found.verdict == verdict
     assert (verdict == "unknown") == any("a verdict needs 100 ms" in n for n in found.notes)
+
+
+def test_a_cpu_of_which_cpuhp_is_the_first_thread_was_idle_and_not_offline():
+    """A CPU that comes online runs migration/N first (kernel/cpu.c: cpuhp_online_idle(), v6.12)."""
+    rows = [switch(i * 10 * MS, 0, 10 + i % 2, "R", 11 - i % 2) for i in range(40)]
+    rows += [wakeup(395 * MS, 1, 80, comm="cpuhp/1", by_pid=0, src_cpu=1)]
+    rows += [switch(395 * MS, 1, 0, "R", 80, comm="cpuhp/1")]
+    rows += [wakeup(396 * MS, 1, STOPPER, comm="migration/1", by_pid=80, src_cpu=1)]
+    rows += [switch(396 * MS, 1, 80, "P", STOPPER, prev_comm="cpuhp/1", comm="migration/1")]
+    result = check(trace_of(rows, cpus=2))
+    assert (result.verdict, result.kind) == ("violations", "persistent")
+    assert result.longest_ns == 395 * MS

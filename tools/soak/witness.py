@@ -218,7 +218,7 @@ class Witness(threading.Thread):
             if delay != old.get(tid, 0):
                 # a task that waited is asked for its name while it still exists
                 with suppress(OSError):
-                    comm = Path(f"/proc/{tid}/comm").read_text().strip()
+                    comm = Path(f"/proc/{tid}/comm").read_text(errors="replace").strip()
                     self._names[tid] = (comm, frozenset(os.sched_getaffinity(tid)))
         for tid in self._names.keys() - new.delay_ns.keys():
             if all(tid not in s.delay_ns for s in self._scans):

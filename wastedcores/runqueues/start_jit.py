@@ -53,11 +53,12 @@ def _unlisted(s: State, p: int, c: int) -> None:
 def _comes_online(s: State, p: int, q: int) -> bool:
     """Whether a CPU whose first event runs or wakes task ``p`` in the context of ``q`` may have been offline before.
 
-    cpuhp/N and migration/N are the first tasks of a CPU that comes online (kernel/cpu.c: cpuhp_online_idle(), v6.12). If another
-    CPU woke migration/N, an older kernel may have brought the CPU up, but any kernel also wakes all of them to stop the
-    machine (kernel/stop_machine.c), so the CPU may as well have been idle.
+    migration/N is the first task of a CPU that comes online (kernel/cpu.c: cpuhp_online_idle(), v6.12). A CPU on which cpuhp/N is
+    the first one was online and idle, and is perhaps being taken offline. If another CPU woke migration/N, an older kernel may
+    have brought the CPU up, but any kernel also wakes all of them to stop the machine (kernel/stop_machine.c), so the CPU may as
+    well have been idle.
     """
-    return q == 0 and p > 0 and s.task[p, task_row.ROLE] != task_row.NO_ROLE
+    return q == 0 and p > 0 and s.task[p, task_row.ROLE] == task_row.STOPPER
 
 
 @callee
