@@ -386,3 +386,18 @@ def test_a_cpu_of_which_cpuhp_is_the_first_thread_was_idle_and_not_offline():
     result = check(trace_of(rows, cpus=2))
     assert (result.verdict, result.kind) == ("violations", "persistent")
     assert result.longest_ns == 395 * MS
+
+
+@pytest.mark.parametrize("first", ["cpuhp/1", "migration/1"])
+def test_a_cpu_of_which_the_stopper_runs_first_may_have_been_offline(first):
+    """Whichever of the two is woken first: bringup_wait_for_ap() of v4.14 wakes both from another CPU."""
+    rows = [switch(i * 10 * MS, 0, 10 + i % 2, "R", 11 - i % 2) for i in range(40)]
+    woken = [(80, "cpuhp/1"), (STOPPER, "migration/1")]
+    woken = woken if first == "cpuhp/1" else woken[::-1]
+    rows += [wakeup(395 * MS, 1, pid, comm=comm, by_pid=0, src_cpu=1) for pid, comm in woken]
+    rows += [switch(395 * MS, 1, 0, "R", STOPPER, comm="migration/1")]
+    rows += [switch(396 * MS, 1, STOPPER, "S", 80, prev_comm="migration/1", comm="cpuhp/1")]
+    rows += [switch(397 * MS, 1, 80, "S", 0, prev_comm="cpuhp/1")]
+    result = check(trace_of(rows, cpus=2))
+    assert result.verdict != "violations"
+    assert result.longest_ns == 0

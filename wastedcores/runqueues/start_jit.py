@@ -53,19 +53,22 @@ def _unlisted(s: State, p: int, c: int) -> None:
 def _comes_online(s: State, p: int, q: int) -> bool:
     """Whether a CPU whose first event runs or wakes task ``p`` in the context of ``q`` may have been offline before.
 
-    migration/N is the first task of a CPU that comes online (kernel/cpu.c: cpuhp_online_idle(), v6.12). A CPU on which cpuhp/N is
-    the first one was online and idle, and is perhaps being taken offline. If another CPU woke migration/N, an older kernel may
-    have brought the CPU up, but any kernel also wakes all of them to stop the machine (kernel/stop_machine.c), so the CPU may as
-    well have been idle.
+    cpuhp/N and migration/N are woken on a CPU that comes online, and migration/N runs first (kernel/cpu.c:
+    cpuhp_online_idle(), v6.12; bringup_wait_for_ap(), v4.14). So a CPU that runs cpuhp/N first was online and idle, and may be
+    going offline. If another CPU woke migration/N, an older kernel may have brought the CPU up, but any kernel also wakes all
+    of them to stop the machine (kernel/stop_machine.c), so the CPU may as well have been idle.
     """
-    return q == 0 and p > 0 and s.task[p, task_row.ROLE] == task_row.STOPPER
+    return q == 0 and p > 0 and s.task[p, task_row.ROLE] != task_row.NO_ROLE
 
 
 @callee
 def _first_switch(s: State, c: int, p: int, q: int, listed: bool) -> None:
     """Infer the start from a switch from ``q`` to ``p``; ``listed``: an earlier snapshot lists all tasks."""
-    if s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN and s.numbers[se.LOSSY] == 0:
-        told = q >= 0 and not _comes_online(s, p, q)
+    curr = s.cpu[c, cpu_row.CURR]
+    first = curr == cpu_row.CURR_UNKNOWN or curr == cpu_row.CURR_PERHAPS_OFFLINE
+    if first and s.numbers[se.LOSSY] == 0:
+        told = q >= 0 and curr == cpu_row.CURR_UNKNOWN and not _comes_online(s, p, q)
+        told |= q == 0 and p > 0 and s.task[p, task_row.ROLE] == task_row.HOTPLUGGER
         s.cpu[c, cpu_row.CURR] = q if told else cpu_row.CURR_FROM_SWITCH
         if q >= 0 and not told and s.task[p, task_row.WAKER] >= 0:
             if s.task[p, task_row.WAKER_CPU] != c:
@@ -194,7 +197,7 @@ def infer_start(e: Events, s: State) -> None:
         if by >= 0 and where >= 0 and s.numbers[se.LOSSY] == 0:
             if s.cpu[where, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
                 offline = where == c and _comes_online(s, p, by)  # it may also wake another CPU's
-                s.cpu[where, cpu_row.CURR] = cpu_row.CURR_FROM_SWITCH if offline else by
+                s.cpu[where, cpu_row.CURR] = cpu_row.CURR_PERHAPS_OFFLINE if offline else by
                 _was(s, by, task_row.RUNNING, where)
 
 
@@ -219,7 +222,7 @@ def settle_start(s: State, start_ns: int) -> None:
             begin_wait(s, p, c, start_ns)
     for c in range(s.cpu.shape[0]):
         curr = s.cpu[c, cpu_row.CURR]
-        if curr == cpu_row.CURR_FROM_SWITCH or curr == cpu_row.CURR_OFFLINE_OR_IDLE:
+        if curr < cpu_row.CURR_UNKNOWN:
             s.cpu[c, cpu_row.CURR] = cpu_row.CURR_UNKNOWN
             if curr == cpu_row.CURR_OFFLINE_OR_IDLE:
                 s.cpu[c, cpu_row.MAYBE_IDLE] = start_ns
