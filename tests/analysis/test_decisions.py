@@ -55,6 +55,7 @@ def test_the_loads_are_those_of_the_local_and_the_busiest_group(calls):
 def test_a_balanced_call_has_the_reason_that_its_loads_give(calls):
     balanced = calls.filter(result="balanced")
     assert balanced["why"].null_count() == 0
+    assert "average" in set(balanced["why"])
     assert (
         calls.filter(pl.col("result") != "balanced")["why"].null_count()
         == calls.height - balanced.height

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from predict_recordings import bounded, recorded_on
 from support import RECORDINGS
-from support.builders import migrate, switch, trace_of, wakeup
+from support.builders import migrate, nr, switch, trace_of, wakeup
 
 from wastedcores.analysis.explain import explain
 from wastedcores.analysis.price import CANNOT_TELL, PAYS, RIGHTLY_IDLE, price, weigh_waits
@@ -258,6 +258,9 @@ def test_a_cpu_without_events_is_idle_if_the_check_took_it_for_idle():
 def test_a_trace_without_tasks_or_waste_has_no_price():
     assert explain(check(queue(), between=(70 * MS, 1190 * MS)), MACHINE).price is None
     assert explain(check(queue(), between=(70 * MS, 1190 * MS)), MACHINE).to_json()["price"] is None
+    lengths = check(trace_of([nr(0, 0, 0), nr(0, 1, 2), nr(200 * MS, 0, 1)], cpus=2))
+    assert lengths.wall_ns == 200 * MS
+    assert price(lengths, MACHINE) is None
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,11 @@ def data_files() -> dict[str, list]:
 FILES = data_files()
 
 
+def test_a_checkout_lists_its_files():
+    """Git refuses to list those of a checkout that belongs to somebody else."""
+    assert FILES or not (ROOT / ".git").exists()
+
+
 def contents(path) -> bytes:
     """The bytes of a file, decompressed; of a Parquet file also its metadata and the different texts of each column."""
     raw = path.read_bytes()

@@ -93,6 +93,5 @@ def test_clocks_of_ftrace_that_count_time(root, tmp_path, clock):
         assert 450_000_000 <= length_ns <= 3_000_000_000, (file.name, clock)
         assert trace.header.lost_total == 0
         found = check(trace)
-        assert found.verdict in ("clean", "unknown", "violations")
         assert found.end_ns - found.start_ns == length_ns
         assert found.busy_ns + found.idle_ns <= length_ns * found.cpus

@@ -79,5 +79,7 @@ def test_the_core_refuses_a_child_on_its_parents_cpu_while_others_are_idle():
 def test_the_fastest_idle_core_is_found():
     plain, fast = chain("core"), chain("core+fast_core")
     assert fast.makespan_ns <= plain.makespan_ns
+    answers = fast.suggestions.filter(module="fast_core")
+    assert answers["taken"].sum() > 0
     ticks = fast.trace.events.filter(kind="tick").collect()
     assert ticks["value"].max() == 3_000_000

@@ -210,8 +210,9 @@ def file_of(
     release: bytes = b"6.12.0",
     host: bytes = b"",
     attributes: Sequence[Attribute] = (Attribute(),),
+    command: Sequence[bytes] = (),
 ) -> bytes:
-    """Return the file with these records. Without ``host`` it names none."""
+    """Return the file with these records. Without ``host`` it names none, and without ``command`` it has no command line."""
     attributes_at = 104 + 8 * len(attributes)
     described = b"".join(
         struct.pack("<IIQQQQQ", a.kind, 128, a.config, 1, a.sample_type, 0, a.flags).ljust(
@@ -226,6 +227,7 @@ def file_of(
         *([struct.pack("<I", len(host) + 1) + host + b"\0"] if host else []),
         struct.pack("<I", len(release) + 1) + release + b"\0",
         struct.pack("<II", cpus, cpus),
+        *([_strings(command)] if command else []),
     ]
     at = begin + len(data)
     table, body = b"", b""
@@ -235,6 +237,12 @@ def file_of(
     head = b"PERFILE2" + struct.pack(
         "<8Q", 104, 128 + 16, attributes_at, len(described), begin, len(data), 0, 0
     )
-    head += struct.pack("<4Q", 1 << 1 | (1 << 3 if host else 0) | 1 << 4 | 1 << 7, 0, 0, 0)
+    features = 1 << 1 | (1 << 3 if host else 0) | 1 << 4 | 1 << 7 | (1 << 11 if command else 0)
+    head += struct.pack("<4Q", features, 0, 0, 0)
     ids = b"".join(struct.pack("<Q", a.id) for a in attributes)
     return head + ids + described + data + table + body
+
+
+def _strings(words: Sequence[bytes]) -> bytes:
+    each = (struct.pack("<I", len(word) + 1) + word + b"\0" for word in words)
+    return struct.pack("<I", len(words)) + b"".join(each)

@@ -23,17 +23,22 @@ def differences(run: Examined, against: Examined) -> list[str]:
     if all(marks) and marks[0] != marks[1]:
         (a, _), (b, _) = marks  # type: ignore[misc]
         out.append(f'the work begins at "{a}" in {run.label} and at "{b}" in {against.label}')
-    ran = [r.trace.header.provenance.get("command") for r in (run, against)]
+    ran = [_command(r) for r in (run, against)]
     if all(ran) and ran[0] != ran[1]:
         out.append(f"{run.label} recorded the command {ran[0]} and {against.label} {ran[1]}")
     return out
+
+
+def _command(run: Examined) -> str:
+    """Return the command that ran while perf recorded, as far as the trace tells it."""
+    return run.trace.header.provenance.get("source cmdline", "").partition(" -- ")[2]
 
 
 def not_known_same(run: Examined, against: Examined) -> list[str]:
     """Return what two traces do not tell of each other's machine and workload, so that they may differ in it."""
     runs = (run, against)
     out = [f"{r.label} does not describe its machine" for r in runs if r.machine is None]
-    ran = [r.trace.header.provenance.get("command") for r in runs]
+    ran = [_command(r) for r in runs]
     if not all(r.window and r.window.names for r in runs) and not all(ran):
         silent = [
             r.label

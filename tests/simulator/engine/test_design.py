@@ -133,6 +133,7 @@ def test_every_shipped_module_can_be_asked(name):
     assert done.kernel.name == f"core+{name}"
     assert trace.header.kernel_release == f"core+{name}"
     assert check(trace).wall_ns == 0
+    assert done.suggestions.filter(module=name)["asked"].sum() > 0
     refused = refusals(trace)
     assert refused.height == done.suggestions["refused"].sum()
     assert set(refused["text"].str.split(":").list.first()) <= {name}
@@ -298,13 +299,17 @@ def test_a_scenario_runs_with_a_decision_of_ones_own():
     """The threads of the scenario stay where they were, in one call; a comparison takes both traces."""
     small = {"n": 4, "limit_s": 0.05}
 
+    asked = []
+
     def stay(k, p, target):
+        asked.append(target)
         return target
 
     def run(**own):
         return replay_scenario("missing-domains", machine="bd-paper-16", given=small, **own).trace
 
     own, usual = run(policies={"select_idle_sibling": stay}), run()
+    assert asked
     assert own.header.kernel_release == usual.header.kernel_release == "v4.1"
     assert compare({"usual": usual, "own": own}).table["run"].to_list() == ["usual", "own"]
     core = run(modules=["numa"])

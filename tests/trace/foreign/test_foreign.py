@@ -80,6 +80,10 @@ def seen(path: Path) -> dict:
     }
 
 
+def test_every_file_has_an_expectation(files):
+    assert set(files) == set(EXPECT)
+
+
 @pytest.mark.parametrize("name", marked(OPENS))
 def test_a_foreign_trace_opens_and_every_event_is_counted(files, name):
     want = EXPECT[name]
