@@ -208,6 +208,8 @@ def alarm(at_ns, answer="true"):
         ([alarm(52_500 * MS)], [(0, None)], {"in_time": 1, "after_s": [0.5]}),  # idle since 52 s
         ([alarm(54 * S)], [(0, None)], {"in_time": 0, "after_s": [4.0]}),
         ([], [(0, 20 * S), (30 * S, None)], {"crashes": 1, "kills": 0}),
+        ([], [(0, 20 * S)], {"crashes": 1}),  # it never came back
+        ([], [(0, 89 * S)], {"crashes": 0}),  # the end of the soak
         ([alarm(30 * S, "false")], [(0, None)], {"false": 1, "unprovoked": 1, "missed": 1}),
         ([alarm(30 * S, None)], [(0, None)], {"pending": 1, "true": 0}),
     ],
@@ -215,6 +217,26 @@ def alarm(at_ns, answer="true"):
 def test_a_violation_counts_for_a_watcher_that_looked_all_the_time(alarms, spans, counts):
     told = soaked(alarms, spans)["summary"]["watchers"]["service"]
     assert {k: told[k] for k in counts} == counts
+
+
+@pytest.mark.parametrize(
+    ("spans", "crashes"),
+    [
+        ([(0, 10 * S), (12 * S, None)], 0),
+        ([(0, 10 * S), (12 * S, 20 * S), (22 * S, None)], 1),  # the kills did not end the second
+        ([(0, 10 * S)], 1),  # it never came back
+    ],
+)
+def test_kills_explain_the_ends_that_they_made_and_no_others(spans, crashes):
+    found = soaked([], spans)
+    kills = [{"at_ns": 10 * S + n, "part": "server"} for n in range(2)]
+    found["watchers"]["service"]["kills"] = kills
+    assert summary(found)["watchers"]["service"]["crashes"] == crashes
+
+
+def test_a_turn_without_an_answer_ended_by_itself():
+    turns = [{"start_ns": 0, "end_ns": 20 * S, "verdict": v} for v in ("none", "clean")]
+    assert soaked([], turns=turns)["summary"]["watchers"]["service"]["crashes"] == 1
 
 
 def test_a_turn_of_the_recorder_alarms_falsely_only_without_a_provocation():
