@@ -53,7 +53,7 @@ def rows(found: dict[str, Any]) -> list[dict[str, Any]]:
             f"{name}_missed",
             f"established violations that were missed ({how})",
             w["missed"],
-            f"of {w['provoked']}",
+            f"of {w['established']}",
             0,
             seen,
         )
@@ -90,6 +90,7 @@ def rows(found: dict[str, Any]) -> list[dict[str, Any]]:
     for key in ("all", "apart_from_provocations"):
         its = scraped[key]
         note = f"{its['number']} scrapes, one per second; the longest took {its['most_ms']:.0f} ms"
+        note += f"; {scraped['failed']} of all failed"
         what = "scrape, 99 %, " + key.replace("_", " ")
         row(f"scrape_{key}", what, its["p99_ms"], "ms", SCRAPE_P99_MS, note)
     return made

@@ -15,6 +15,7 @@ from soak.loads import _HEAD, IDLE, LOADS, PROGRAMS
 from soak.summary import markdown, summary
 from soak.watchers import Service
 from soak.witness import Between, Waited, Witness, explain
+from soak_page import rows
 
 MS = 1_000_000
 ALARM = {"watcher": "service", "idle_cpu": 1, "began_ns": 0, "confirmed_ns": 100 * MS}
@@ -198,7 +199,7 @@ def alarm(at_ns, answer="true"):
         (
             [alarm(10_900 * MS)],
             [(0, None)],
-            {"provoked": 2, "found": 1, "in_time": 1, "after_s": [0.9]},
+            {"provoked": 2, "established": 1, "found": 1, "in_time": 1, "after_s": [0.9]},
         ),
         ([alarm(12 * S)], [(0, None)], {"found": 1, "in_time": 0, "missed": 0}),
         ([alarm(9_500 * MS)], [(0, None)], {"found": 1, "in_time": 1, "after_s": [-0.5]}),
@@ -252,6 +253,13 @@ def test_scrapes_are_told_with_and_without_those_beside_a_violation():
     told = soaked([])["summary"]["scrapes"]
     assert (told["failed"], told["largest_bytes"], told["all"]["p99_ms"]) == (1, 800, 90.0)
     assert told["apart_from_provocations"]["most_ms"] == 7.0
+
+
+def test_the_rows_count_what_was_established_and_name_failed_scrapes():
+    turns = [{"start_ns": 0, "end_ns": 20 * S, "verdict": "clean"}]
+    told = {row["id"]: row for row in rows(soaked([], turns=turns))}
+    assert (told["service_missed"]["value"], told["service_missed"]["unit"]) == (1, "of 1")
+    assert told["scrape_all"]["note"].endswith("; 1 of all failed")
 
 
 def test_the_page_names_what_was_not_true():

@@ -30,12 +30,13 @@ def _of_watcher(watcher: dict[str, Any], found: dict[str, Any]) -> dict[str, Any
     for alarm in alarms:
         alarm["provoked"] = any(_during(alarm, p) for p in found["provocations"])
     needed_ns = found["s_ns"] + found["m_ns"]
-    provoked, in_time, missed, after_s = 0, 0, 0, list[float]()
+    provoked, established, in_time, missed, after_s = 0, 0, 0, 0, list[float]()
     for p in found["provocations"]:
         begin, end = p["held_ns"] if p["established"] else (p["start_ns"], p["end_ns"])
         if not any(a <= begin and end <= b for a, b in spans):
             continue
         provoked += 1
+        established += p["established"]
         first = min((a["confirmed_ns"] for a in alarms if _during(a, p)), default=None)
         if first is None:
             missed += p["established"]
@@ -64,6 +65,7 @@ def _of_watcher(watcher: dict[str, Any], found: dict[str, Any]) -> dict[str, Any
         "unprovoked": sum(not a["provoked"] for a in alarms),
         "chronic": len(watcher["chronic"]),
         "provoked": provoked,
+        "established": established,
         "found": len(after_s),
         "in_time": in_time,
         "missed": missed,
