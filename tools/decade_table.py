@@ -156,6 +156,7 @@ def _cell(value: float | None, scale: int, replayed: bool) -> str:
 
 def main() -> int:
     """Write the table and the page."""
+    assert MADE.search(PAGE.read_text()), PAGE
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
     table = decade(parser.parse_args().seeds)

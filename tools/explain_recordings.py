@@ -181,6 +181,7 @@ def explanations_report(table: pl.DataFrame) -> str:
 
 def main() -> int:
     """Write the table."""
+    assert MADE.search(PAGE.read_text()), PAGE
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*")
     parser.add_argument("--seeds", type=int, default=5)

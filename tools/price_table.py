@@ -98,6 +98,7 @@ def cells(price: Price | None) -> str:
 
 def main() -> None:
     """Write the table."""
+    assert MADE.search(PAGE.read_text()), PAGE
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*")
     parser.add_argument("-n", "--dry-run", action="store_true")

@@ -101,6 +101,7 @@ def main() -> None:
     found, commit = json.loads(Path(sys.argv[1]).read_text()), sys.argv[2]
     found["summary"] = summary(found)
     before, _, rest = PAGE.read_text().partition(BEGIN)
+    assert END in rest, PAGE
     _, _, after = rest.partition(END)
     run = markdown(found).partition("\n\n")[2]  # without its title
     PAGE.write_text(f"{before}{BEGIN}\n{run}\n{END}{after}")
