@@ -79,8 +79,11 @@ def compare_explanations(
     """Explain recordings, and compare with what the fixes gained when they were recorded."""
     folder = Path(folder or datasets() / "recordings")
     every = {p.parent.name: Recording.read(p.parent) for p in sorted(folder.glob("*/meta.json"))}
+    chosen = list(names or every)
+    if unknown := set(chosen) - every.keys():
+        raise SystemExit(f"{folder}: there is no recording {', '.join(sorted(unknown))}.")
     rows = []
-    for name in names or every:
+    for name in chosen:
         recording = every[name]
         result, found, advice = explained(recording, seeds)
         rows.append(
