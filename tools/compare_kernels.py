@@ -101,6 +101,7 @@ def _row(workload: str, kernel: str, recording: Recording) -> dict[str, object]:
 
 def main() -> None:
     """Write the table and the page."""
+    assert MADE.search(PAGE.read_text()), PAGE
     table = compare_kernels()
     table.write_csv(ROOT / "datasets" / FILE, float_precision=6)
     made = MADE.sub(lambda m: f"{m[1]}{kernels_markdown(table)}{m[2]}", PAGE.read_text())

@@ -85,6 +85,7 @@ def _modern() -> list[Recording]:
 
 def main() -> int:
     """Write the table."""
+    assert MADE.search(PAGE.read_text()), PAGE
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--modern", action="store_true")

@@ -95,6 +95,7 @@ def row(file: Path, name: str, want: object, before: str) -> tuple[str, ...]:
 def main(folder: Path) -> None:
     """Measure the files of a folder and write the table."""
     text = PAGE.read_text()
+    assert END in text.partition(BEGIN)[2], PAGE
     before = dict(re.findall(r"^\| (\S+/\S+) \| [^|]+ \| [^|]+ \| ([^|]+) \|", text, re.MULTILINE))
     rows = [HEAD, ("---",) * len(HEAD)]
     counts = json.loads((folder / "counts.json").read_text())

@@ -107,8 +107,11 @@ def _replayed(
     for seed in seeds:
         run = replay_scenario(f"recorded-{pattern.kind}", name, pattern.machine, seed, given)
         window = run.summary.start_ns, run.summary.end_ns
+        # without an end there is no time, and 0 would be the best of all
+        if run.summary.result is None:
+            raise SystemExit(f"{words} under {name} did not finish with seed {seed}.")
         wasted, wait = _waste(run.trace, window, cpus_of(pattern))
-        result = float(run.summary.result or 0)
+        result = float(run.summary.result)
         cells.append(Cell(words, kernel, name, pattern.result.unit, result, wasted, wait))
     median: dict[str, Any] = {}
     for column in ("result", "wasted_cpus", "wait_p99_ms"):
@@ -156,6 +159,7 @@ def _cell(value: float | None, scale: int, replayed: bool) -> str:
 
 def main() -> int:
     """Write the table and the page."""
+    assert MADE.search(PAGE.read_text()), PAGE
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
     table = decade(parser.parse_args().seeds)

@@ -79,8 +79,11 @@ def compare_explanations(
     """Explain recordings, and compare with what the fixes gained when they were recorded."""
     folder = Path(folder or datasets() / "recordings")
     every = {p.parent.name: Recording.read(p.parent) for p in sorted(folder.glob("*/meta.json"))}
+    chosen = list(names or every)
+    if unknown := set(chosen) - every.keys():
+        raise SystemExit(f"{folder}: there is no recording {', '.join(sorted(unknown))}.")
     rows = []
-    for name in names or every:
+    for name in chosen:
         recording = every[name]
         result, found, advice = explained(recording, seeds)
         rows.append(
@@ -181,6 +184,7 @@ def explanations_report(table: pl.DataFrame) -> str:
 
 def main() -> int:
     """Write the table."""
+    assert MADE.search(PAGE.read_text()), PAGE
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*")
     parser.add_argument("--seeds", type=int, default=5)

@@ -248,6 +248,7 @@ def markdown(table: dict[str, dict[str, bool]]) -> str:
 
 def main() -> int:
     """Print the table, and write it where told."""
+    assert MADE.search(PAGE.read_text()), PAGE
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("trees", nargs="+", type=Path, metavar="DIR")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE")

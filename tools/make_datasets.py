@@ -206,13 +206,14 @@ def describe() -> None:
             .item()
         ):
             sys.exit(f"{name}: the text of an event names a private path.")
-    (ROOT / "datasets" / "registry.txt").write_text("\n".join(registry) + "\n")
     readme = ROOT / "datasets" / "README.md"
     before, marker, rest = readme.read_text().partition(
         "<!-- table: made by tools/make_datasets.py -->\n"
     )
-    after = rest.partition("<!-- end of table -->\n")[2]
-    readme.write_text(before + marker + "\n".join(rows) + "\n<!-- end of table -->\n" + after)
+    _, end, after = rest.partition("<!-- end of table -->\n")
+    assert end, readme
+    (ROOT / "datasets" / "registry.txt").write_text("\n".join(registry) + "\n")
+    readme.write_text(before + marker + "\n".join(rows) + "\n" + end + after)
     total = sum((SMALL / f"{n}.parquet").stat().st_size for n in names)
     print(*rows, f"{total / 1e6:.2f} MB in all", sep="\n")
 

@@ -22,6 +22,7 @@ MADE = re.compile(r"(<!-- made by tools/make_table_4.py -->\n).*?(<!-- end -->)"
 
 def main() -> None:
     """Write the table and the page."""
+    assert MADE.search(PAGE.read_text()), PAGE
     table = table_4(scorecard.read(sys.argv[1]))
     missing = table.filter(table["ours"].is_null())["bug"].to_list()
     if missing:

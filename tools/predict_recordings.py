@@ -151,6 +151,7 @@ def predictions_report(table: pl.DataFrame) -> str:
 
 def main() -> int:
     """Write the table."""
+    assert MADE.search(PAGE.read_text()), PAGE
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("-n", "--dry-run", action="store_true")

@@ -98,16 +98,20 @@ def cells(price: Price | None) -> str:
 
 def main() -> None:
     """Write the table."""
+    assert MADE.search(PAGE.read_text()), PAGE
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*")
     parser.add_argument("-n", "--dry-run", action="store_true")
     args = parser.parse_args()
-    lines = [HEAD]
+    lines, unknown = [HEAD], set(args.names)
     print(HEAD)
     for found in recordings():
+        unknown.discard(found[0])
         if not args.names or found[0] in args.names:
             lines.append(row(*found))
             print(lines[-1], flush=True)
+    if unknown:
+        parser.error(f"there is no recording {', '.join(sorted(unknown))} to judge")
     if not args.dry_run and not args.names:
         text = "\n".join(lines)
         PAGE.write_text(MADE.sub(lambda m: f"{m[1]}{text}\n{m[2]}", PAGE.read_text()))

@@ -53,7 +53,7 @@ def rows(found: dict[str, Any]) -> list[dict[str, Any]]:
             f"{name}_missed",
             f"established violations that were missed ({how})",
             w["missed"],
-            f"of {w['provoked']}",
+            f"of {w['established']}",
             0,
             seen,
         )
@@ -90,6 +90,7 @@ def rows(found: dict[str, Any]) -> list[dict[str, Any]]:
     for key in ("all", "apart_from_provocations"):
         its = scraped[key]
         note = f"{its['number']} scrapes, one per second; the longest took {its['most_ms']:.0f} ms"
+        note += f"; {scraped['failed']} of all failed"
         what = "scrape, 99 %, " + key.replace("_", " ")
         row(f"scrape_{key}", what, its["p99_ms"], "ms", SCRAPE_P99_MS, note)
     return made
@@ -100,6 +101,7 @@ def main() -> None:
     found, commit = json.loads(Path(sys.argv[1]).read_text()), sys.argv[2]
     found["summary"] = summary(found)
     before, _, rest = PAGE.read_text().partition(BEGIN)
+    assert END in rest, PAGE
     _, _, after = rest.partition(END)
     run = markdown(found).partition("\n\n")[2]  # without its title
     PAGE.write_text(f"{before}{BEGIN}\n{run}\n{END}{after}")

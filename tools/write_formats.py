@@ -44,6 +44,7 @@ DOCUMENTS: dict[str, Callable[[], str]] = {
 def written(text: str, content: str) -> str:
     """Return a document with a new list."""
     before, _, rest = text.partition(BEGIN)
+    assert END in rest, (BEGIN, END)
     return f"{before}{BEGIN}{content}{END}{rest.partition(END)[2]}"
 
 

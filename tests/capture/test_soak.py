@@ -15,6 +15,7 @@ from soak.loads import _HEAD, IDLE, LOADS, PROGRAMS
 from soak.summary import markdown, summary
 from soak.watchers import Service
 from soak.witness import Between, Waited, Witness, explain
+from soak_page import rows
 
 MS = 1_000_000
 ALARM = {"watcher": "service", "idle_cpu": 1, "began_ns": 0, "confirmed_ns": 100 * MS}
@@ -198,7 +199,7 @@ def alarm(at_ns, answer="true"):
         (
             [alarm(10_900 * MS)],
             [(0, None)],
-            {"provoked": 2, "found": 1, "in_time": 1, "after_s": [0.9]},
+            {"provoked": 2, "established": 1, "found": 1, "in_time": 1, "after_s": [0.9]},
         ),
         ([alarm(12 * S)], [(0, None)], {"found": 1, "in_time": 0, "missed": 0}),
         ([alarm(9_500 * MS)], [(0, None)], {"found": 1, "in_time": 1, "after_s": [-0.5]}),
@@ -208,6 +209,8 @@ def alarm(at_ns, answer="true"):
         ([alarm(52_500 * MS)], [(0, None)], {"in_time": 1, "after_s": [0.5]}),  # idle since 52 s
         ([alarm(54 * S)], [(0, None)], {"in_time": 0, "after_s": [4.0]}),
         ([], [(0, 20 * S), (30 * S, None)], {"crashes": 1, "kills": 0}),
+        ([], [(0, 20 * S)], {"crashes": 1}),  # it never came back
+        ([], [(0, 89 * S)], {"crashes": 0}),  # the end of the soak
         ([alarm(30 * S, "false")], [(0, None)], {"false": 1, "unprovoked": 1, "missed": 1}),
         ([alarm(30 * S, None)], [(0, None)], {"pending": 1, "true": 0}),
     ],
@@ -215,6 +218,26 @@ def alarm(at_ns, answer="true"):
 def test_a_violation_counts_for_a_watcher_that_looked_all_the_time(alarms, spans, counts):
     told = soaked(alarms, spans)["summary"]["watchers"]["service"]
     assert {k: told[k] for k in counts} == counts
+
+
+@pytest.mark.parametrize(
+    ("spans", "crashes"),
+    [
+        ([(0, 10 * S), (12 * S, None)], 0),
+        ([(0, 10 * S), (12 * S, 20 * S), (22 * S, None)], 1),  # the kills did not end the second
+        ([(0, 10 * S)], 1),  # it never came back
+    ],
+)
+def test_kills_explain_the_ends_that_they_made_and_no_others(spans, crashes):
+    found = soaked([], spans)
+    kills = [{"at_ns": 10 * S + n, "part": "server"} for n in range(2)]
+    found["watchers"]["service"]["kills"] = kills
+    assert summary(found)["watchers"]["service"]["crashes"] == crashes
+
+
+def test_a_turn_without_an_answer_ended_by_itself():
+    turns = [{"start_ns": 0, "end_ns": 20 * S, "verdict": v} for v in ("none", "clean")]
+    assert soaked([], turns=turns)["summary"]["watchers"]["service"]["crashes"] == 1
 
 
 def test_a_turn_of_the_recorder_alarms_falsely_only_without_a_provocation():
@@ -230,6 +253,13 @@ def test_scrapes_are_told_with_and_without_those_beside_a_violation():
     told = soaked([])["summary"]["scrapes"]
     assert (told["failed"], told["largest_bytes"], told["all"]["p99_ms"]) == (1, 800, 90.0)
     assert told["apart_from_provocations"]["most_ms"] == 7.0
+
+
+def test_the_rows_count_what_was_established_and_name_failed_scrapes():
+    turns = [{"start_ns": 0, "end_ns": 20 * S, "verdict": "clean"}]
+    told = {row["id"]: row for row in rows(soaked([], turns=turns))}
+    assert (told["service_missed"]["value"], told["service_missed"]["unit"]) == (1, "of 1")
+    assert told["scrape_all"]["note"].endswith("; 1 of all failed")
 
 
 def test_the_page_names_what_was_not_true():

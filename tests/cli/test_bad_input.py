@@ -73,6 +73,7 @@ WRONG = [
         for value in ("nan", "inf", "-1", "0")
     ],
     ("watch --before nan", "expected 0 to 600"),
+    ("capture -o .", "this is a directory"),
     ("import junk.txt -o .", "it is a directory"),
     ("import junk.txt -o nowhere/x.parquet", "there is no directory nowhere"),
     ("export nosuch", "no such file, and no data set of that name"),

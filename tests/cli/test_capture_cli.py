@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from support.typed import typed
 
 MAIN = [sys.executable, "-c", "from wastedcores.cli import main; main()"]
 
@@ -34,3 +35,10 @@ def test_bad_use_is_explained(tmp_path, arguments, says):
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_refused_before_anything_is_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr("wastedcores.capture.capture", lambda *_, **__: pytest.fail("it recorded"))
+    done = typed("capture", "--pseudonyms", tmp_path / "key", "-o", tmp_path, "--seconds", "1")
+    assert done.code == 2
+    assert "this is a directory" in done.err

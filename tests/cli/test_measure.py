@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import sys
 import textwrap
 
@@ -16,7 +17,7 @@ from typer.testing import CliRunner
 
 from wastedcores.capture.measure import measure, median, read_settings
 from wastedcores.cli import app, register_verbs
-from wastedcores.errors import UsageError
+from wastedcores.errors import UsageError, WastedCoresError
 
 LOOP = "import os, time; time.sleep(float(os.environ.get('PAUSE', '0')))"
 
@@ -49,6 +50,17 @@ def test_settings_take_turns_and_the_slower_one_is_found_slower(tmp_path):
         "program_sha256",
         "not_known",
     } <= about.keys()
+
+
+def test_a_program_that_cannot_be_read_is_measured(tmp_path, monkeypatch):
+    program = shutil.copy(shutil.which("true"), tmp_path / "mine")
+
+    def refused(path):
+        raise WastedCoresError(f"{path}: cannot be read (Permission denied).")
+
+    # root may read everything
+    monkeypatch.setattr("wastedcores.capture.measure.file_digest", refused)
+    assert measure([str(program)], runs=2)["environment"]["program_sha256"] is None
 
 
 @pytest.mark.parametrize("runs", [2, 3, 5, 6, 10, 25])

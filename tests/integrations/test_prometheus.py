@@ -63,6 +63,9 @@ def test_the_dashboard_asks_for_metrics_that_there_are(tmp_path):
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
         assert panel["description"]
+        for target in panel["targets"]:
+            # the greatest at each moment of a range are more than the greatest
+            assert target.get("instant", False) == target["expr"].startswith("topk")
     rules = [
         {"record": f"q{n}", "expr": re.sub(r"\$__\w+", "5m", q).replace("$instance", ".*")}
         for n, q in enumerate(queries)

@@ -103,6 +103,8 @@ def test_language__agrees_with_python_on_every_event():
         ('"c" in comm', [1, 2]),
         ('comm.startswith("c") or comm.endswith("s")', [1, 2, 5]),
         ('comm.matches("^(as|idle)$") or comm.contains("zz")', [0, 5]),
+        (r'comm.matches("^cc\d$")', [1, 2]),
+        (r'comm.matches(r"\bcc1\b")', [1, 2]),
         ("9 in cpu_mask and 0 in cpu_mask and not 1 in cpu_mask", [4]),
         ("ts_ns >= 2 * ns and ts_ns < 5 * ns", [2, 3, 4]),
         ("ts_ns * 1000 > 4 * us - 1", [4, 5]),

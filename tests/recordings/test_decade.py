@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import decade_table
+import pytest
 from decade_table import KERNELS, decade_markdown
 from support import ROOT
 
@@ -36,3 +40,13 @@ def test_replayed_cells_name_a_kernel_that_the_replay_has():
     for row in replayed:
         assert KernelModel.named(row["replayed"]).is_replayed
         assert row["replayed"].startswith(KERNELS[row["kernel"]][1])
+
+
+def test_a_replay_that_did_not_finish_has_no_time(monkeypatch):
+    run = SimpleNamespace(summary=SimpleNamespace(result=None, start_ns=0, end_ns=1))
+    monkeypatch.setattr(decade_table, "replay_scenario", lambda *_: run)
+    pattern = SimpleNamespace(
+        meta={"results_measured_in_guest": {}}, parameters={}, kind="make-r", machine=None
+    )
+    with pytest.raises(SystemExit, match="did not finish with seed 1"):
+        decade_table._replayed("make", "6.18", "v6.18.15", pattern, [1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
+import price_table
 import pytest
 from explain_recordings import (
     SCHEMA,
@@ -53,6 +54,16 @@ def test_what_should_not_be_is_told():
         "r: group_construction is not proposed, and it gained 6%.",
         "r: the cause is group_construction, not group_imbalance.",
     ]
+
+
+def test_a_wrong_name_is_refused(monkeypatch, capsys):
+    with pytest.raises(SystemExit, match="there is no recording nosuch"):
+        compare_explanations(["gc-buggy-16cpu", "nosuch"])
+    monkeypatch.setattr(price_table, "recordings", lambda: iter(()))
+    monkeypatch.setattr("sys.argv", ["price_table.py", "nosuch"])
+    with pytest.raises(SystemExit):
+        price_table.main()
+    assert "there is no recording nosuch" in capsys.readouterr().err
 
 
 @pytest.mark.long

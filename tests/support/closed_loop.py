@@ -249,6 +249,7 @@ def summary(outcomes: Iterable[Outcome]) -> str:
 
 def main() -> None:
     """Turn the whole loop and write its table."""
+    assert MADE.search(PAGE.read_text()), PAGE
     text = summary(turn(seed) for seed in range(TURNS))
     print(text)
     PAGE.write_text(MADE.sub(lambda m: f"{m[1]}{text}\n{m[2]}", PAGE.read_text()))

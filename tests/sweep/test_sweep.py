@@ -134,6 +134,14 @@ def test_sweep__keeps_other_runs_of_the_same_code_if_asked(tmp_path):
     assert pl.read_parquet(out).height == 3
 
 
+def test_sweep__needs_no_cluster_when_everything_is_done(tmp_path):
+    runs = [Run.of("support.sweep_tasks:picky", x=2)]
+    quiet(runs, tmp_path / "t.parquet", workers=1)
+    table, notes = quiet(runs, tmp_path / "t.parquet", scheduler="tcp://127.0.0.1:9")
+    assert notes == ["1 of 1 runs were done earlier"]
+    assert table["half"].to_list() == [1]
+
+
 def test_sweep__lists_are_arguments_too(tmp_path):
     runs = [Run.of("support.sweep_tasks:total", numbers=[1, 2, n]) for n in (3, 4)]
     table, _ = quiet(runs, tmp_path / "t.parquet", workers=1)

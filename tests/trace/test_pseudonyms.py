@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import polars as pl
 import pytest
 from support import perf_file
+from support.typed import typed
 from typer.testing import CliRunner
 
 import wastedcores as wc
@@ -155,6 +157,15 @@ def test_perf_data_with_a_host_and_a_command_line(key, tmp_path):
     assert "perf.data" not in json.loads(text.splitlines()[0])["provenance"].values()
     assert "accounts" not in text
     assert "payroll" not in text
+
+
+def test_the_trace_to_read_is_not_replaced(key, tmp_path):
+    trace = Path(shutil.copy(wc.fetch("live-balancing-off"), tmp_path / "run.parquet"))
+    before = trace.read_bytes()
+    done = typed("import", trace, "--pseudonyms", key, "-o", trace)
+    assert done.code == 2
+    assert "this is the trace to read itself" in done.err
+    assert trace.read_bytes() == before
 
 
 @pytest.mark.slow

@@ -293,7 +293,7 @@ def _model() -> str:
 
 
 def main() -> int:
-    """Run a soak; 3: an alarm was false, a violation was missed, or a service ended by itself."""
+    """Run a soak; 3: an alarm was false, a violation was missed, or a watcher ended by itself."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

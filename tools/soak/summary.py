@@ -8,6 +8,8 @@ from typing import Any
 SCHEMA = "wastedcores.soak/2"
 #: an alarm may be told so long after a provocation has ended
 _LATE_NS = 500_000_000
+#: a kill ends a span within this time, and the services are stopped one after the other in the last minute
+_KILLED_NS, _LAST_NS = 2_000_000_000, 60_000_000_000
 #: the limits of a service's memory
 LIMITS_MB = {"collector": 64, "server": 150}
 SCRAPE_P99_MS = 50
@@ -28,12 +30,13 @@ def _of_watcher(watcher: dict[str, Any], found: dict[str, Any]) -> dict[str, Any
     for alarm in alarms:
         alarm["provoked"] = any(_during(alarm, p) for p in found["provocations"])
     needed_ns = found["s_ns"] + found["m_ns"]
-    provoked, in_time, missed, after_s = 0, 0, 0, list[float]()
+    provoked, established, in_time, missed, after_s = 0, 0, 0, 0, list[float]()
     for p in found["provocations"]:
         begin, end = p["held_ns"] if p["established"] else (p["start_ns"], p["end_ns"])
         if not any(a <= begin and end <= b for a, b in spans):
             continue
         provoked += 1
+        established += p["established"]
         first = min((a["confirmed_ns"] for a in alarms if _during(a, p)), default=None)
         if first is None:
             missed += p["established"]
@@ -62,12 +65,13 @@ def _of_watcher(watcher: dict[str, Any], found: dict[str, Any]) -> dict[str, Any
         "unprovoked": sum(not a["provoked"] for a in alarms),
         "chronic": len(watcher["chronic"]),
         "provoked": provoked,
+        "established": established,
         "found": len(after_s),
         "in_time": in_time,
         "missed": missed,
         "after_s": after_s,
         "kills": len(watcher["kills"]),
-        "crashes": 0 if turns else max(0, len(spans) - 1 - len(watcher["kills"])),
+        "crashes": _crashes(watcher, end_ns),
         "turns": len(turns),
         "alarming_turns": sum(
             t["verdict"] == "violations" and not provoked for t, provoked in turns
@@ -75,6 +79,21 @@ def _of_watcher(watcher: dict[str, Any], found: dict[str, Any]) -> dict[str, Any
         "undecided_turns": sum(t["verdict"] not in ("violations", "clean") for t, _ in turns),
         "cost": _cost(watcher["samples"]),
     }
+
+
+def _crashes(watcher: dict[str, Any], end_ns: int) -> int:
+    """Return how often it ended by itself: turns without an answer, and ends that neither a kill nor the soak's end explains.
+
+    One that did not come back after a kill counts, too.
+    """
+    if watcher["turns"]:
+        return sum(turn["verdict"] == "none" for turn in watcher["turns"])
+    killed = [kill["at_ns"] for kill in watcher["kills"]]
+    ends = [end for _, end in watcher["spans"] if end is not None and end < end_ns - _LAST_NS]
+    alone = [all(abs(end - at) > _KILLED_NS for at in killed) for end in ends]
+    if ends and len(ends) == len(watcher["spans"]):
+        alone[-1] = True
+    return sum(alone)
 
 
 def _during(alarm: dict[str, Any], provocation: dict[str, Any]) -> bool:

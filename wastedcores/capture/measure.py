@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import platform
@@ -18,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from wastedcores.errors import UsageError
-from wastedcores.files import text_of
+from wastedcores.errors import UsageError, WastedCoresError
+from wastedcores.files import file_digest, text_of
 
 MEASURE_SCHEMA = "wastedcores.measure/1"
 #: what a setting may have: how it is applied
@@ -143,7 +142,7 @@ def manifest(command: Sequence[str]) -> dict[str, Any]:
     program = shutil.which(command[0])
     return {
         "program": program,
-        "program_sha256": hashlib.sha256(Path(program).read_bytes()).hexdigest() if program else None,
+        "program_sha256": _digest(Path(program)) if program else None,
         "parameters": list(command[1:]),
         "disk": _first_line(["findmnt", "-no", "SOURCE,FSTYPE,OPTIONS", "-T", "."]),
         "distribution": _os_release(),
@@ -162,6 +161,14 @@ def manifest(command: Sequence[str]) -> dict[str, Any]:
         "compiler_flags": os.environ.get("CFLAGS"),
         "not_known": ["the version of the program, of its database and of its data", "the flags with which it was compiled"],
     }  # fmt: skip
+
+
+def _digest(program: Path) -> str | None:
+    """Return the SHA-256 of a program; None: it may be executed and not read."""
+    try:
+        return file_digest(program)
+    except WastedCoresError:
+        return None
 
 
 def _first_line(command: Sequence[str]) -> str | None:

@@ -154,6 +154,8 @@ def _check(output: Path, seconds: float | None, events: Sequence[str] | None) ->
             raise UsageError(f"event {event!r} is none of {', '.join(ALL_EVENTS)}.")
     if is_special(output):
         raise UsageError(f"{output}: this is a device or a pipe; expected the name of a file.")
+    if output.is_dir():
+        raise UsageError(f"{output}: this is a directory; expected the name of a file.")
     if not output.parent.is_dir() or not os.access(output.parent, os.W_OK):
         raise UsageError(
             f"{output}: cannot write into {output.parent}. Choose another place with -o."

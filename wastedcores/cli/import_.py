@@ -108,8 +108,14 @@ def _changed(
 ) -> Trace:
     """Import into ``output`` with the facts of a snapshot or with pseudonyms; if these are refused, nothing is written."""
     from wastedcores.capture.snapshot import read_snapshot, with_snapshot
+    from wastedcores.errors import UsageError
     from wastedcores.trace.pseudonyms import Pseudonyms, written_again
 
+    # the import itself sees the name of a temporary file
+    if output.exists() and source.exists() and output.samefile(source):
+        raise UsageError(
+            f"{output}: this is the trace to read itself. Choose another name with -o."
+        )
     snapshot = None if taken is None else read_snapshot(taken)
     names = None if pseudonyms is None else Pseudonyms.of_file(pseudonyms)
 

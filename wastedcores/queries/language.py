@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -124,7 +125,10 @@ def parse(text: str, *, schema: Mapping[str, pl.DataType] | None = None) -> Quer
     for comment in outside_texts("#", reader.line):
         raise QueryError(reader.indent + comment.start(), "a query has no comments.")
     try:
-        tree = ast.parse(reader.line, mode="eval")
+        with warnings.catch_warnings():
+            # Python warns of "\d", which is right in a regular expression
+            warnings.simplefilter("ignore")
+            tree = ast.parse(reader.line, mode="eval")
         if _depth(tree) > DEEPEST:
             raise RecursionError
         condition = reader.condition(tree.body)

@@ -187,7 +187,7 @@ def sweep(
     if done:
         say(f"{len(done)} of {len(todo)} runs were done earlier")
     left = [r for r in todo if r.key not in done]
-    if scheduler:
+    if scheduler and left:
         finished = on_cluster(left, scheduler)
     else:
         finished = on_processes(left, workers or os.cpu_count() or 1)
