@@ -27,6 +27,7 @@ def gate(
     """Judge the rules, print and write the outcomes, and exit with the code of the worst one."""
     from wastedcores.analysis.gate import judge, read_rules
     from wastedcores.cli._input import open_input
+    from wastedcores.files import written_whole
     from wastedcores.invariant import check
     from wastedcores.words import gate as words
 
@@ -40,7 +41,8 @@ def gate(
     )
     outcomes = judge(asked, before, after)
     if junit is not None:
-        junit.write_text(words.junit(outcomes))
+        with written_whole(junit) as part:
+            part.write_text(words.junit(outcomes))
     if markdown is not None:
         with markdown.open("a") as summary:  # GitHub's summary is a file to which all steps append
             summary.write(words.markdown(outcomes, names[0].name, names[1].name))
