@@ -7,6 +7,7 @@ and every link inside the site must lead somewhere.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import inspect
@@ -107,14 +108,24 @@ def _toctree(names: list[str]) -> str:
     return "\n```{toctree}\n:hidden:\n\n" + "\n".join(names) + "\n```\n"
 
 
+@functools.cache
+def _sources() -> bytes:
+    """Return the digest of the code, and of the data that notebooks show."""
+    files = [ROOT / "benchmarks" / "results.json"]
+    for top, names in (("wastedcores", "*.py"), ("datasets", "*")):
+        files += sorted(p for p in (ROOT / top).rglob(names) if p.is_file())
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.digest()
+
+
 def _executed(path: Path, values: dict, cache: Path) -> dict:
-    """Return the executed notebook; from the cache, if neither it nor its parameters nor the code have changed."""
+    """Return the executed notebook; from the cache, if neither it nor its parameters, the code or the data have changed."""
     from wastedcores.reports.notebook import report
 
-    code = sorted((ROOT / "wastedcores").rglob("*.py"))
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
-    for file in (path, *code):
-        digest.update(file.read_bytes())
+    digest.update(path.read_bytes() + _sources())
     kept = cache / f"{path.stem}-{digest.hexdigest()[:16]}.ipynb"
     if not kept.exists():
         print(f"executing {path.name}", flush=True)

@@ -43,6 +43,19 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path):
     assert build_docs.broken_links(tmp_path) == ["a.html: b.html#there", "a.html: c.html"]
 
 
+def test_a_notebook_is_executed_anew_after_its_data_changed(tmp_path, monkeypatch):
+    monkeypatch.setattr(build_docs, "ROOT", tmp_path)
+    names = ("benchmarks/results.json", "datasets/a/decade.csv", "wastedcores/code.py")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("old")
+    digests = {build_docs._sources.__wrapped__()}
+    for name in names:
+        (tmp_path / name).write_text("new")
+        digests.add(build_docs._sources.__wrapped__())
+    assert len(digests) == 4
+
+
 def test_the_gallery_names_notebooks_that_exist():
     for name in json.loads((ROOT / "docs" / "gallery.json").read_text()):
         assert (ROOT / "notebooks" / f"{name}.ipynb").exists()
