@@ -58,12 +58,23 @@ def gate(
 
 
 def _recordings(name: Path) -> list[Path]:
-    """Return the recordings of one side: a file or a data set, or all files of a folder."""
+    """Return the recordings of one side: a trace or a data set, or all files of a folder that is no trace itself."""
     from wastedcores.errors import UsageError
 
-    if not name.is_dir():
+    if not name.is_dir() or _is_trace(name):
         return [name]
     files = sorted(p for p in name.iterdir() if p.is_file() and not p.name.startswith("."))
     if not files:
         raise UsageError(f"{name}: this folder has no recording. Expected one or more traces.")
     return files
+
+
+def _is_trace(folder: Path) -> bool:
+    """Tell whether a folder is one trace; one that only has traces of the Common Trace Format below it may have several."""
+    from wastedcores.errors import WastedCoresError
+    from wastedcores.trace.io import sniff
+
+    try:
+        return sniff(folder) != "ctf" or (folder / "metadata").is_file()
+    except WastedCoresError:
+        return False
