@@ -69,6 +69,8 @@ WRONG = [
             ("capture", "--flight"),
             ("capture", "--buffer"),
             ("watch", "--seconds"),
+            ("watch", "--keep-mb"),
+            ("watch", "--keep-days"),
         )
         for value in ("nan", "inf", "-1", "0")
     ],
