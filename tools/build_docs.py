@@ -18,6 +18,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -161,7 +162,7 @@ def _prepare(book: dict, note: str) -> None:
 
 
 def _commands(page: Path) -> None:
-    """Write the help of every verb."""
+    """Write the help of every verb, and of the verbs below it."""
     import typer
     from typer.testing import CliRunner
 
@@ -171,9 +172,17 @@ def _commands(page: Path) -> None:
     parts = [
         "# Commands\n\nThis is the help of every command, as `wastedcores COMMAND --help` prints it.\n"
     ]
-    for verb in typer.main.get_command(app).commands:
-        shown = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "96", "NO_COLOR": "1"})
-        parts.append(f"## {verb}\n\n```text\n{shown.output.strip()}\n```\n")
+
+    def add(command: Any, *words: str) -> None:
+        call = [*words, "--help"]
+        shown = CliRunner().invoke(app, call, env={"COLUMNS": "96", "NO_COLOR": "1"})
+        assert shown.exit_code == 0, call
+        parts.append(f"## {' '.join(words)}\n\n```text\n{shown.output.strip()}\n```\n")
+        for name, below in getattr(command, "commands", {}).items():
+            add(below, *words, name)
+
+    for verb, command in typer.main.get_command(app).commands.items():
+        add(command, verb)
     page.write_text("\n".join(parts))
 
 

@@ -33,6 +33,16 @@ def test_the_site_is_built_without_a_warning(tmp_path):
         assert list((site / "notebooks").glob(f"{number:02}_*.html"))
 
 
+@pytest.mark.slow
+def test_the_page_of_commands_has_the_verbs_below_a_verb(tmp_path):
+    build_docs._commands(tmp_path / "commands.md")
+    sections = (tmp_path / "commands.md").read_text().split("\n## ")
+    helps = dict(section.split("\n", 1) for section in sections[1:])
+    assert "--persist" in helps["check"]
+    assert "--bzimage" in helps["guest record"]
+    assert "--no-sandbox" in helps["course grade"]
+
+
 def test_a_link_that_leads_nowhere_is_found(tmp_path):
     (tmp_path / "a.html").write_text(
         '<p id="here"><a href="b.html#there">b</a> <a href="#here">a</a> <a href="c.html">c</a>'
