@@ -75,6 +75,8 @@ WRONG = [
         for value in ("nan", "inf", "-1", "0")
     ],
     ("watch --before nan", "expected 0 to 600"),
+    ("course grade . --lab 4 -o grades.html", "name the table .csv"),
+    ("course grade . --lab 4 -o grades.rows", "name the table .csv"),
     ("import junk.txt -o .", "it is a directory"),
     ("import junk.txt -o nowhere/x.parquet", "there is no directory nowhere"),
     ("export nosuch", "no such file, and no data set of that name"),
