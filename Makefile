@@ -83,4 +83,4 @@ format: $(DEV)   ## run ruff's formatter and its safe fixes
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 clean:           ## remove what was generated
-	rm -rf $(VENV) reports .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf $(VENV) reports build dist .coverage collectors/*.o .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -2,7 +2,8 @@
 
 A ``bench_<name>.py`` has ``run() -> list[dict]``. A row has ``id`` (stable and unique in its benchmark: the scorecard
 finds rows by it), ``name`` (a label for readers), ``value``, ``unit``, ``goal`` and, where they apply, ``peer`` (what it
-was compared with in the same run), ``note`` and ``met`` (bool). Rows of benchmarks that are not run keep their values.
+was compared with in the same run), ``note`` and ``met`` (bool). Rows of benchmarks that are not run keep their values, and
+so do those of a benchmark that has none to tell, because this machine lacks a program for it.
 """
 
 from __future__ import annotations
@@ -108,15 +109,22 @@ def main() -> int:
         )
         return 2
     store = json.loads(STORE.read_text()) if STORE.exists() else {}
+    measured = commit()  # the results that are written below make the tree dirty
     for name in chosen:
         load = f"{os.getloadavg()[0]:.1f}"
         print(f"{name} ...", file=sys.stderr)
         rows = import_module(f"benchmarks.bench_{name}").run()
+        if not rows:
+            print(
+                f"{name}: this machine lacks a program for it; its rows stay as they are.",
+                file=sys.stderr,
+            )
+            continue
         if len({row["id"] for row in rows}) != len(rows):
             raise ValueError(f"{name}: two rows have the same id")
         store[name] = {
             "date": time.strftime("%Y-%m-%d"),
-            "commit": commit(),
+            "commit": measured,
             "load": load,
             "machine": machine(),
             "rows": rows,

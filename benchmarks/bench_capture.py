@@ -63,6 +63,8 @@ class Recording:
             self.collector.wait_ready()
         else:
             while not any("privileges" in line for line in self.collector.messages):
+                if self.collector.process.poll() is not None:
+                    raise self.collector.failure()
                 time.sleep(0.05)
         self.cpu0 = self.cpu_s()
         return self

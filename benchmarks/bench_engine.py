@@ -103,6 +103,7 @@ def _ask(tree: Path, program: str, *args: str, cache: Path, plain: bool = False)
         "PYTHONPATH": str(tree),
         "NUMBA_DISABLE_JIT": str(int(plain)),
         "XDG_CACHE_HOME": str(cache),
+        "WASTEDCORES_CACHE_DIR": "",  # it would go before, and both trees would share one
     }
     child = subprocess.run(
         [sys.executable, "-c", program, *args], cwd=tree, env=env, capture_output=True, text=True, check=True

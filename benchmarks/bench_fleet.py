@@ -104,7 +104,8 @@ def on_cluster(traces: Path, folder: Path) -> tuple[pl.DataFrame, float, float]:
             processes[1].kill()
             killed[0] = time.perf_counter() - began
 
-        killer = threading.Thread(target=kill)
+        # a daemon, because it waits for ever if the sweep fails
+        killer = threading.Thread(target=kill, daemon=True)
         killer.start()
         table = sweep(runs_of(find_traces(str(traces))), out, scheduler=address, progress=False)
         took = time.perf_counter() - began

@@ -82,6 +82,8 @@ def run() -> list[dict]:
         )  # fmt: skip
         try:
             while True:
+                if server.poll() is not None:
+                    raise RuntimeError(f"Prometheus ended with code {server.returncode}.")
                 with suppress(OSError):
                     urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready")
                     break

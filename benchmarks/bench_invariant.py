@@ -46,8 +46,13 @@ def sweep_rate(n: int) -> float:
 
 
 def naive_rate(n: int) -> float:
-    """Return the events per second of the plainest vectorised peer: numpy over a (changes, CPUs) table of states."""
+    """Return the events per second of the plainest vectorised peer, best of 5: numpy over a (changes, CPUs) table of states."""
     ts_ns, cpu, nr = changes(n, 1)
+    return max(_naive(ts_ns, cpu, nr) for _ in range(5))
+
+
+def _naive(ts_ns: np.ndarray, cpu: np.ndarray, nr: np.ndarray) -> float:
+    n = ts_ns.size
     start = time.perf_counter()
     state = np.full((n, CPUS), -1, np.int8)
     for c in range(CPUS):
@@ -116,6 +121,7 @@ def run() -> list[dict]:
             "goal": ">= 100",
             "met": rate >= 100e6,
             "peer": f"numpy table of states: {peer / 1e6:.2f} M events/s ({rate / peer:.0f}x)",
+            "note": "each the best of 5",
         },
         {
             "id": "check_time",

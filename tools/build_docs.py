@@ -7,6 +7,7 @@ and every link inside the site must lead somewhere.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import inspect
@@ -17,6 +18,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -107,14 +109,24 @@ def _toctree(names: list[str]) -> str:
     return "\n```{toctree}\n:hidden:\n\n" + "\n".join(names) + "\n```\n"
 
 
+@functools.cache
+def _sources() -> bytes:
+    """Return the digest of the code, and of the data that notebooks show."""
+    files = [ROOT / "benchmarks" / "results.json"]
+    for top, names in (("wastedcores", "*.py"), ("datasets", "*")):
+        files += sorted(p for p in (ROOT / top).rglob(names) if p.is_file())
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.digest()
+
+
 def _executed(path: Path, values: dict, cache: Path) -> dict:
-    """Return the executed notebook; from the cache, if neither it nor its parameters nor the code have changed."""
+    """Return the executed notebook; from the cache, if neither it nor its parameters, the code or the data have changed."""
     from wastedcores.reports.notebook import report
 
-    code = sorted((ROOT / "wastedcores").rglob("*.py"))
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
-    for file in (path, *code):
-        digest.update(file.read_bytes())
+    digest.update(path.read_bytes() + _sources())
     kept = cache / f"{path.stem}-{digest.hexdigest()[:16]}.ipynb"
     if not kept.exists():
         print(f"executing {path.name}", flush=True)
@@ -150,7 +162,7 @@ def _prepare(book: dict, note: str) -> None:
 
 
 def _commands(page: Path) -> None:
-    """Write the help of every verb."""
+    """Write the help of every verb, and of the verbs below it."""
     import typer
     from typer.testing import CliRunner
 
@@ -160,9 +172,17 @@ def _commands(page: Path) -> None:
     parts = [
         "# Commands\n\nThis is the help of every command, as `wastedcores COMMAND --help` prints it.\n"
     ]
-    for verb in typer.main.get_command(app).commands:
-        shown = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "96", "NO_COLOR": "1"})
-        parts.append(f"## {verb}\n\n```text\n{shown.output.strip()}\n```\n")
+
+    def add(command: Any, *words: str) -> None:
+        call = [*words, "--help"]
+        shown = CliRunner().invoke(app, call, env={"COLUMNS": "96", "NO_COLOR": "1"})
+        assert shown.exit_code == 0, call
+        parts.append(f"## {' '.join(words)}\n\n```text\n{shown.output.strip()}\n```\n")
+        for name, below in getattr(command, "commands", {}).items():
+            add(below, *words, name)
+
+    for verb, command in typer.main.get_command(app).commands.items():
+        add(command, verb)
     page.write_text("\n".join(parts))
 
 

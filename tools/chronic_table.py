@@ -77,13 +77,16 @@ def row(path: Path) -> tuple[str, str, float]:
     counted = np.zeros(rq.cpus, np.uint8)
     counted[result.counted_cpus] = 1
     rule, cells = brief.FLOOR_NS, []
-    for brief.FLOOR_NS in FLOORS_NS:
-        state = sweep_jit.new_state(rq.cpus, counted, start, end, SLICE_NS)
-        used, waste = np.diff(sweep(rq, state, end).firm_state.slices, axis=0, prepend=0).T
-        if not waste.size:
-            return f"| {name} | {verdict} | shorter than a slice |", verdict, 0.0
-        cells.append(shares(waste, used, float(SLICE_NS * counted.sum())))
-    brief.FLOOR_NS = rule
+    try:
+        for brief.FLOOR_NS in FLOORS_NS:
+            state = sweep_jit.new_state(rq.cpus, counted, start, end, SLICE_NS)
+            used, waste = np.diff(sweep(rq, state, end).firm_state.slices, axis=0, prepend=0).T
+            if not waste.size:
+                rest = " |" * (len(FLOORS_NS) + 1)
+                return f"| {name} | {verdict} | shorter than a slice |{rest}", verdict, 0.0
+            cells.append(shares(waste, used, float(SLICE_NS * counted.sum())))
+    finally:
+        brief.FLOOR_NS = rule
     busy = state.scalars[sweep_jit.BUSY_NS] / ((end - start) * counted.sum())
     shown = [f"{used:.2f} / {machine:.2f}" for used, machine, _ in cells]
     times = cells[RULE][2]

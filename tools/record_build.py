@@ -51,7 +51,9 @@ def main() -> None:
         if warm:
             subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
     file = options.output / f"{NAME}.parquet"
-    capture(file, run=build, events=EVENTS, backend="bpf", progress=print)
+    told = capture(file, run=build, events=EVENTS, backend="bpf", progress=print).header
+    if "exit code" in told.provenance or told.lost_total or told.truncated_last_line:
+        sys.exit(f"{file}: the build failed, or events were lost; record it again.")
     cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
     models = (s.partition(":")[2].strip() for s in cpuinfo if "model name" in s)
     version = subprocess.run(

@@ -16,7 +16,7 @@ from typing import Any
 
 from wastedcores.capture.snapshot import SCHEMA
 from wastedcores.cpulist import format_cpulist
-from wastedcores.files import datasets
+from wastedcores.recordings.kernels import all_recordings
 from wastedcores.recordings.recording import Recording
 from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.task_tables import Seen, seen
@@ -55,15 +55,14 @@ def facts(recording: Recording, found: Seen) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Write all files."""
-    for meta in sorted(datasets().glob("recordings*/*/meta.json")):
-        recording = Recording.read(meta.parent)
+    for recording in all_recordings():
         tasks = facts(recording, seen(recording.trace, 0))
         about = "from datasets/recordings/README.md, by tools/write_task_files.py"
         when = {"boottime_ns": recording.trace.header.start_ns, "unix_ns": 0}
         kernel = recording.meta["kernel"]
         file = {"schema": SCHEMA, "kernel": kernel, "source": about, **when, "tasks": tasks}
         file |= {"follows_affinity": True, "silent_is_idle": True, "quotas": {}}
-        (meta.parent / "tasks.json").write_text(json.dumps(file, indent=0) + "\n")
+        (recording.folder / "tasks.json").write_text(json.dumps(file, indent=0) + "\n")
         print(f"{recording.name}: {len(tasks)} tasks")
 
 

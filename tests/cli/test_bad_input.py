@@ -69,11 +69,15 @@ WRONG = [
             ("capture", "--flight"),
             ("capture", "--buffer"),
             ("watch", "--seconds"),
+            ("watch", "--keep-mb"),
+            ("watch", "--keep-days"),
         )
         for value in ("nan", "inf", "-1", "0")
     ],
     ("watch --before nan", "expected 0 to 600"),
     ("capture -o .", "this is a directory"),
+    ("course grade . --lab 4 -o grades.html", "name the table .csv"),
+    ("course grade . --lab 4 -o grades.rows", "name the table .csv"),
     ("import junk.txt -o .", "it is a directory"),
     ("import junk.txt -o nowhere/x.parquet", "there is no directory nowhere"),
     ("export nosuch", "no such file, and no data set of that name"),

@@ -60,3 +60,14 @@ def test_a_report_names_what_it_was_made_from(rings):
     assert (
         facts["sha256"] != open_trace(rings).header.provenance["source_sha256"]
     )  # that of the rings
+
+
+def test_a_gate_takes_it_as_one_recording(rings, tmp_path):
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nquantity = "wasted_cpus"\nworse_by = 0.1\n')
+    junit = tmp_path / "junit.xml"
+    done = typed("compare", rings, rings, "--gate", rules, "--junit", junit, "--json")
+    assert done.code in (0, 3), done.err
+    (rule,) = json.loads(done.out)["rules"]
+    assert rule["n"] == [1, 1]
+    assert 'name="wasted_cpus"' in junit.read_text()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +45,21 @@ def test_lab__a_file_is_no_folder(tmp_path):
     (tmp_path / "f").write_text("")
     with pytest.raises(UsageError, match="Name another folder"):
         copy_notebooks(tmp_path / "f")
+
+
+def test_lab__a_copy_that_a_full_disk_cut_short_is_made_again(tmp_path, monkeypatch):
+    write = Path.write_text
+
+    def full(self, text, **how):
+        write(self, text[:100], **how)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(UsageError, match="No space left"):
+            copy_notebooks(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert copy_notebooks(tmp_path) == len(list(notebooks().glob("*.ipynb")))
 
 
 @pytest.mark.slow

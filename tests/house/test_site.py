@@ -33,6 +33,16 @@ def test_the_site_is_built_without_a_warning(tmp_path):
         assert list((site / "notebooks").glob(f"{number:02}_*.html"))
 
 
+@pytest.mark.slow
+def test_the_page_of_commands_has_the_verbs_below_a_verb(tmp_path):
+    build_docs._commands(tmp_path / "commands.md")
+    sections = (tmp_path / "commands.md").read_text().split("\n## ")
+    helps = dict(section.split("\n", 1) for section in sections[1:])
+    assert "--persist" in helps["check"]
+    assert "--bzimage" in helps["guest record"]
+    assert "--no-sandbox" in helps["course grade"]
+
+
 def test_a_link_that_leads_nowhere_is_found(tmp_path):
     (tmp_path / "a.html").write_text(
         '<p id="here"><a href="b.html#there">b</a> <a href="#here">a</a> <a href="c.html">c</a>'
@@ -41,6 +51,19 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path):
         '<a href="a.html#here">a</a> <a href="https://example.org/x">elsewhere</a>'
     )
     assert build_docs.broken_links(tmp_path) == ["a.html: b.html#there", "a.html: c.html"]
+
+
+def test_a_notebook_is_executed_anew_after_its_data_changed(tmp_path, monkeypatch):
+    monkeypatch.setattr(build_docs, "ROOT", tmp_path)
+    names = ("benchmarks/results.json", "datasets/a/decade.csv", "wastedcores/code.py")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("old")
+    digests = {build_docs._sources.__wrapped__()}
+    for name in names:
+        (tmp_path / name).write_text("new")
+        digests.add(build_docs._sources.__wrapped__())
+    assert len(digests) == 4
 
 
 def test_the_gallery_names_notebooks_that_exist():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from types import ModuleType
 
 import pytest
 from support import ROOT
@@ -20,3 +21,34 @@ def test_imported_names_exist(file):
             for name in node.names:
                 there = hasattr(import_module(module), name.name)
                 assert there or find_spec(f"{module}.{name.name}"), f"{module} has no {name.name}"
+
+
+def tool(name: str) -> ModuleType:
+    """Return a program of the tools as a module."""
+    spec = spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_writer_of_task_files_knows_all_kinds_of_recordings():
+    from wastedcores.recordings.kernels import all_recordings
+
+    assert {found.kind for found in all_recordings()} <= tool("write_task_files").LEADERS.keys()
+
+
+def test_a_trace_shorter_than_a_slice_leaves_the_rule_of_chronic_waste_as_it_is(tmp_path):
+    from wastedcores.invariant import brief
+
+    rule = brief.FLOOR_NS
+    (tmp_path / "short.txt").write_text(
+        "<idle>-0 [000] d... 1.000001: sched_wakeup: comm=a pid=7 prio=120 target_cpu=000\n"
+        "<idle>-0 [000] d... 1.000002: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> "
+        "next_comm=a next_pid=7 next_prio=120\n"
+    )
+    table = tool("chronic_table")
+    line, _, times = table.row(tmp_path / "short.txt")
+    assert "shorter than a slice" in line
+    assert line.count("|") == len(table.FLOORS_NS) + 5
+    assert times == 0.0
+    assert rule == brief.FLOOR_NS

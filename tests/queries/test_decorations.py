@@ -94,10 +94,12 @@ def test_names__the_same_from_a_recording_that_has_them_and_from_one_without():
     assert both.filter(~renamed, pl.col("comm") != pl.col("told")).is_empty()
 
 
-def naive_spans(rows, begins, ends, key, check):
+def naive_spans(rows, begins, ends, key, check, breaks=None):
     """The definition of a span, with a dictionary."""
     lengths, opened = [None] * len(rows), {}
     for i, e in enumerate(rows):
+        if breaks and breaks(e):
+            opened.pop(e["prev_pid"], None)
         k = e[key[1]]
         if ends(e) and k in opened:
             at = opened.pop(k)
@@ -150,7 +152,8 @@ def test_spans__agree_with_their_definition(seed):
             lambda e: e["kind"] == "wakeup", ("prev_pid", "pid"), None),
     }  # fmt: skip
     for column, (begins, ends, key, check) in cases.items():
-        expected = naive_spans(rows, begins, ends, key, check)
+        breaks = is_switch if column == "wait_ns" else None
+        expected = naive_spans(rows, begins, ends, key, check, breaks)
         assert sum(x is not None for x in expected) > 5, column
         assert table[column].to_list() == expected, column
 
@@ -162,6 +165,15 @@ def test_spans__an_end_that_does_not_fit_its_beginning_leaves_the_length_unknown
     table = EventTable(lost).with_columns(["run_ns", "idle_before_ns"])
     assert table["run_ns"].to_list() == [None, None, 40, None]
     assert table["idle_before_ns"].to_list() == [None, None, 20, None]
+
+
+def test_spans__a_wakeup_of_a_running_task_is_no_wait():
+    woken = trace(
+        [switch(0, 0, 0, 5), row(10, "wakeup", 0, 5), switch(1000, 0, 5, 0),
+         row(5000, "wakeup", 0, 5), switch(5100, 0, 0, 5)]
+    )  # fmt: skip
+    found = EventTable(woken).with_columns(["wait_ns"])
+    assert found["wait_ns"].to_list() == [None, None, None, 100, None]
 
 
 def test_spans__of_the_user_by_any_column():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import socket
 import subprocess
 import urllib.request
 from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 import polars as pl
@@ -163,6 +166,21 @@ def test_the_page_ranks_machines_kernels_and_groups(pretended, tmp_path):
     kernels = text.partition("Kernels, the worst first")[2]
     assert kernels.index("6.12.0") < kernels.index("6.1.0")
     assert "/web&lt;script&gt;" in text
+
+
+def test_a_full_disk_leaves_the_table_of_yesterday(pretended, tmp_path, monkeypatch):
+    def full(self, file, *_, **__):
+        Path(file).write_bytes(b"PAR1")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    out = tmp_path / "t.parquet"
+    out.write_bytes(b"yesterday")
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
+    done = typed("fleet", pretended, "--hours", "1", "-o", out)
+    assert done.code == 2
+    assert "No space left" in done.err
+    assert out.read_bytes() == b"yesterday"
+    assert [p.name for p in tmp_path.iterdir()] == ["t.parquet"]
 
 
 @pytest.mark.parametrize("address", ["prometheus+http://127.0.0.1:1", "prometheus+http://no such"])

@@ -184,6 +184,18 @@ def test_sweep__a_run_that_always_kills_its_process_is_an_error_row(tmp_path):
     assert table["half"].to_list() == [None, 1]
 
 
+@pytest.mark.slow
+def test_sweep__a_run_beside_one_that_kills_its_process_is_no_error(tmp_path):
+    runs = [
+        Run.of("support.sweep_tasks:picky", x=2),  # executed alone
+        Run.of("support.sweep_tasks:always_crash", x=1),
+        Run.of("support.sweep_tasks:double", x=3, sleep_s=1.0),
+    ]
+    table, _ = quiet(runs, tmp_path / "t.parquet", workers=2)
+    assert table["error"].is_null().to_list() == [True, False, True]
+    assert table["twice"].to_list() == [None, None, 6]
+
+
 def test_sweep__refuses_bad_use(tmp_path, monkeypatch):
     monkeypatch.setattr("wastedcores.sweep.driver.CONNECT_S", 1)
     run = Run.of("support.sweep_tasks:picky", x=2)

@@ -103,6 +103,7 @@ def test_kept_layers_are_switched_and_saved(box, tmp_path):
     box.queries.save()
     layers, _ = read_layers(tmp_path / "mine.toml")
     assert layers == [styled(QUERY, STYLE), styled("cpu > 0")]
-    box.queries.file.value = str(tmp_path / "absent" / "mine.toml")
-    box.queries.save()
-    assert "cannot be written" in box.queries.says.value
+    for name in (str(tmp_path / "absent" / "mine.toml"), str(tmp_path), ""):
+        box.queries.file.value = name
+        box.queries.save()
+        assert "cannot be written" in box.queries.says.value

@@ -27,6 +27,7 @@ def gate(
     """Judge the rules, print and write the outcomes, and exit with the code of the worst one."""
     from wastedcores.analysis.gate import judge, read_rules
     from wastedcores.cli._input import open_input
+    from wastedcores.files import written_whole
     from wastedcores.invariant import check
     from wastedcores.words import gate as words
 
@@ -40,7 +41,8 @@ def gate(
     )
     outcomes = judge(asked, before, after)
     if junit is not None:
-        junit.write_text(words.junit(outcomes))
+        with written_whole(junit) as part:
+            part.write_text(words.junit(outcomes))
     if markdown is not None:
         with markdown.open("a") as summary:  # GitHub's summary is a file to which all steps append
             summary.write(words.markdown(outcomes, names[0].name, names[1].name))
@@ -56,12 +58,23 @@ def gate(
 
 
 def _recordings(name: Path) -> list[Path]:
-    """Return the recordings of one side: a file or a data set, or all files of a folder."""
+    """Return the recordings of one side: a trace or a data set, or all files of a folder that is no trace itself."""
     from wastedcores.errors import UsageError
 
-    if not name.is_dir():
+    if not name.is_dir() or _is_trace(name):
         return [name]
     files = sorted(p for p in name.iterdir() if p.is_file() and not p.name.startswith("."))
     if not files:
         raise UsageError(f"{name}: this folder has no recording. Expected one or more traces.")
     return files
+
+
+def _is_trace(folder: Path) -> bool:
+    """Tell whether a folder is one trace; one that only has traces of the Common Trace Format below it may have several."""
+    from wastedcores.errors import WastedCoresError
+    from wastedcores.trace.io import sniff
+
+    try:
+        return sniff(folder) != "ctf" or (folder / "metadata").is_file()
+    except WastedCoresError:
+        return False

@@ -213,6 +213,10 @@ def grade(
 
     if not folder.is_dir():
         raise UsageError(f"{folder}: expected a folder of submissions.")
+    if output.suffix in (".html", ".rows"):
+        raise UsageError(
+            f"-o {output}: the page and the rows have this ending; name the table .csv."
+        )
     rows_folder = output.with_suffix(".rows")
     limits = Limits(wall_s=seconds, memory=memory << 20)
     rows = grade_all(

@@ -68,9 +68,11 @@ def export(
     )
     path = export_perfetto(found, output or parquet_name(trace).with_suffix(".pftrace"), result)
     if sql:
+        from wastedcores.files import written_whole
         from wastedcores.reports.perfetto import recipes
 
-        path.with_suffix(".sql").write_text(recipes())
+        with written_whole(path.with_suffix(".sql")) as part:
+            part.write_text(recipes())
     if as_json:
         answer = {"schema": "wastedcores.export/1", "path": str(path)}
         print_json(answer | {"bytes": path.stat().st_size, "verdict": result.verdict})

@@ -87,6 +87,7 @@ def fleet(
         "ignore_affinity": ignore_affinity,
         "silent": silent,
     }
+    from wastedcores.files import written_whole
     from wastedcores.sweep.prometheus import PREFIX, machine_hours, wasted_by_group
 
     for path in (output, page):
@@ -95,7 +96,8 @@ def fleet(
     groups = None
     if where.startswith(PREFIX):
         table, groups = machine_hours(where, hours), wasted_by_group(where, hours)
-        table.write_parquet(output)
+        with written_whole(output) as part:
+            table.write_parquet(part)
     else:
         table = _checked(where, output, options, scheduler, workers, quiet)
     if page is not None:

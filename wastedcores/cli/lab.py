@@ -52,14 +52,16 @@ def lab(
 def copy_notebooks(folder: Path) -> int:
     """Copy the bundled notebooks that the folder does not have, and return how many were copied."""
     from wastedcores.errors import UsageError
-    from wastedcores.files import notebooks
+    from wastedcores.files import notebooks, written_whole
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         wanted = [p for p in sorted(notebooks().glob("*.ipynb")) if not (folder / p.name).exists()]
         for path in wanted:
             text = path.read_text(encoding="utf-8")
-            (folder / path.name).write_text(_without_dead_links(text), encoding="utf-8")
+            # half a copy would stay for ever, because those that are there are left as they are
+            with written_whole(folder / path.name) as part:
+                part.write_text(_without_dead_links(text), encoding="utf-8")
     except OSError as e:
         raise UsageError(
             f"{folder}: the notebooks cannot be copied there ({e.strerror}). Name another folder."

@@ -61,6 +61,7 @@ def measure(
     from wastedcores.capture.measure import measure as run_measure
     from wastedcores.capture.measure import read_settings
     from wastedcores.cli._output import check_writable
+    from wastedcores.files import written_whole
 
     if output:
         check_writable(output)
@@ -72,7 +73,8 @@ def measure(
         progress=lambda line: print(line, file=sys.stderr),
     )
     if output:
-        output.write_text(json.dumps(found, indent=1) + "\n")
+        with written_whole(output) as part:
+            part.write_text(json.dumps(found, indent=1) + "\n")
     if as_json:
         print_json(found)
     else:

@@ -10,7 +10,15 @@ import typer
 from typer import Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Backend, Chronic, Persist, Pseudonyms, Seconds
+from wastedcores.cli._options import (
+    AsJson,
+    Backend,
+    Chronic,
+    Persist,
+    Pseudonyms,
+    Seconds,
+    above_zero,
+)
 from wastedcores.cli._output import EXIT_CODES, EXIT_OF, fitted, print_json
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns, human_ns, share
@@ -84,10 +92,16 @@ def watch(
         ),
     ] = None,
     keep_mb: Annotated[
-        float, Option(metavar="MB", min=1, help="The most that is kept in -o by a service, in MB.")
+        float,
+        Option(
+            metavar="MB",
+            callback=above_zero,
+            help="The most that is kept in -o by a service, in MB.",
+        ),
     ] = 1000.0,
     keep_days: Annotated[
-        float, Option(metavar="DAYS", min=0, help="How long a service keeps it, in days.")
+        float,
+        Option(metavar="DAYS", callback=above_zero, help="How long a service keeps it, in days."),
     ] = 7.0,
     cgroups: Annotated[
         int,

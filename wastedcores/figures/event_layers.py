@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from wastedcores.errors import UsageError
+from wastedcores.files import written_whole
 from wastedcores.queries.spans import Span
 from wastedcores.trace.trace import Trace
 
@@ -147,6 +148,8 @@ def write_layers(layers: Sequence[EventLayer], path: Path) -> None:
     """Write layers to a TOML file that :func:`read_layers` reads."""
     if not layers or not all(isinstance(layer.query, str) for layer in layers):
         raise UsageError(f"{path}: there must be a layer, and all queries must be texts.")
+    if path.is_dir():
+        raise UsageError(f"{path}: cannot be written (it is a directory).")
     lines = []
     for layer in layers:
         # a string of JSON is one of TOML, too
@@ -157,7 +160,8 @@ def write_layers(layers: Sequence[EventLayer], path: Path) -> None:
             "",
         ]
     try:
-        path.write_text("\n".join(lines), "utf-8")
+        with written_whole(path) as part:
+            part.write_text("\n".join(lines), "utf-8")
     except OSError as e:
         raise UsageError(f"{path}: cannot be written ({e.strerror}).") from e
 

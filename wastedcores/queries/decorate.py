@@ -174,8 +174,10 @@ class EventTable:
             sources: Iterable[str] = _FROM.get(column, ())
             if column in self.spans:
                 span = self.spans[column]
-                used = self.parse(span.begin).columns | self.parse(span.end).columns
-                sources = sorted({*used, *span.keys, *(span.same or ())})
+                queries = [q for q in (span.begin, span.end, span.broken) if q]
+                used = [c for query in queries for c in self.parse(query).columns]
+                others = (*span.keys, *(span.same or ()), span.broken_by)
+                sources = sorted({*used, *others} - {""})
             elif column not in _FROM:
                 raise UsageError(
                     f"column {column!r}: a trace does not have it. Computed are {', '.join(added_columns())}."

@@ -30,20 +30,22 @@ def lengths(events: pl.DataFrame, span: Span, *, at_end: bool = False) -> pl.Ser
     from wastedcores.queries.names_jit import NONE, pair
 
     schema = dict(events.schema)
-    missing = [c for c in (*span.keys, *(span.same or ())) if c not in schema]
+    broken_by = span.broken_by or span.keys[0]
+    missing = [c for c in (*span.keys, broken_by, *(span.same or ())) if c not in schema]
     if missing:
         raise UsageError(f"span {span.name!r}: there is no column {missing[0]!r}.")
     chosen = events.select(  # selected together with a column of the table, so that constant queries have its height
         "ts_ns",
         begins=parse(span.begin, schema=schema).where,
         ends=parse(span.end, schema=schema).where,
+        breaks=parse(span.broken or "False", schema=schema).where,
     )
-    keys = numbered(events[c] for c in span.keys)
+    keys = numbered(events[c] for c in (*span.keys, broken_by))
     checks = numbered(events[c] for c in span.same) if span.same else [np.zeros(1, np.int32)] * 2
     opened = np.full(1 + max(int(k.max(initial=-1)) for k in keys), NONE, np.int64)
-    ts, begins, ends = (_read_only(chosen[c]) for c in ("ts_ns", "begins", "ends"))
-    k0, k1, c0, c1 = (_read_only(c) for c in (*keys, *checks))
-    found = pl.Series(pair(ts, begins, ends, k0, k1, c0, c1, opened, at_end))
+    ts, *where = (_read_only(chosen[c]) for c in ("ts_ns", "begins", "ends", "breaks"))
+    k0, k1, k2, c0, c1 = (_read_only(c) for c in (*keys, *checks))
+    found = pl.Series(pair(ts, *where, k0, k1, k2, c0, c1, opened, at_end))
     return found.set(found == NONE, None)
 
 

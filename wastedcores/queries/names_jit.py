@@ -37,15 +37,20 @@ NONE = np.iinfo(np.int64).min
 
 
 @jit
-def pair(ts, begins, ends, begin_key, end_key, begin_check, end_check, opened, at_end):
+def pair(
+    ts, begins, ends, breaks, begin_key, end_key, break_key, begin_check, end_check, opened, at_end
+):
     """Return the length of the span that each event begins, or, ``at_end``, of the one that it ends; :data:`NONE` without.
 
-    ``ts`` are rising times. ``begin_key`` and ``end_key`` are numbers of the CPU or task whose span it is, -1 for none.
+    ``ts`` are rising times. The keys are numbers of the CPU or task whose span begins, ends or is broken, -1 for none.
     ``begin_check`` and ``end_check`` must agree in both events; with one element nothing is compared. ``opened`` has a place per
     key, :data:`NONE` everywhere.
     """
     out = np.full(ts.size, NONE, np.int64)
     for i in range(ts.size):
+        k = break_key[i]
+        if breaks[i] and k >= 0:
+            opened[k] = NONE
         k = end_key[i]
         if ends[i] and k >= 0 and opened[k] != NONE:
             at = opened[k]

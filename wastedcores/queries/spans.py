@@ -23,6 +23,9 @@ class Span:
         between was not recorded, and the length is unknown.
     doc
         A sentence about the column.
+    broken, broken_by
+        A query and a column: after such an event, the open span of the task in that column has no length. A running task that
+        is woken does not wait, and the next switch from it shows that it ran.
     """
 
     name: str
@@ -31,6 +34,8 @@ class Span:
     by: str | tuple[str, str] = "cpu"
     same: tuple[str, str] | None = None
     doc: str = "Added by a decoration."
+    broken: str = ""
+    broken_by: str = ""
 
     @property
     def column(self) -> str:
@@ -57,7 +62,8 @@ SPANS = {
         Span("busy", 'kind == "nr_running" and nr_running >= 1', 'kind == "nr_running" and nr_running == 0',
              doc="For the event that makes a runqueue non-empty: how long it was not empty (RQSIZE >= 1)."),
         Span("wait", 'kind in ("wakeup", "wakeup_new")', 'kind == "switch" and pid != 0', "pid",
-             doc="For a wakeup: how long until the task ran."),
+             doc="For a wakeup of a task that does not run: how long until it ran.",
+             broken='kind == "switch"', broken_by="prev_pid"),
         Span("blocked", _LEFT, 'kind == "wakeup"', ("prev_pid", "pid"),
              doc="For a switch from a task that sleeps: how long until its wakeup."),
         Span("life", 'kind == "fork"', 'kind == "exit"', "pid",

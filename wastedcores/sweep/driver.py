@@ -100,8 +100,9 @@ def on_processes(
 ) -> Generator[tuple[Run, dict[str, Value]], None, None]:
     """Execute runs in processes of this machine.
 
-    When a process dies, all runs that were under way lose one life and are started again in new processes. Only as many
-    runs as workers are handed out at a time, so that these runs are known and Ctrl-C has nothing queued to wait for.
+    When a process dies, all runs that were under way lose one life and are started again in new processes. A run with its
+    last life is executed alone, so that none is given up for what another one did. Only as many runs as workers are handed
+    out at a time, so that these runs are known and Ctrl-C has nothing queued to wait for.
     """
     lives = {run.key: LIVES for run in runs}
     waiting = list(reversed(runs))
@@ -110,9 +111,15 @@ def on_processes(
     pool = None
     # the first run is executed alone: it compiles the engine, and the other processes find that in the cache
     allowed = 1
+
+    def most() -> int:
+        """Return how many runs may be under way together with the next one."""
+        together = (*under_way.values(), *waiting[-1:])
+        return 1 if any(lives[run.key] == 1 for run in together) else allowed
+
     try:
         while waiting or under_way:
-            while waiting and len(under_way) < allowed:
+            while waiting and len(under_way) < most():
                 with _no_ctrl_c():  # submitting also starts processes
                     # a new pool is made if the last one broke
                     pool = get_reusable_executor(processes, timeout=None)
