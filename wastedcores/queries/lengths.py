@@ -43,9 +43,11 @@ def lengths(events: pl.DataFrame, span: Span, *, at_end: bool = False) -> pl.Ser
     keys = numbered(events[c] for c in (*span.keys, broken_by))
     checks = numbered(events[c] for c in span.same) if span.same else [np.zeros(1, np.int32)] * 2
     opened = np.full(1 + max(int(k.max(initial=-1)) for k in keys), NONE, np.int64)
-    ts, *where = (_read_only(chosen[c]) for c in ("ts_ns", "begins", "ends", "breaks"))
+    ts, begins, ends, breaks = (
+        _read_only(chosen[c]) for c in ("ts_ns", "begins", "ends", "breaks")
+    )
     k0, k1, k2, c0, c1 = (_read_only(c) for c in (*keys, *checks))
-    found = pl.Series(pair(ts, *where, k0, k1, k2, c0, c1, opened, at_end))
+    found = pl.Series(pair(ts, begins, ends, breaks, k0, k1, k2, c0, c1, opened, at_end))
     return found.set(found == NONE, None)
 
 
