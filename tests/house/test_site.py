@@ -55,7 +55,7 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path):
 
 def test_a_notebook_is_executed_anew_after_its_data_changed(tmp_path, monkeypatch):
     monkeypatch.setattr(build_docs, "ROOT", tmp_path)
-    names = ("benchmarks/results.json", "datasets/a/decade.csv", "wastedcores/code.py")
+    names = ("benchmarks/results.json", "datasets/decade.csv", "wastedcores/files.py")
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("old")
