@@ -10,7 +10,14 @@ import polars as pl
 import pytest
 from support.typed import typed
 
-from wastedcores.analysis.alignment import ACTIVITY, START, align, common_marks, first_activity
+from wastedcores.analysis.alignment import (
+    ACTIVITY,
+    START,
+    align,
+    common_marks,
+    differences,
+    first_activity,
+)
 from wastedcores.analysis.examined import examine
 from wastedcores.errors import UsageError
 from wastedcores.figures.compare import aligned
@@ -93,6 +100,19 @@ def test_better_only_where_machine_and_work_are_known_to_be_the_same(recorded, t
     other = align(recorded[0], two[0])
     assert all(r["change"] is None for r in rows(other))
     assert "64 CPUs count in group-imbalance-buggy and 2 in a" in compared(other).text
+
+
+def test_other_commands_are_a_difference(two):
+    """perf writes its own command line, and behind -- what it recorded; its other options do not matter."""
+
+    def of(run, *words):
+        line = " ".join(("/usr/bin/perf sched record -o", run.label, "--", *words))
+        return replace(run, trace=run.trace.with_header(provenance={"source cmdline": line}))
+
+    a, b = two
+    other = differences(of(a, "make"), of(b, "make", "-j8"))
+    assert other == ["a recorded the command make and b make -j8"]
+    assert differences(of(a, "make"), of(b, "make")) == []
 
 
 def test_no_change_where_a_verdict_is_unknown(recorded):

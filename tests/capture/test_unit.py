@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,9 @@ from wastedcores.capture import service, unit
 from wastedcores.capture.live_result import LiveOptions
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns
+
+#: a home whichever user runs the tests
+HOME = Path("~root").expanduser()
 
 
 def systemd_analyze(*arguments: str) -> subprocess.CompletedProcess:
@@ -82,7 +86,7 @@ def test_the_capabilities_are_those_that_this_kernel_asks_for(tmp_path, paranoid
 
 
 @pytest.mark.parametrize(
-    ("interpreter", "may"), [("/usr/bin/python3", "yes"), ("/home/me/.pyenv/python", "read-only")]
+    ("interpreter", "may"), [("/usr/bin/python3", "yes"), (f"{HOME}/.pyenv/no/python", "read-only")]
 )
 def test_homes_are_hidden_unless_the_interpreter_lies_in_one(
     tmp_path, monkeypatch, interpreter, may
@@ -97,10 +101,10 @@ def test_a_home_in_which_the_service_writes_is_not_hidden(tmp_path, monkeypatch)
     """systemd.exec(5): what ProtectHome=yes hides, ReadWritePaths= does not bring back."""
     monkeypatch.setattr("sys.executable", "/usr/bin/python3")
     monkeypatch.setattr(unit, "__file__", "/usr/lib/unit.py")
-    (tmp_path / "watch.toml").write_text('output = "/home/me/evidence"\n')
+    (tmp_path / "watch.toml").write_text(f'output = "{HOME}/evidence"\n')
     text = unit.unit("/opt/wastedcores", config=tmp_path / "watch.toml")
     assert "ProtectHome=read-only\n" in text
-    assert 'ReadWritePaths="-/home/me/evidence"\n' in text
+    assert f'ReadWritePaths="-{HOME}/evidence"\n' in text
 
 
 def test_uninstalling_leaves_nothing(tmp_path):

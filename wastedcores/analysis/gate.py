@@ -111,7 +111,7 @@ def _judge(rule: Rule, before: Sequence[CheckResult], after: Sequence[CheckResul
     unknown = _unknown(rule, before, after)
     state, why = "pass", "within the limits"
     worse = rule.worse_by is not None and high > low * (1 + rule.worse_by)
-    # they may have had violations, too
+    # recordings before the change with an unknown verdict may have had violations, too
     unknown_before = any(r.verdict == "unknown" for r in before)
     if rule.at_most is not None and high > rule.at_most:
         state, why = "fail", f"the {what} {high:.4g} is above {rule.at_most:.4g}"

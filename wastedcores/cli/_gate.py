@@ -70,7 +70,7 @@ def _recordings(name: Path) -> list[Path]:
 
 
 def _is_trace(folder: Path) -> bool:
-    """Tell whether a folder is one trace; one that only has traces of the Common Trace Format below it may have several."""
+    """Tell whether a folder is a single trace. If all it has are folders of the Common Trace Format, it may hold several."""
     from wastedcores.errors import WastedCoresError
     from wastedcores.trace.io import sniff
 

@@ -96,12 +96,16 @@ def watch(
         Option(
             metavar="MB",
             callback=above_zero,
-            help="The most that is kept in -o by a service, in MB.",
+            help="A service keeps at most so many MB of recordings in -o.",
         ),
     ] = 1000.0,
     keep_days: Annotated[
         float,
-        Option(metavar="DAYS", callback=above_zero, help="How long a service keeps it, in days."),
+        Option(
+            metavar="DAYS",
+            callback=above_zero,
+            help="A service keeps a recording in -o for so many days.",
+        ),
     ] = 7.0,
     cgroups: Annotated[
         int,

@@ -75,7 +75,7 @@ class Pool(NamedTuple):
     lost_ns: I64  # times of losses that can explain a missing wakeup, in order
     # (cpus,) 1: idle at some time since the last loss, so that nobody waits there unseen
     was_idle: NDArray[np.uint8]
-    since_ns: I64  # (1,) since when threads may wait unseen, because events were lost; -1: none do
+    since_ns: I64  # (1,) since when threads may wait unseen: events were lost, or a runnable one has no event; -1: none do
     dark: NDArray[np.uint8]  # (cpus,) 1: nothing tells what the CPU did, or whether it was recorded
     ghosts: I32  # (2,) number of threads that may wait unseen on dark CPUs; and 1 + the only dark CPU, or 0 if there are several
 

@@ -34,11 +34,6 @@ _MANY = 10
 UNSEEN = "unseen_waiting"
 
 
-def whole_doubt(start_ns: int, end_ns: int, reason: str) -> pl.DataFrame:
-    """Return one doubt about all CPUs and all the time."""
-    return pl.DataFrame([(-1, start_ns, end_ns, reason)], NO_DOUBTS.schema, orient="row")
-
-
 def doubt_table(out: st.Output, n: int) -> pl.DataFrame:
     """Return the first doubts as a table."""
     rows = out.doubt[:, :n]
@@ -85,15 +80,15 @@ HEADER_REASONS = {
 }
 
 
-def header_doubts(header: Header, start_ns: int, end_ns: int) -> pl.DataFrame:
-    """Return doubts about all of a trace that follow from its header.
+def header_doubts(header: Header, start_ns: int, end_ns: int, hidden: int = 0) -> pl.DataFrame:
+    """Return doubts about all of a trace that follow from its header, and from ``hidden`` runnable threads without an event.
 
     With core scheduling a CPU is forced idle while its sibling runs a task with another cookie (kernel/sched/core.c,
     pick_next_task(), v5.14), and no event tells so. CPUs that were isolated at some time should not take tasks.
     """
     tasks = (header.tasks or []) + (header.later_tasks or [])
     cookies = header.core_scheduling or any(t.core_cookie for t in tasks)
-    reasons = []
+    reasons = [UNSEEN] if hidden else []
     if cookies or "core_scheduling" in header.changed:
         reasons.append("core_scheduling")
     if header.some_tasks:

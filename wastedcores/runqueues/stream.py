@@ -26,11 +26,9 @@ from wastedcores.runqueues.affinity import (
 from wastedcores.runqueues.doubts import (
     NO_DOUBTS,
     REASONS,
-    UNSEEN,
     doubt_table,
     header_doubts,
     limited,
-    whole_doubt,
     widened,
 )
 from wastedcores.runqueues.events import events, require_inside, require_times, tables
@@ -380,10 +378,8 @@ class Runqueues:
         self.oddities = {name: int(n) for name, n in zip(REASONS, state.odd, strict=True) if n}
         switches = state.cpu[:, cpu_row.SWITCHES]
         found = widened(doubts, switches, self.start_ns, self.end_ns)
-        parts = [header_doubts(self.trace.header, self.start_ns, self.end_ns), found]
-        if self.hidden:
-            parts.append(whole_doubt(self.start_ns, self.end_ns, UNSEEN))
-        self.doubts = pl.concat(parts)
+        told = header_doubts(self.trace.header, self.start_ns, self.end_ns, self.hidden)
+        self.doubts = pl.concat([told, found])
         self.ran = state.task[:, task_row.RAN] != -1
         self.evidence = state.task[:, task_row.EVIDENCE].copy()
         self.mask_of_task = state.task[:, task_row.MASK].copy()

@@ -7,7 +7,7 @@ package of their own, which the error message names. The task of a run copies su
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,13 +51,11 @@ def find_traces(where: str, table: Path | None = None) -> list[Found]:
         named = [line for line in lines if line and not line.startswith("#")]
         found = [f for line in dict.fromkeys(named) for f in find_traces(line, table)]
     elif (path := Path(where)).is_dir():
-        files = {p for p in path.rglob("*") if p.is_file()}
+        files = {str(p.relative_to(path)): p for p in sorted(path.rglob("*")) if p.is_file()}
         found = [
             _local(p)
-            for p in sorted(files)
-            if _may_be_a_trace(str(p.relative_to(path)))
-            # `watch` writes what it found as text beside each recording
-            and not (p.suffix == ".txt" and p.with_suffix(".parquet") in files)
+            for name, p in files.items()
+            if _may_be_a_trace(name, files)
             and not (table is not None and p.resolve() == table.resolve())
         ]
     elif path.exists():
@@ -71,9 +69,12 @@ def find_traces(where: str, table: Path | None = None) -> list[Found]:
     return found
 
 
-def _may_be_a_trace(name: str) -> bool:
+def _may_be_a_trace(name: str, names: Container[str]) -> bool:
+    """Tell whether a file among those with these ``names`` may be a trace."""
     hidden = any(part.startswith(".") for part in name.split("/"))
-    return not hidden and not name.lower().endswith(NOT_TRACES)
+    # `watch` writes what it found as text beside each recording
+    about = name.endswith(".txt") and f"{name.removesuffix('.txt')}.parquet" in names
+    return not hidden and not about and not name.lower().endswith(NOT_TRACES)
 
 
 def _local(path: Path) -> Found:
@@ -102,11 +103,10 @@ def _behind(url: str) -> Iterator[Found]:
         files = access.find(name, detail=True) if access.isdir(name) else {name: access.info(name)}
     except Exception as e:  # each kind of URL has errors of its own
         raise UsageError(f"{url}: cannot be read ({type(e).__name__}: {e}).") from None
+    below = {p: p[len(name) :].lstrip("/") if p.startswith(name) else p for p in files}
+    names = set(below.values())
     for path, facts in sorted(files.items()):
-        below = path[len(name) :].lstrip("/") if path.startswith(name) else path
-        # `watch` writes what it found as text beside each recording
-        about = path.endswith(".txt") and f"{path.removesuffix('.txt')}.parquet" in files
-        if not below or (_may_be_a_trace(below) and not about):
+        if not below[path] or _may_be_a_trace(below[path], names):
             yield Found(access.unstrip_protocol(path), int(facts.get("size") or 0), _changed(facts))
 
 

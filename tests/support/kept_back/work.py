@@ -111,10 +111,9 @@ def _chain(x: _Parts, p: dict) -> None:
     n = int(p["n"])
     tokens = [x.w.semaphore(int(i < int(p["tok"]))) for i in range(n)]
     for i in range(n):
-        body = x.born().loop(int(p["k"])).wait(tokens[i]).compute(_us(p["lo"]), _us(p["hi"]))
-        # a call goes on after the wakeup: EEVDF delays the dequeue of a waker that ran meanwhile
-        body.post(tokens[(i + 1) % n], sync=p["how"] == "pipe").compute(CALL)
-        x.fork("st", body.end().compute(x.exit_ns))
+        body = _compute(x.born().loop(int(p["k"])).wait(tokens[i]), p)
+        body.post(tokens[(i + 1) % n], sync=p["how"] == "pipe").end().compute(x.exit_ns)
+        x.fork("st", body)
     x.shell.wait_children(0)
 
 
