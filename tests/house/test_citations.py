@@ -18,6 +18,7 @@ NOT_HERE = re.compile(
     r"""
       ^tools/(perf|lib|include|sched_log|sched_wakeup|sanity_checker_4\.1|visualizations_4\.1)
     | ^wastedcores/_bundled
+    | ^collectors/\*\.o$
     | ^report\.ipynb$
     | ^nbgrader_config\.py$
     | ^SCHEMA_CHANGES\.md$
