@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from support.builders import nr, switch, trace_of, wakeup
+from support.builders import migrate, nr, switch, trace_of, wakeup
 
 from wastedcores import words
 from wastedcores.analysis.examined import Examined, examine

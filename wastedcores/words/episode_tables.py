@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from wastedcores.analysis.examined import Examined
@@ -44,12 +46,14 @@ def episodes(run: Examined, most: int = 8) -> RichText:
         }
         for row in part.iter_rows(named=True)
     ]
-    share = int(part["wasted_ns"].sum()) / max(1, int(found["wasted_ns"].sum()))
+    # the totals also count the short episodes that are not kept where there are very many
+    share = int(part["wasted_ns"].sum()) / max(1, run.result.thread_ns)
+    total = found.height + run.result.episodes_dropped
     listed = table(pl.DataFrame(rows))
     words = sentence(
-        f"{count(found.height, 'episode')} in all."
-        if found.height == part.height
-        else f"The {part.height} costliest of {found.height:,} episodes account for {share:.1%} of the core time wasted."
+        f"{count(total, 'episode')} in all."
+        if total == part.height
+        else f"The {part.height} costliest of {total:,} episodes account for {share:.1%} of the core time wasted."
     )
     return RichText(f"{listed.text}\n{words.text}", listed.html + words.html)
 
@@ -68,7 +72,7 @@ def worst(run: Examined) -> RichText:
     detail = run.result.details.filter(pl.col("episode") == row["episode"])
     if detail.height:
         words += _where(run, detail, length)
-    waiting = run.result.waiting.filter(pl.col("episode") == row["episode"])
+    waiting = _waiting(run, row)
     if waiting.height:
         by_comm = (
             waiting.group_by(pl.col("comm").fill_null("?"))
@@ -87,8 +91,26 @@ def worst(run: Examined) -> RichText:
             f"Meanwhile threads waited {human_ns(total)} in all; the largest shares fell on {who}."
         )
     else:
-        words.append("It is not known who waited, because the trace names no tasks.")
+        words.append(_nobody_known(run))
     return sentence(" ".join(words))
+
+
+def _waiting(run: Examined, row: dict[str, Any]) -> pl.DataFrame:
+    """Return who waited in an episode: the check knows it of the longest ones; of others it is cut out of the waits."""
+    found = run.result.waiting.filter(pl.col("episode") == row["episode"])
+    if found.height or not run.result.names_tasks:
+        return found
+    start = pl.col("start_ns").clip(lower_bound=row["start_ns"])
+    end = pl.col("end_ns").clip(upper_bound=row["end_ns"])
+    inside = run.waits.with_columns(wait_ns=end - start).filter(pl.col("wait_ns") > 0)
+    summed = inside.group_by("pid", "cpu").agg(pl.col("wait_ns").sum())
+    return summed.join(comms(run.trace), on="pid", how="left")
+
+
+def _nobody_known(run: Examined) -> str:
+    """Say that it is not known who waited, and why."""
+    why = "" if run.result.names_tasks else ", because the trace names no tasks"
+    return f"It is not known who waited{why}."
 
 
 def _where(run: Examined, detail: pl.DataFrame, length: int) -> list[str]:
@@ -149,12 +171,11 @@ def waited_most(run: Examined, most: int = 8) -> RichText:
     row = run.worst
     if row is None:
         return _waited_in_all(run, most)
-    waiting = run.result.waiting
+    waiting = _waiting(run, row)
     if not waiting.height:
-        return sentence("It is not known who waited, because the trace names no tasks.")
+        return sentence(_nobody_known(run))
     part = (
-        waiting.filter(pl.col("episode") == row["episode"])
-        .group_by("pid", pl.col("comm").fill_null("?"))
+        waiting.group_by("pid", pl.col("comm").fill_null("?"))
         .agg(pl.col("wait_ns").sum(), pl.col("cpu").unique().sort())
         .sort("wait_ns", "pid", descending=[True, False])
         .head(most)
