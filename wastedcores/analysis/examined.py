@@ -178,6 +178,21 @@ class Examined:
         return (self.waits["end_ns"] - self.waits["start_ns"]).to_numpy()
 
     @property
+    def waited_ns(self) -> int:
+        """How long threads waited for a CPU inside the window, added up; of a wait that reaches beyond it only that part."""
+        end = self.waits["end_ns"].clip(upper_bound=self.result.end_ns)
+        start = self.waits["start_ns"].clip(lower_bound=self.result.start_ns)
+        return int((end - start).sum())
+
+    @property
+    def between_marks(self) -> bool:
+        """Whether marks bound the window, so that its length is the time of some work; times that were typed do not."""
+        names = (self.window.names if self.window else None) or ()
+        typed = [n for n in names if n.strip().replace(".", "", 1).isdecimal()]
+        marks = [text for _, text in self.marks] if typed else []
+        return bool(names) and all(any(m.startswith(n) for m in marks) for n in typed)
+
+    @property
     def worst(self) -> dict[str, Any] | None:
         """The episode that wasted most core time, as a row; if some are persistent, one of those. None without episodes."""
         table = self.result.episodes.with_row_index("episode")

@@ -34,7 +34,7 @@ def rows(pair: Pair) -> list[dict[str, float | str | None]]:
     waits = [r.wait_lengths for r in pair.runs]
     for name, share in (("wait, median", 50), ("wait, 99 %", 99)):
         add(name, "ms", *(float(np.percentile(w, share)) / 1e6 if w.size else None for w in waits))
-    if all(r.window and r.window.names for r in pair.runs):
+    if all(r.between_marks for r in pair.runs):
         add("time of the work", "s", a.duration_ns / 1e9, b.duration_ns / 1e9)
     return out
 

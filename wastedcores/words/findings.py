@@ -65,15 +65,29 @@ def _cause(run: Examined) -> str:
 
 
 def _compared(run: Examined, against: Examined) -> str:
-    """Compare the lengths of two named windows and the waste, or say why that would mean nothing."""
+    """Compare the waste, and the lengths of two windows between marks, or say why that would mean nothing."""
     a, b = run.result, against.result
     if other := differences(run, against):
         return f"{run.label} and {against.label} cannot be compared: {enumerated(other)}."
+    if unknown := [said for r in (run, against) if (said := _unknown_waste(r))]:
+        return " ".join(unknown)
     waste = f"{against.label} wasted {human_ns(b.thread_ns)} of core time instead of {human_ns(a.thread_ns)}"
-    if run.window is None or against.window is None or run.window.names is None:
+    if not (run.between_marks and against.between_marks):
         return f"{waste}."
     change = (b.duration_ns - a.duration_ns) / max(1, a.duration_ns)
     return f"{waste}, and took {human_ns(b.duration_ns)} instead of {human_ns(a.duration_ns)} ({change:+.0%})."
+
+
+def _unknown_waste(run: Examined) -> str:
+    """Say what is known of the waste if the verdict is unknown; empty where the waste is known."""
+    r, b = run.result, run.result.bound
+    least, most = human_ns(b.waste_at_least_ns), human_ns(b.waste_at_most_ns)
+    if r.verdict != "unknown" or (r.bounded and least == most):
+        return ""
+    bounds = [f"at least {least}"] if b.waste_at_least_ns else []
+    bounds += [f"at most {most}"] if r.bounded else []
+    known = f": {' and '.join(bounds)}" if bounds else ""
+    return f"How much core time {run.label} wasted is not known{known}."
 
 
 #: what a verdict is called for a reader
@@ -126,12 +140,15 @@ def claim(run: Examined) -> str:
 
 def claim_pair(run: Examined, against: Examined) -> str:
     """Return the findings of two traces in one line, which is the title of the figures that compare them."""
-    a, b = (r.result.mean(r.result.thread_ns) for r in (run, against))
+    a, b = (
+        "an unknown number" if _unknown_waste(r) else _amount(r.result.mean(r.result.thread_ns))
+        for r in (run, against)
+    )
     if differences(run, against):
         cpus = [len(r.result.counted_cpus) for r in (run, against)]
-        mine, theirs = f"{_amount(a)} of {cpus[0]} CPUs", f"{_amount(b)} of {cpus[1]}"
+        mine, theirs = f"{a} of {cpus[0]} CPUs", f"{b} of {cpus[1]}"
         return f"{mine} wasted on average in {run.label}, and {theirs} in {against.label}"
-    return f"{_amount(a)} of {len(run.result.counted_cpus)} CPUs wasted on average, against {_amount(b)}"
+    return f"{a} of {len(run.result.counted_cpus)} CPUs wasted on average, against {b}"
 
 
 def _cpus(number: int) -> str:
@@ -237,12 +254,12 @@ def _doubted(run: Examined) -> list[str]:
 
 def _not_compared(run: Examined, against: Examined) -> list[str]:
     """Return why a change between two traces would mean nothing; empty if it means something."""
-    unknown = [r.label for r in (run, against) if r.result.verdict == "unknown"]
-    return (
-        differences(run, against)
-        or not_known_same(run, against)
-        or [f"the verdict of {label} is unknown" for label in unknown]
-    )
+    return differences(run, against) or not_known_same(run, against) or _undecided(run, against)
+
+
+def _undecided(*runs: Examined) -> list[str]:
+    """Say which verdicts are unknown."""
+    return [f"the verdict of {r.label} is unknown" for r in runs if r.result.verdict == "unknown"]
 
 
 def _results(run: Examined) -> dict[str, Any]:
@@ -335,13 +352,13 @@ def waiting_sentence(run: Examined, against: Examined | None = None) -> RichText
             words.append(f"{r.label}: no wait for a CPU is known.")
             continue
         times = "once" if lengths.size == 1 else f"{lengths.size:,} times"
-        text = f"{r.label}: threads waited for a CPU {times}, {human_ns(lengths.sum())} in all."
+        inside = " inside the window" if r.waited_ns < lengths.sum() else ""
+        text = f"{r.label}: threads waited for a CPU {times}, {human_ns(r.waited_ns)} in all{inside}."
         if lengths.size > 1:
-            half, most = np.percentile(lengths, [50, 99])
-            text += (
-                f" Half of the waits lasted {human_ns(half)} or less, one in a hundred {human_ns(most)} or more, and the "
-                f"longest {human_ns(lengths.max())}."
-            )
+            # lengths that some wait had, and no hundredth of fewer waits
+            half, most = np.percentile(lengths, [50, 99], method="inverted_cdf")
+            few = "" if lengths.size < 100 else f" one in a hundred {human_ns(most)} or more,"
+            text += f" Half of the waits lasted {human_ns(half)} or less,{few} and the longest {human_ns(lengths.max())}."
         words.append(text)
     return sentence(" ".join(words))
 
@@ -362,14 +379,15 @@ def cost(run: Examined, against: Examined | None = None) -> RichText:
         A paragraph.
     """
     a = run.result
-    if against is not None and (other := differences(run, against)):
+    if against is not None and (other := differences(run, against) or _undecided(run, against)):
         both = " ".join(cost(r).text for r in (run, against))
         return sentence(f"{both} The two are not compared, because {enumerated(other)}.")
     if against is None:
+        if unknown := _unknown_waste(run):
+            return sentence(unknown)
         had = len(a.counted_cpus) * a.duration_ns
-        # the sum that the figure of the waiting times shows; runqueue lengths alone miss wakeups onto idle CPUs
-        lengths = run.wait_lengths
-        waited = float(lengths.sum()) if lengths.size else a.waiting_ns
+        # the sum that the figure of the waiting times states; runqueue lengths alone miss wakeups onto idle CPUs
+        waited = run.waited_ns if run.waits.height else a.waiting_ns
         return sentence(
             f"{run.label} wasted {_seconds(a.thread_ns, 'core-second')}, {a.thread_ns / max(1, had):.1%} of what "
             f"{count(len(a.counted_cpus), 'CPU')} had in {human_ns(a.duration_ns)}. In the same time threads waited "
