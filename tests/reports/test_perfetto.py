@@ -10,6 +10,7 @@ import numpy as np
 import perfetto.protos.perfetto.trace.perfetto_trace_pb2 as pb
 import pytest
 from support import TRACE_GOLDEN as GOLDEN
+from support.builders import nr, trace_of
 
 from wastedcores.errors import WastedCoresError
 from wastedcores.invariant import check
@@ -72,16 +73,28 @@ def test_exported_trace_decodes_to_its_events(name, tmp_path):
     assert got["wakeup"] == sorted(
         (r["ts_ns"], r["src_cpu"], r["pid"], r["prio"], r["comm"], r["cpu"]) for r in wakes
     )
+    rq = runqueues(trace)
     changes = [
         (int(t), int(c), int(n))
-        for b in runqueues(trace).batches()
+        for b in rq.batches()
         for t, c, n in zip(*b.runqueues(), strict=True)
-        if n >= 0
     ]
-    assert got["counter"] == sorted(changes)
+    ends = [(rq.end_ns, c, n) for c, n in {c: n for _, c, n in changes}.items()]
+    assert got["counter"] == sorted(changes + ends)
     starts = [(t, name) for t, kind, name in got["slice"] if kind == 1]
     assert [t for t, _ in starts] == result.episodes["start_ns"].to_list()
     assert [t for t, kind, _ in got["slice"] if kind == 2] == result.episodes["end_ns"].to_list()
+
+
+def test_counters_last_until_the_end_and_say_what_is_unknown(tmp_path):
+    rows = [nr(0, 0, 0), nr(1_000_000, 0, 1), nr(10**9, 1, 0)]
+    got = decode(export_perfetto(runqueues(trace_of(rows, cpus=2)), tmp_path / "t.pftrace"))
+    mine = [(t, n) for t, cpu, n in got["counter"] if cpu == 0]
+    assert mine == [(0, 0), (1_000_000, 1), (10**9, 1)]
+    rows += [{"ts_ns": 2 * 10**9, "kind": "lost", "cpu": 0}, nr(3 * 10**9, 0, 1)]
+    lost = trace_of(rows, cpus=2, lost={0: 3})
+    got = decode(export_perfetto(runqueues(lost), tmp_path / "l.pftrace"))
+    assert {cpu for _, cpu, n in got["counter"] if n == -1} == {0}
 
 
 def test_preempted_state_has_its_bit(tmp_path):

@@ -82,7 +82,7 @@ def waits(
         raise MissingEventsError(
             f"{run.label}: how long threads waited is not known, because the trace names no tasks or no thread waited."
         )
-    total, *others = (human_ns(float(w.sum())) for w in lengths.values())
+    total, *others = (human_ns(r.waited_ns) for r in (run, against) if r and r.waits.height)
     return waiting_times(
         lengths,
         ", against ".join([f"Threads waited {total} for a CPU", *others]),

@@ -59,7 +59,7 @@ SELECT name, SUM(value * dur) / SUM(dur) AS threads FROM (
     LEAD(counter.ts) OVER (PARTITION BY counter.track_id ORDER BY counter.ts, counter.id) - counter.ts AS dur
   FROM counter JOIN track ON counter.track_id = track.id
   WHERE track.name LIKE 'threads on the runqueue of CPU %')
-WHERE dur IS NOT NULL GROUP BY name ORDER BY threads DESC;
+WHERE dur IS NOT NULL AND value >= 0 GROUP BY name ORDER BY threads DESC;
 """,
     "Two runs in one file: the CPU time that each of them wasted": """\
 SELECT run.name AS run, COUNT(*) AS episodes, SUM(EXTRACT_ARG(slice.arg_set_id, 'debug.wasted_ns')) AS wasted_ns
@@ -89,6 +89,8 @@ EPISODES, WAITS, DECISIONS = (
 )
 #: messages that are built at a time; they take about 30 MB
 _MESSAGES = 100_000
+#: the runqueue of a CPU about which nothing was written yet; -1 is one of unknown length
+_NOTHING = -2
 #: letter of prev_state -> its bit (include/trace/events/sched.h since 4.14)
 _STATES = {"S": 1, "D": 2, "T": 4, "t": 8, "X": 16, "x": 16, "Z": 32, "P": 64, "I": 128}
 _PREEMPTED = 256
@@ -167,11 +169,16 @@ def _pieces(run: _Run) -> Iterator[pb.Trace]:
     for batch in run.runqueues.trace.batches(_COLUMNS, "switch", "wakeup", "wakeup_new"):
         yield _bundles(run, batch)
     yield _tracks(run)
+    last = np.full(run.runqueues.cpus, _NOTHING, np.int32)
     for change in run.runqueues.batches():
         ts, cpus, nr = change.runqueues()
+        last[cpus] = nr
         for at in range(0, len(ts), _MESSAGES):
             part = slice(at, at + _MESSAGES)
             yield _counters(run, ts[part], cpus[part], nr[part])
+    told = np.flatnonzero(last != _NOTHING).astype(np.int32)
+    # without a value at the end, the last stretch of a counter would have no length
+    yield _counters(run, np.full(told.size, run.runqueues.end_ns, np.int64), told, last[told])
     if run.result is not None:
         yield from _episodes(run, run.result)
         yield from _waits(run, run.result)
@@ -252,12 +259,11 @@ def _tracks(run: _Run) -> pb.Trace:
 
 
 def _counters(run: _Run, ts: I64, cpu: NDArray[np.int32], value: NDArray[np.int32]) -> pb.Trace:
-    """Return one TrackEvent of type COUNTER per row whose value is known."""
+    """Return one TrackEvent of type COUNTER per row. A counter keeps its value, so -1 says that the number is unknown."""
     trace = pb.Trace()
     for t, c, n in zip(ts.tolist(), cpu.tolist(), value.tolist(), strict=True):
-        if n >= 0:
-            event = _event(trace, run, t, pb.TrackEvent.TYPE_COUNTER, _FIRST_COUNTER + c)
-            event.counter_value = n
+        event = _event(trace, run, t, pb.TrackEvent.TYPE_COUNTER, _FIRST_COUNTER + c)
+        event.counter_value = n
     return trace
 
 
