@@ -18,7 +18,7 @@ from support.waiting import wait_for
 
 from wastedcores.errors import UsageError
 from wastedcores.invariant import check
-from wastedcores.reports.fleet import fleet_page
+from wastedcores.reports.fleet import _map, fleet_page
 from wastedcores.sweep import sweep
 from wastedcores.sweep.traces import check_once, find_traces, ranked, runs_of
 from wastedcores.trace.io import open_trace
@@ -108,6 +108,22 @@ def test_a_page_without_any_result_says_so():
     table = pl.DataFrame({"trace": ["a"], "error": ["it is <empty>"]})
     assert "None of 1 traces could be checked." in fleet_page(table, "t")
     assert "it is &lt;empty&gt;" in fleet_page(table, "t")
+
+
+def test_the_map_says_what_it_leaves_out_and_its_darkest_cell_is_drawn():
+    """In the first of 49 hours 40 CPUs were wasted, in each other one 1."""
+    hours = [f"2026-01-{1 + h // 24:02}T{h % 24:02}:00" for h in range(49)]
+    table = pl.DataFrame({"began": hours, "wasted_cpu_s": [40.0] + [1.0] * 48}).with_columns(
+        host=pl.lit("a"),
+        seconds=pl.lit(1.0),
+        longest_s=pl.lit(0.0),
+        verdict=pl.lit("clean"),
+        error=pl.lit(None, pl.String),
+    )
+    text = _map(table)
+    assert "The darkest cell is 1 CPUs" in text
+    assert text.endswith("The map leaves out 1 of the earliest hours.</p>")
+    assert "leaves out" not in _map(table.tail(48))
 
 
 @pytest.mark.slow
