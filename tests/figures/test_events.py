@@ -13,7 +13,7 @@ import pytest
 from wastedcores.analysis.examined import examine
 from wastedcores.analysis.segments import ARROW, Segments, pixels_per_row, raster
 from wastedcores.errors import MissingEventsError, UsageError
-from wastedcores.figures.event_layers import EventLayer, read_layers, styled
+from wastedcores.figures.event_layers import EventLayer, read_layers, styled, write_layers
 from wastedcores.figures.event_views import EventView, events
 from wastedcores.trace.header import Header
 from wastedcores.trace.schema import conform

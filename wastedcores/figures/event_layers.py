@@ -152,11 +152,10 @@ def write_layers(layers: Sequence[EventLayer], path: Path) -> None:
         raise UsageError(f"{path}: cannot be written (it is a directory).")
     lines = []
     for layer in layers:
-        # a string of JSON is one of TOML, too
         given = ((f.name, getattr(layer, f.name)) for f in fields(layer))
         lines += [
             "[[layer]]",
-            *(f"{name} = {json.dumps(value)}" for name, value in given if value),
+            *(f"{name} = {_toml(value)}" for name, value in given if value),
             "",
         ]
     try:
@@ -164,6 +163,11 @@ def write_layers(layers: Sequence[EventLayer], path: Path) -> None:
             part.write_text("\n".join(lines), "utf-8")
     except OSError as e:
         raise UsageError(f"{path}: cannot be written ({e.strerror}).") from e
+
+
+def _toml(value: str | float) -> str:
+    """Write a value for TOML, of which a string of JSON is one unless it has escaped surrogates or a DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _span(given: dict[str, Any], where: str) -> Span:
