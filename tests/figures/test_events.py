@@ -266,6 +266,12 @@ def test_events__a_wrong_style_gets_a_sentence(style, says):
         events(four_cpus(), [styled("True", style)])
 
 
+def test_layers__any_text_survives_the_file(tmp_path):
+    layer = EventLayer('comm == "\U0001f525"', label='hot \U0001f525 "x" \\ \x7f\t\n')
+    write_layers([layer], tmp_path / "l.toml")
+    assert read_layers(tmp_path / "l.toml")[0] == [layer]
+
+
 def test_layers__from_a_file(tmp_path):
     file = tmp_path / "view.toml"
     file.write_text(

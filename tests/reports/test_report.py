@@ -161,6 +161,12 @@ def test_report__absent_trace_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_report__a_second_trace_without_a_first_one_is_not_ignored(tmp_path):
+    with pytest.raises(WastedCoresError, match="no-such-trace"):
+        report(None, against="no-such-trace.parquet", out=tmp_path / "r", progress=False)
+    assert not list(tmp_path.iterdir())
+
+
 def test_find_notebook__unknown():
     with pytest.raises(UsageError, match="01_is_my"):
         find_notebook("99")

@@ -201,9 +201,9 @@ def report(
     known = parameters_of(source)
     if trace is not None:
         values["trace"] = trace
-        if against or "against" in known:
-            # the notebook's default for the second trace does not belong to this trace
-            values["against"] = against
+    if against or (trace is not None and "against" in known):
+        # the notebook's default for the second trace does not belong to this trace
+        values["against"] = against
     if "interactive" in known:
         # a page has no kernel to answer a widget
         values.setdefault("interactive", False)
