@@ -8,6 +8,7 @@ import re
 import numpy as np
 import polars as pl
 import pytest
+from support.builders import nr, trace_of
 
 from wastedcores.analysis.compare import REFUSALS, compare
 from wastedcores.errors import DatasetError, UsageError
@@ -142,6 +143,17 @@ def test_figures_of_a_comparison(found):
     dots = fg.spread({"x": [1.0, 2.0]}, {"x": 1.5}).data
     assert list(dots[0].x) == [1.0, 2.0]
     assert list(dots[1].x) == [1.5]
+
+
+def test_figure_of_a_comparison_in_which_a_waste_is_unknown():
+    from wastedcores import figures as fg
+
+    rows = [nr(0, 0, 2), nr(0, 1, 0), nr(200_000_000, 1, 1), nr(600_000_000, 0, 2)]
+    known, lossy = trace_of(rows, cpus=2), trace_of(rows, cpus=2, lost={0: 3})
+    bars = fg.costs(compare({"known": known, "lossy": lossy})).data
+    (wasted,) = [bar for bar in bars if "unknown" in bar.text]
+    assert list(wasted.text) == ["200 ms", "unknown"]
+    assert list(wasted.x) == [0.2, 0]
 
 
 def test_figure_of_a_comparison_whose_runs_last_equally_long():

@@ -45,9 +45,12 @@ def costs(
     shades = [colours.waiting, *[colours.idle] * (len(names) - 1)]
     for i, (column, _, ns) in enumerate(shown, 1):
         values = found.table[column].to_list()
+        if column == "wasted_core_s":
+            checks = [found.checks[run] for run in found.table["run"].to_list()]
+            values = [v if c.waste_known else None for v, c in zip(values, checks, strict=True)]
         texts = ["unknown" if v is None else human_ns(v * ns) if ns else number(v) for v in values]
         fig.add_bar(
-            x=values,
+            x=[v or 0 for v in values],  # a text without a bar would have no place
             y=names,
             orientation="h",
             marker_color=shades,

@@ -180,6 +180,12 @@ class CheckResult(Shown):
             return True
         return self.names_tasks and not self.endless
 
+    @property
+    def waste_known(self) -> bool:
+        """Whether the trace tells how much CPU time was wasted, which it can also do if the verdict is unknown."""
+        least, most = (human_ns(ns) for ns in self.bound[:2])
+        return self.verdict != "unknown" or (self.bounded and least == most)
+
     def mean(self, integral_ns: int) -> float:
         """Return an integral over the interval divided by its length."""
         return integral_ns / self.duration_ns if self.duration_ns else 0.0

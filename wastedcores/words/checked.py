@@ -45,11 +45,14 @@ def describe(result: CheckResult, longest: int = 10, moved: str = "") -> str:
     of_time = 100 * result.mean(result.wall_ns)
     persistent = int(result.episodes["persistent"].sum())
     episodes = result.episodes.height + result.episodes_dropped
+    # the header counts the events of all of the trace
+    part = result.window is not None or len(result.counted_cpus) < result.cpus
+    events = f"{' of a trace with' if part else ','} {count(header.events or 0, 'event')}"
     lines = [
         _headline(result),
         "",
         f"  looked at      {human_ns(result.duration_ns)} on {len(result.counted_cpus)} of {count(result.cpus, 'CPU')}"
-        + (f", {count(header.events, 'event')}" if header.events is not None else ""),
+        + (events if header.events is not None else ""),
         *(['  window         "{}" to "{}"'.format(*result.window.ends)] if result.window else []),
         f"  a CPU was idle while threads waited on another for {human_ns(result.wall_ns)} ({of_time:.1f} % of the time)",
         f"  wasted         {human_ns(result.thread_ns)} of CPU time, "

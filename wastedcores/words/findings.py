@@ -79,13 +79,12 @@ def _compared(run: Examined, against: Examined) -> str:
 
 
 def _unknown_waste(run: Examined) -> str:
-    """Say what is known of the waste if the verdict is unknown; empty where the waste is known."""
+    """Say what the trace tells of the waste if that is no number; empty where the waste is known."""
     r, b = run.result, run.result.bound
-    least, most = human_ns(b.waste_at_least_ns), human_ns(b.waste_at_most_ns)
-    if r.verdict != "unknown" or (r.bounded and least == most):
+    if r.waste_known:
         return ""
-    bounds = [f"at least {least}"] if b.waste_at_least_ns else []
-    bounds += [f"at most {most}"] if r.bounded else []
+    bounds = [f"at least {human_ns(b.waste_at_least_ns)}"] if b.waste_at_least_ns else []
+    bounds += [f"at most {human_ns(b.waste_at_most_ns)}"] if r.bounded else []
     known = f": {' and '.join(bounds)}" if bounds else ""
     return f"How much core time {run.label} wasted is not known{known}."
 
@@ -141,8 +140,8 @@ def claim(run: Examined) -> str:
 def claim_pair(run: Examined, against: Examined) -> str:
     """Return the findings of two traces in one line, which is the title of the figures that compare them."""
     a, b = (
-        "an unknown number" if _unknown_waste(r) else _amount(r.result.mean(r.result.thread_ns))
-        for r in (run, against)
+        _amount(r.mean(r.thread_ns)) if r.waste_known else "an unknown number"
+        for r in (run.result, against.result)
     )
     if differences(run, against):
         cpus = [len(r.result.counted_cpus) for r in (run, against)]
