@@ -135,6 +135,7 @@ def test_the_stepper_shows_the_steps_of_the_chosen_call(calls):
     box.call.value = 1
     call = calls.filter(level="NUMA<=16", result="moved").row(1, named=True)
     assert box.chosen == call
+    assert box.says.value.endswith(f"at {call['ts_ns'] / 1e6:,.3f} ms of the trace's clock")
     steps = call_steps(call)
     assert box.number.max == len(steps) - 1
     box.step(99)

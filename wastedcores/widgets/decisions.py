@@ -13,6 +13,7 @@ import ipywidgets as w
 from wastedcores.figures.decisions import decision_step, decision_steps
 from wastedcores.widgets.live_figure import LiveFigure
 from wastedcores.words.decisions import call_steps
+from wastedcores.words.rich_text import count
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -82,7 +83,8 @@ class DecisionStepper(w.VBox):
             self.says.value = "No call is left. Choose another level, result or CPU."
             self.figure.hide()
             return
-        self.says.value = f"{self._chosen.height:,} calls, {call['ts_ns'] / 1e6:,.3f} ms"
+        many, at_ms = count(self._chosen.height, "call"), call["ts_ns"] / 1e6
+        self.says.value = f"{many}, this one at {at_ms:,.3f} ms of the trace's clock"
         self.number.value, self.number.max = 0, len(call_steps(call)) - 1
         self._draw()
 

@@ -15,8 +15,8 @@ def path_cost(path: CriticalPath) -> RichText:
     t = path.totals
     return sentence(
         f"Of {human_ns(path.length_ns)}, {human_ns(t['avoidable'])} on the critical path were spent waiting beside an idle CPU. "
-        f"The threads on it ran for {human_ns(t['running'])}, waited {human_ns(t['other_waiting'])} while all CPUs that they may "
-        f"use were busy, and slept {human_ns(t['sleeping'])}. The path leads to {path.end}; "
+        f"The threads on it ran for {human_ns(t['running'])}, waited {human_ns(t['other_waiting'])} while no CPU that they may "
+        f"use is known to have been idle, and slept {human_ns(t['sleeping'])}. The path leads to {path.end}; "
         f"{count(path.threads.height, 'thread')} took part in it."
     )
 
