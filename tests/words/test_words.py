@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from importlib import import_module
 
 import pytest
 from support.builders import migrate, nr, switch, trace_of, wakeup
 
 from wastedcores import words
+from wastedcores.analysis.alignment import align
 from wastedcores.analysis.examined import Examined, examine
 from wastedcores.figures import views
 from wastedcores.trace import named
 from wastedcores.units import duration_ns
+from wastedcores.words import aligned
 from wastedcores.words.findings import _change
 from wastedcores.words.rich_text import count, enumerated
 
@@ -76,6 +80,37 @@ def test_worst__names_the_cpus_and_who_waited():
     assert words.worst(counts(0)).text == "There is no episode to look at."
 
 
+def test_who_waited_is_also_told_of_an_episode_that_is_not_among_the_longest(monkeypatch):
+    """One CPU is wasted for 300 ms, and later two are for 200 ms."""
+    monkeypatch.setattr(import_module("wastedcores.invariant.details"), "DETAILED", 1)
+    events = [
+        *(switch(0, 0, 0, "R", 5), switch(0, 1, 98, "S", 0), switch(0, 2, 99, "S", 0)),
+        wakeup(100 * MS, 0, 7, comm="t7"),
+        switch(400 * MS, 0, 5, "S", 7),
+        *(wakeup(1000 * MS, 0, pid, comm=f"t{pid}") for pid in (8, 9)),
+        switch(1200 * MS, 0, 7, "S", 8),
+        migrate(1200 * MS, 0, 1, 9),
+        switch(1200 * MS, 1, 0, "R", 9),
+        switch(1300 * MS, 0, 8, "S", 0),
+        switch(1300 * MS, 1, 9, "S", 0),
+    ]
+    run = examine(trace_of(events, cpus=3), "t")
+    assert run.worst is not None
+    assert run.worst["start_ns"] == 1000 * MS
+    assert "threads waited 400 ms in all" in words.worst(run).text
+    rows = [line.split() for line in words.waited_most(run).text.splitlines()[1:]]
+    assert {row[0] for row in rows} == {"t8", "t9"}
+
+
+def test_episodes__those_that_are_not_kept_count():
+    run = counts(9)
+    part = {"episodes_dropped": 5, "thread_ns": 2 * run.result.thread_ns}
+    run.__dict__["result"] = replace(run.result, **part)
+    assert words.episodes(run).text.splitlines()[-1] == (
+        "The 8 costliest of 14 episodes account for 44.4% of the core time wasted."
+    )
+
+
 def test_without_an_episode_it_is_said_once_and_the_rest_is_about_all_of_the_window():
     """Thread 7 waits for CPU 0, which it shares with thread 5, while CPU 1 is busy."""
     events = [
@@ -116,6 +151,58 @@ def test_cost__alone_and_against_another():
     )
 
 
+def test_waiting__of_few_waits_only_lengths_that_some_wait_had_are_told():
+    """Thread 7 waits for 10 ms and thread 8 for 100 ms; CPU 1 is busy."""
+    events = [
+        *(switch(0, 0, 0, "R", 5), switch(0, 1, 0, "R", 9)),
+        *(wakeup(100 * MS, 0, pid, comm=f"t{pid}") for pid in (7, 8)),
+        switch(110 * MS, 0, 5, "S", 7),
+        switch(200 * MS, 0, 7, "S", 8),
+        switch(300 * MS, 0, 8, "S", 0),
+    ]
+    assert words.waiting_sentence(examine(trace_of(events, cpus=2), "t")).text == (
+        "t: threads waited for a CPU 2 times, 110 ms in all. Half of the waits lasted 10 ms or less, and the longest 100 ms."
+    )
+
+
+def test_waiting__of_a_window_is_added_up_inside_it():
+    trace, between = tasks().trace, [200 * MS, 250 * MS]
+    run = examine(trace, "t", between=between, persist_ns=50 * MS)
+    assert run.waited_ns == 50 * MS
+    assert "threads waited 0.05 thread-seconds" in words.cost(run).text
+    assert words.waiting_sentence(run).text.endswith("once, 50 ms in all inside the window.")
+    assert "Threads waited 50 ms for a CPU" in views.waits(run).layout.title.text
+
+
+def test_an_unknown_verdict_has_no_known_waste():
+    lossy = counts(1, lost={0: 3})
+    assert lossy.result.verdict == "unknown"
+    assert words.cost(lossy).text == "How much core time t wasted is not known."
+    both = words.cost(lossy, counts(0)).text
+    assert "0.2 core-seconds" not in both
+    assert both.endswith("The two are not compared, because the verdict of t is unknown.")
+    assert "instead of" not in words.headline(lossy, counts(0))
+    assert words.claim_pair(lossy, counts(0)).startswith("an unknown number of 2 CPUs wasted")
+
+
+def test_a_waste_that_is_known_is_told_although_the_verdict_is_unknown():
+    """The window is shorter than M."""
+    run = examine(counts(1).trace, "t", between=[150 * MS, 200 * MS])
+    assert run.result.verdict == "unknown"
+    assert words.cost(run).text.startswith("t wasted 0.05 core-seconds, 50.0% of")
+
+
+def test_only_a_window_between_marks_has_a_time_of_the_work():
+    """In the second trace the same texts are the beginnings of marks."""
+    rows = [nr(0, 0, 2), nr(0, 1, 0), nr(400 * MS, 0, 2)]
+    marks = [{"ts_ns": t * 100 * MS, "kind": "mark", "cpu": 0, "text": f"0.{t} s"} for t in (1, 3)]
+    for more, work in (([], False), (marks, True)):
+        run = examine(trace_of([*rows, *more], cpus=2), "t", between=("0.1", "0.3"))
+        assert ("and took 200 ms instead of 200 ms" in words.headline(run, run)) == work
+        shown = {row["name"] for row in aligned.rows(align(run, run, "start of the traces"))}
+        assert ("time of the work" in shown) == work
+
+
 def test_next_steps__depend_on_the_verdict():
     assert "See who ran where in the worst part" in words.next_steps(counts(1), "x").text
     assert "Record again with larger buffers" in words.next_steps(counts(1, lost={0: 3}), "x").text
@@ -128,8 +215,25 @@ def test_the_step_to_shorter_episodes_is_a_command_that_works():
     rows = [nr(0, 0, 2), nr(0, 1, 0), nr(1_500 * MS, 1, 1), nr(60_000 * MS, 0, 2)]
     run = examine(trace_of(rows, cpus=2), "t", persist_ns=2_000_000_000)
     assert run.result.verdict == "clean"
-    (command,) = re.findall(r"check x --persist (\S+)", words.next_steps(run, "x").text)
+    command, again = re.findall(r"check x --persist (\S+)", words.next_steps(run, "x").text)
     assert 0 < duration_ns(command, "--persist") < run.result.longest_ns
+    assert again == "2s"
+
+
+def test_next_steps__ask_the_same_of_the_same_part():
+    trace = counts(1).trace
+    run = examine(trace, "t", persist_ns=50 * MS, cpus="0-1", between=[50 * MS, 400 * MS])
+    part = "--between 0.050000000 0.400000000 --cpus 0-1"
+    steps = words.next_steps(run, "x").text
+    assert steps.splitlines()[-1].strip() == f"wastedcores check x --persist 50ms {part} --json"
+    assert f"wastedcores figure x --persist 50ms {part} --kind tasks" in steps
+    assert f"wastedcores explain x --persist 50ms {part} --machine live" in steps
+    told = trace.with_header(window=run.window, counted_cpus=[0, 1])
+    assert words.next_steps(examine(told, "t"), "x").text.endswith("wastedcores check x --json")
+    whole = examine(told, "t", cpus="1", whole=True, chronic_share=None, silent="idle")
+    assert words.next_steps(whole, "x").text.endswith(
+        "wastedcores check x --whole --cpus 1 --chronic off --silent idle --json"
+    )
 
 
 def test_verdict__with_a_change():

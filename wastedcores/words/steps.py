@@ -6,10 +6,13 @@ import shlex
 from html import escape
 from typing import TYPE_CHECKING
 
+from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import TopologyError, UnknownKernelError
+from wastedcores.invariant.checking import PERSIST_NS
 from wastedcores.invariant.result import CheckResult
 from wastedcores.kernels import recorded_balancer
-from wastedcores.units import human_ns
+from wastedcores.limits import CHRONIC_SHARE
+from wastedcores.units import UNITS, human_ns
 from wastedcores.words.rich_text import RichText
 
 if TYPE_CHECKING:
@@ -24,6 +27,17 @@ _LARGER = {
     "trace.dat": "trace-cmd record -b 20000 -e sched -o trace.dat sleep 10",
     "trace-cmd": "trace-cmd record -b 20000 -e sched -o trace.dat sleep 10",
     "": "wastedcores capture --buffer 64 --seconds 10 -o trace.parquet",
+}
+
+
+_PART = {"--whole", "--between", "--cpus"}
+#: verb -> its options about what is asked of a trace
+_TAKEN = {
+    "check": {*_PART, "--persist", "--chronic", "--ignore-affinity", "--silent"},
+    "explain": {*_PART, "--persist", "--ignore-affinity"},
+    "figure": {*_PART, "--persist"},
+    "path": {"--whole", "--between"},
+    "whatif": _PART,
 }
 
 
@@ -50,31 +64,33 @@ def next_steps(run: Examined, name: str, machine: str = "", kernel: str = "") ->
         for option, value in (("machine", machine), ("kernel", kernel))
         if value
     )
-    steps = [*_unknown(r, said), *_gain(run, f"{said}{placed}")]
+    again = _asked(run, "check")
+    steps = [*_unknown(r, f"{said}{again}"), *_gain(run, said, placed)]
     if run.worst is not None:
         lo, hi = (f"{(t - run.scene.window[0]) / 1e6:.3f}ms" for t in run.worst_window())
         steps.append(
             (
                 "See who ran where in the worst part:",
-                f"wastedcores figure {said} --kind tasks --from {lo} --to {hi} -o worst.html",
+                f"wastedcores figure {said}{_asked(run, 'figure')} --kind tasks --from {lo} --to {hi} -o worst.html",
             )
         )
     if r.verdict == "clean" and r.episodes.height:
+        shorter = f"--persist {max(r.longest_ns * 9 // 10_000, 1)}us"
         steps.append(
             (
                 f"A CPU was idle while a thread waited for {human_ns(r.longest_ns)} at most. To count such short "
                 "episodes as well:",
-                f"wastedcores check {said} --persist {max(r.longest_ns * 9 // 10_000, 1)}us",
+                f"wastedcores check {said} {shorter}{_asked(run, 'check', but='--persist')}",
             )
         )
     if r.verdict == "clean" and r.names_tasks and _shows_wakeups(r.trace):
         steps.append(
             (
                 "The scheduler did not keep CPUs idle beside waiting threads. See where the time of the work went instead:",
-                f"wastedcores path {said}",
+                f"wastedcores path {said}{_asked(run, 'path')}",
             )
         )
-    steps.append(("Get the same numbers for a script:", f"wastedcores check {said} --json"))
+    steps.append(("Get the same numbers for a script:", f"wastedcores check {said}{again} --json"))
     items = "".join(
         f"<li>{escape(step)}<br><code>{escape(command)}</code></li>" for step, command in steps
     )
@@ -82,6 +98,33 @@ def next_steps(run: Examined, name: str, machine: str = "", kernel: str = "") ->
         "\n".join(f"- {step}\n    {command}" for step, command in steps),
         f'<ul class="wc-steps">{items}</ul>',
     )
+
+
+def _asked(run: Examined, verb: str, but: str = "") -> str:
+    """Return the options with which a verb asks the same of the same part of the trace, as far as it takes them."""
+    header = run.trace.header
+    window, cpus = header.window, header.counted_cpus
+    whole = (window and not run.window) or (cpus and not run.cpus)
+    asked: dict[str, list[str]] = {}
+    if run.persist_ns != PERSIST_NS:
+        unit = next(u for u in ("s", "ms", "us", "ns") if run.persist_ns % UNITS[u] == 0)
+        asked["--persist"] = [f"{run.persist_ns // UNITS[unit]}{unit}"]
+    if whole:
+        asked["--whole"] = []
+    if run.window and (whole or run.window != window):
+        asked["--between"] = list(run.window.ends)
+    if run.cpus and (whole or run.cpus != cpus):
+        asked["--cpus"] = [format_cpulist(run.cpus)]
+    if run.chronic_share != CHRONIC_SHARE:
+        share = "off" if run.chronic_share is None else f"{run.chronic_share:.9f}"
+        asked["--chronic"] = [share]
+    if run.ignore_affinity:
+        asked["--ignore-affinity"] = []
+    if run.silent:
+        asked["--silent"] = [run.silent]
+    taken = _TAKEN[verb] - {but}
+    words = [w for option, values in asked.items() if option in taken for w in (option, *values)]
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def _unknown(r: CheckResult, name: str) -> list[tuple[str, str]]:
@@ -114,27 +157,28 @@ def _record_again(r: CheckResult) -> tuple[str, str]:
     return "The trace says too little. See what this machine can record:", "wastedcores doctor"
 
 
-def _gain(run: Examined, name: str) -> list[tuple[str, str]]:
-    """Return the step from violations to their cause and to the fix."""
+def _gain(run: Examined, said: str, placed: str) -> list[tuple[str, str]]:
+    """Return the step from violations to their cause and to the fix; ``placed`` has the options of machine and kernel."""
     if run.result.verdict != "violations":
         return []
+    explain = f"wastedcores explain {said}{placed}{_asked(run, 'explain')}"
     try:
         fix = run.explanation.fix
     except (TopologyError, UnknownKernelError):
         return [
             (
                 "Find the cause. The trace does not name its machine and kernel; if it was recorded here:",
-                f"wastedcores explain {name} --machine live",
+                f"{explain} --machine live",
             )
         ]
     if fix and run.explanation.replayed:
         return [
             (
                 f"The paper's fix is to {fix}. Replay the recorded work with it, and see what it gains:",
-                f"wastedcores whatif {name}",
+                f"wastedcores whatif {said}{placed}{_asked(run, 'whatif')}",
             )
         ]
-    return [("See the evidence for the cause, and what would help:", f"wastedcores explain {name}")]
+    return [("See the evidence for the cause, and what would help:", explain)]
 
 
 def _shows_wakeups(trace: Trace) -> bool:
