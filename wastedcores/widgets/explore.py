@@ -223,8 +223,8 @@ class Explorer(w.VBox):
         from wastedcores.analysis.binning_jit import bin_cover
 
         scene = self.run.scene
-        bins = scene.states.bin(cols=MAP_COLS, cpus=scene.cpus)
-        wasted = np.nan_to_num(np.minimum(bins.idle, bins.waiting)).astype(np.float32)
+        bins = scene.states.bin(cols=MAP_COLS, cpus=scene.cpus, wasted=True)
+        wasted = np.asarray(bins.wasted, np.float32)
         table = self.run.result.episodes.filter(self.run.result.episodes["persistent"])
         start, end = (table[c].to_numpy().astype(np.int64) for c in ("start_ns", "end_ns"))
         inside = (bin_cover(start, end, bins.edges) > 0).astype(np.uint8)
