@@ -261,6 +261,25 @@ def test_runs__a_switch_out_of_idle_that_was_not_recorded():
     ]
 
 
+def test_runs__a_window_that_ends_within_a_run_of_which_the_beginning_was_not_recorded():
+    frame = switches(
+        (100, 0, 5, "a", 0, "swapper/0"), (300, 0, 6, "b", 0, "swapper/0"), (310, 1, 8, "c", 0, "")
+    ).events.collect()
+    woken = conform(
+        pl.DataFrame({"ts_ns": [250 * MS], "kind": ["wakeup"], "cpu": [0], "pid": [6]}), "test"
+    )
+    trace = Trace(
+        pl.concat([frame, woken]).sort("ts_ns").lazy(), Header(source_format="t", start_ns=0)
+    )
+    table = runs(trace, 0, 280 * MS)
+    assert [(r[0], r[1] // MS, r[2] // MS, *r[3:]) for r in table.iter_rows()] == [
+        (0, 0, 100, 5, "a"),
+        (0, 100, 250, 0, "swapper/0"),
+        (0, 250, 280, 6, "b"),
+        (1, 0, 280, 8, "c"),
+    ]
+
+
 def test_timeline__colours_by_class_and_names_the_task():
     trace = switches((0, 0, 9, "old", 6, "cc1"), (500, 0, 6, "cc1", 0, "swapper/0"))
     fig = timeline(scene(cpus=(0, 3)), runs(trace, 0, 1000 * MS), (0, 1000 * MS), cols=10)
