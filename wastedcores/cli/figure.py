@@ -214,11 +214,12 @@ def _axis_ns(option: str, text: str | None) -> int | None:
 def _window(run: Examined, kind: str, start: int | None, end: int | None) -> tuple[int, int] | None:
     if start is None and end is None:
         return None
-    ends = run.trace.header.start_ns, run.trace.header.end_ns
+    if "layers" not in KINDS[kind].takes:
+        return _within(run.scene.window, start, end)
     # events are drawn without the runqueues, which would have to be computed
-    if "layers" in KINDS[kind].takes and ends[0] is not None and ends[1] is not None:
-        return _within((ends[0], ends[1]), start, end)
-    return _within(run.scene.window, start, end)
+    from wastedcores.figures.event_views import whole
+
+    return _within(whole(run), start, end)
 
 
 def _within(whole: tuple[int, int], start: int | None, end: int | None) -> tuple[int, int]:

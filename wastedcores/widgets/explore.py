@@ -14,7 +14,7 @@ import ipywidgets as w
 import numpy as np
 
 from wastedcores.analysis.examined import Examined, examine
-from wastedcores.analysis.scene import TimeAxis
+from wastedcores.analysis.scene import Scene, TimeAxis
 from wastedcores.analysis.selection import span
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.figures.heatmaps import REDUCTIONS
@@ -142,6 +142,11 @@ class Explorer(w.VBox):
         """The view that is shown."""
         return Look(self.window, self.show.value, self.palette.value, self.reduce.value)
 
+    @property
+    def scene(self) -> Scene:
+        """The rows that are drawn: events have a row only for a CPU that an event names."""
+        return self.subject.events.scene if self.show.value == "events" else self.run.scene
+
     def go_to(self, start_ns: int, end_ns: int) -> None:
         """Show a window, clipped to the trace and at least a microsecond long."""
         self.before.append(self.window)
@@ -251,14 +256,16 @@ class Explorer(w.VBox):
     def _inspect(self, message: dict[str, Any]) -> None:
         """Say who waited: during the stay of a task that was clicked on, or in a selected span on some CPUs."""
         first, last = self.run.scene.window
-        cpus = self.run.scene.cpus
         try:
+            cpus, rows = self.scene.cpus, self.scene.rows()
+            if self.show.value == "events":  # whose axis has numbers
+                rows = [str(row) for row in range(len(cpus))]
             if message["kind"] == "select":
                 start, end = (first + round(message[k] * 1e9) for k in ("lo", "hi"))
                 low, high = (min(max(int(r), 0), len(cpus) - 1) for r in message["rows"])
                 head, chosen = "", cpus[low : high + 1]
-            elif message["row"] in self.run.scene.rows():
-                cpu = cpus[self.run.scene.rows().index(message["row"])]
+            elif message["row"] in rows:
+                cpu = cpus[rows.index(message["row"])]
                 start, end, head = self.subject.stay(cpu, first + round(message["at"] * 1e9))
                 chosen = (cpu,)
             else:

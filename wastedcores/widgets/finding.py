@@ -87,7 +87,8 @@ class TaskFinder(w.HBox):
     def mark(self, fig: go.Figure) -> None:
         """Draw over a figure of the explorer where the found tasks ran."""
         if self.found is not None:
-            mark_found(fig, self.explorer.run.scene, self.found, self.explorer.window)
+            events = self.explorer.show.value == "events"
+            mark_found(fig, self.explorer.scene, self.found, self.explorer.window, numbers=events)
 
 
 def _names(stays: pl.DataFrame) -> list[str]:
