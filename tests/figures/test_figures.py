@@ -187,6 +187,13 @@ def test_considered__draws_the_cpus_looked_at():
     assert np.argwhere(z).tolist() == [[0, 0], [2, 0], [3, 9]]
 
 
+def test_considered__draws_a_decision_at_the_end_of_the_window():
+    events = pl.DataFrame({"ts_ns": [500 * MS, 1000 * MS], "cpu_mask": [mask(0), mask(3)]})
+    for window, drawn in (((0, 500 * MS), [[0, 9]]), (None, [[0, 5], [3, 9]])):
+        z = by_name(considered(scene(), events, window, cols=10), "considered").z
+        assert np.argwhere(np.asarray(z)).tolist() == drawn
+
+
 def switches(*rows) -> Trace:
     """Rows (ts in ms, cpu, prev_pid, prev_comm, pid, comm)."""
     names = ("ts_ns", "cpu", "prev_pid", "prev_comm", "pid", "comm")
