@@ -348,3 +348,23 @@ def test_a_row_of_the_events_is_the_cpu_that_is_drawn_there():
     send({"kind": "click", "at": 0.35, "row": "1", "curve": 0}, [])
     assert "t7:7 ran" in box.details.value
     assert set(box.figure.drawn.data[-1].y[::3]) == {1}
+
+
+def test_the_last_episode_may_touch_the_end():
+    rows = [nr(0, 0, 1), nr(0, 1, 1), nr(100 * MS, 0, 2), nr(100 * MS, 1, 0), nr(1000 * MS, 0, 2)]
+    box = explorer(examine(trace_of(rows, cpus=2), "t"))
+    box.go_to(0, 1000)
+    box.next_button.click()
+    assert box.window == (10 * MS, 1000 * MS)
+    box.next_button.click()
+    assert "no later episode" in box.says.value
+
+
+def test_the_last_run_may_touch_the_end():
+    rows = [switch(0, 0, 0, "R", 5), switch(100 * MS, 0, 5, "S", 7), wakeup(1000 * MS, 0, 8)]
+    box = explorer(examine(trace_of(rows, cpus=1), "t"), task="t7")
+    box.go_to(0, 1000)
+    box.finder.next_button.click()
+    assert box.window == (10 * MS, 1000 * MS)
+    box.finder.next_button.click()
+    assert "no later run" in box.finder.says.value

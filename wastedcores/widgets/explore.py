@@ -31,6 +31,7 @@ from wastedcores.words.selection import who_waited
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+    import polars as pl
 
 #: the list offers at most this many episodes
 EPISODES = 50
@@ -159,15 +160,24 @@ class Explorer(w.VBox):
 
     def step(self, by: int) -> None:
         """Go to an episode after the middle of the window, or before it."""
-        table = self.run.result.episodes
-        middles = (table["start_ns"] + (table["end_ns"] - table["start_ns"]) // 2).to_numpy()
-        middle = self.window[0] + (self.window[1] - self.window[0]) // 2
-        others = np.flatnonzero(middles > middle + 1000 if by > 0 else middles < middle - 1000)
-        if not others.size:
+        if not self.go_beside(self.run.result.episodes, by):
             self.says.value = f"There is no {'later' if by > 0 else 'earlier'} episode."
-            return
-        row = table.row(int(others[0] if by > 0 else others[-1]), named=True)
-        self.go_near(row["start_ns"], row["end_ns"])
+
+    def go_beside(self, spans: pl.DataFrame, by: int) -> bool:
+        """Go to the first span after the middle of the window, or to the last one before it; return whether there is one."""
+        # the middles of the windows that go_near() shows, which are cut at the ends of the trace
+        first, last = self.run.scene.window
+        start, end = (spans[c].to_numpy() for c in ("start_ns", "end_ns"))
+        margin = np.maximum((end - start) // 10, 1000)
+        low, high = np.maximum(start - margin, first), np.minimum(end + margin, last)
+        middles = low + (high - low) // 2
+        now = self.window[0] + (self.window[1] - self.window[0]) // 2
+        # a window is at least a microsecond long and has whole ns, so its middle is not exactly that of a span
+        others = np.flatnonzero(middles > now + 1000 if by > 0 else middles < now - 1000)
+        if others.size:
+            row = spans.row(int(others[0 if by > 0 else -1]), named=True)
+            self.go_near(row["start_ns"], row["end_ns"])
+        return bool(others.size)
 
     def back(self) -> None:
         """Show the window that was shown before; do nothing if there is none."""
