@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 import polars as pl
 import pytest
-from support.builders import switch, trace_of, wakeup
+from support.builders import nr, switch, trace_of, wakeup
 
 from wastedcores import figures, words
 from wastedcores.analysis.critical_path import critical_path
@@ -458,3 +458,38 @@ def test_marks__of_a_short_trace_beside_a_long_one_have_less_room():
     both = side_by_side(scene(), short, (None, (0, 400 * MS)), cols=10)
     texts = {a.text: a.xanchor for a in both.layout.annotations if a.text.startswith("lu")}
     assert texts == {"lu start": "right", "lu end": "left"}
+
+
+def windowed(between=None):
+    """Two threads queue beside an idle CPU from 100 to 400 ms of 1100 ms; only a window counts."""
+    rows = [nr(0, 0, 1), nr(0, 1, 1), nr(100 * MS, 0, 2), nr(100 * MS, 1, 0), nr(400 * MS, 0, 1)]
+    return examine(trace_of([*rows, nr(1100 * MS, 1, 1)], cpus=2), "t", between=between)
+
+
+def test_overview__says_where_nobody_looked():
+    def covered(fig):
+        return [(s.x0, s.x1, s.xref) for s in fig.layout.shapes if s.fillcolor == "#c9cdd1"]
+
+    part, whole = windowed([100 * MS, 300 * MS]), windowed()
+    name = "outside the window: not looked at"
+    assert covered(views.overview(part)) == [(0, 100, "x2"), (300, 1100, "x2")]
+    assert by_name(views.overview(part), name).marker.color == "#c9cdd1"
+    assert covered(views.overview(part, window=(50 * MS, 250 * MS))) == [(50, 100, "x2")]
+    assert not covered(views.overview(part, window=(100 * MS, 300 * MS)))
+    both = views.overview(whole, part)
+    assert [c[:2] for c in covered(both)] == [(0, 100), (300, 1100)]
+    assert not covered(views.overview(whole))
+    assert name not in [t.name for t in views.overview(whole).data]
+
+
+def test_waits__of_two_traces_of_one_name_are_both_drawn():
+    rows = [
+        switch(0, 0, 0, "R", 5),
+        wakeup(100 * MS, 0, 7, comm="t7"),
+        switch(300 * MS, 0, 5, "S", 7),
+        switch(400 * MS, 0, 7, "S", 0),
+    ]
+    run = examine(trace_of(rows, cpus=1), "t")
+    fig = views.waits(run, run)
+    assert "200 ms for a CPU, against 200 ms" in fig.layout.title.text.replace("<br>", " ")
+    assert {t.name for t in fig.data if t.legendgroup} == {"t (1)", "t (2)"}
