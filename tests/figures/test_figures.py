@@ -171,6 +171,16 @@ def test_load_heatmap__needs_load_events():
     assert np.log2(16) / trace.zmax > 0.3
 
 
+def test_hover_texts__do_not_take_what_is_unknown_for_a_number():
+    """A text per pixel would say it better, but would make a page of 64 CPUs two megabytes longer."""
+    some, all_known = (by_name(heatmap(s, cols=10), "threads per runqueue").hovertemplate
+                       for s in (scene(), scene(cpus=(0, 2))))  # fmt: skip
+    assert "threads; -1 is unknown<extra>" in some
+    assert "threads<extra>" in all_known
+    loads = States.collect([(np.array([0]), np.array([0]), np.array([1024]))], 4, 0, 1000 * MS)
+    assert load_heatmap(scene(loads=loads), cols=10).data[0].hoverongaps is False
+
+
 def mask(*cpus):
     return bytes(sum(1 << (c % 8) for c in cpus if c // 8 == byte) for byte in range(9))
 

@@ -322,6 +322,7 @@ def test_slow_cpus_and_loads_have_their_means(run):
     states = States.collect(
         [tuple(told[c].to_numpy() for c in ("ts_ns", "cpu", "value"))], CPUS, start, end
     )
+    assert named(fig, "frequency").hoverongaps is False
     z = np.asarray(named(fig, "frequency").z)
     want = states.bin(cols=2000, cpus=run.scene.cpus).mean
     assert np.nanmean(z, axis=1) == pytest.approx(np.nanmean(want, axis=1) / 1e6, rel=1e-6)
