@@ -18,7 +18,7 @@ from support.waiting import wait_for
 
 from wastedcores.errors import UsageError
 from wastedcores.invariant import check
-from wastedcores.reports.fleet import fleet_page
+from wastedcores.reports.fleet import _map, fleet_page
 from wastedcores.sweep import sweep
 from wastedcores.sweep.traces import check_once, find_traces, ranked, runs_of
 from wastedcores.trace.io import open_trace
@@ -201,3 +201,22 @@ def test_each_trace_is_in_the_table_once_although_a_worker_is_killed(folder, tmp
     assert table.group_by("bytes").agg(pl.col("wasted_cpu_s").n_unique())[
         "wasted_cpu_s"
     ].to_list() == [1, 1, 1]
+
+
+def test_the_map_says_what_it_leaves_out_and_its_darkest_cell_is_drawn():
+    hours = [f"2026-01-{1 + h // 24:02}T{h % 24:02}:00" for h in range(49)]
+    table = pl.DataFrame(
+        {
+            "host": "a",
+            "began": hours,
+            "wasted_cpu_s": [40.0] + [1.0] * 48,
+            "seconds": 1.0,
+            "verdict": "clean",
+            "longest_s": 0.0,
+        }
+    ).with_columns(error=pl.lit(None, pl.String))
+    text = _map(table)
+    assert "The darkest cell is 1 CPUs" in text
+    assert "The map has the last 48 of 49 hours." in text
+    assert "hsl(318 60% 40%)" in text
+    assert "The map has" not in _map(table.tail(48))
