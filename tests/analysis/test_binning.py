@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wastedcores.analysis import states as states_module
 from wastedcores.analysis.binning_jit import bin_cover, bin_owner
 from wastedcores.analysis.states import States, pixel_edges
 
@@ -68,6 +72,23 @@ def test_bins__zoom_holds_the_same_time_as_the_whole(case):
     width = np.diff(parts.edges)
     assert np.isclose((parts.idle * width).sum(), whole.idle[0] * (end - start))
     assert np.isclose((parts.waiting * width).sum(), whole.waiting[0] * (end - start))
+
+
+@pytest.mark.parametrize("at_once", [states_module.AT_ONCE, 3])
+@given(case=changes())
+def test_wasted__is_the_smaller_number_of_every_nanosecond(at_once, case):
+    """Also where a window with many changes is counted in parts."""
+    ts, cpu, nr, start, end, cols = case
+    states = States.collect([(ts, cpu, nr)], CPUS, 0, 70)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(states_module, "AT_ONCE", at_once)
+        bins = states.bin(start, end, cols, wasted=True)
+    want = []
+    for first, last in pairwise(bins.edges.tolist()):
+        lengths = [[state_at(ts, cpu, nr, c, t) for c in range(CPUS)] for t in range(first, last)]
+        want.append(sum(min(now.count(0), sum(max(n - 1, 0) for n in now)) for now in lengths))
+    assert np.allclose(bins.wasted * np.diff(bins.edges), want)
+    assert states.bin(start, end, cols, cpus=[], wasted=True).wasted.tolist() == [0] * len(want)
 
 
 def test_pixel_edges__cover_exactly_and_never_repeat():

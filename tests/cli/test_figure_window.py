@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.typed import typed
 from typer.testing import CliRunner
 
 from wastedcores.cli import register_verbs
@@ -65,3 +66,24 @@ def test_the_axis_begins_and_ends_where_the_options_say(kind, tmp_path, monkeypa
     )
     assert axis[bottom]["title"]["text"] == "time (ms)"
     assert axis["xaxis"]["range"] == pytest.approx([100, 350])
+
+
+@pytest.mark.parametrize("option", ["--from", "--to"])
+@pytest.mark.parametrize(
+    "more",
+    [["--kind", "waits"], ["--kind", "avoidable"], ["--kind", "worst"], ["--against", "live-balancing-on"]],
+)  # fmt: skip
+def test_a_window_that_would_be_ignored_is_refused(more, option, tmp_path):
+    done = typed("figure", "live-balancing-off", *more, option, "100ms", "-o", tmp_path / "f.json")
+    assert done.code == 2
+    assert f"{option} is not for" in done.err
+    assert "--between" in done.err
+    assert not (tmp_path / "f.json").exists()
+
+
+@pytest.mark.parametrize(("kind", "said"), [("events", True), ("heatmap", False)])
+def test_colours_that_change_nothing_are_named(kind, said, tmp_path):
+    words = ("figure", "live-balancing-off", "--kind", kind, "--palette", "paper")
+    done = typed(*words, "-o", tmp_path / "f.json")
+    assert done.code == 0, done.err
+    assert ("--palette paper changes nothing" in done.err) == said

@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 import polars as pl
 import pytest
+from support.builders import switch, trace_of, wakeup
 
 from wastedcores.analysis.examined import examine
 from wastedcores.analysis.segments import ARROW, Segments, pixels_per_row, raster
@@ -294,3 +295,15 @@ def test_layers__from_a_file(tmp_path):
             read_layers(file)
     with pytest.raises(UsageError, match="cannot be read"):
         read_layers(tmp_path / "absent.toml")
+
+
+def test_events__the_last_event_is_drawn():
+    rows = [switch(0, 0, 0, "R", 5), *(wakeup(t * MS, 0, 7) for t in (0, 5, 10))]
+    view = EventView(
+        examine(trace_of(rows, cpus=1), "t"), [styled('kind == "wakeup"', "colour=#00ff00")]
+    )
+    for window in (None, (0, 10 * MS)):
+        fig = view.figure(window)
+        assert "10 ms of t: 3 segments" in fig.layout.title.text
+        assert [x for x, *_ in lines(fig, "rgb(0,255,0)")] == [0, 5, 10]
+    assert "2 segments" in view.figure((0, 9 * MS)).layout.title.text

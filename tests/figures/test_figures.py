@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 import polars as pl
 import pytest
-from support.builders import switch, trace_of, wakeup
+from support.builders import nr, switch, trace_of, wakeup
 
 from wastedcores import figures, words
 from wastedcores.analysis.critical_path import critical_path
@@ -171,6 +171,16 @@ def test_load_heatmap__needs_load_events():
     assert np.log2(16) / trace.zmax > 0.3
 
 
+def test_hover_texts__do_not_take_what_is_unknown_for_a_number():
+    """A text per pixel would say it better, but would make a page of 64 CPUs two megabytes longer."""
+    some, all_known = (by_name(heatmap(s, cols=10), "threads per runqueue").hovertemplate
+                       for s in (scene(), scene(cpus=(0, 2))))  # fmt: skip
+    assert "threads; -1 is unknown<extra>" in some
+    assert "threads<extra>" in all_known
+    loads = States.collect([(np.array([0]), np.array([0]), np.array([1024]))], 4, 0, 1000 * MS)
+    assert load_heatmap(scene(loads=loads), cols=10).data[0].hoverongaps is False
+
+
 def mask(*cpus):
     return bytes(sum(1 << (c % 8) for c in cpus if c // 8 == byte) for byte in range(9))
 
@@ -185,6 +195,13 @@ def test_considered__draws_the_cpus_looked_at():
     events = pl.DataFrame({"ts_ns": [0, 950 * MS], "cpu_mask": [mask(0, 1), mask(3)]})
     z = np.asarray(by_name(considered(scene(), events, cols=10), "considered").z)
     assert np.argwhere(z).tolist() == [[0, 0], [2, 0], [3, 9]]
+
+
+def test_considered__draws_a_decision_at_the_end_of_the_window():
+    events = pl.DataFrame({"ts_ns": [500 * MS, 1000 * MS], "cpu_mask": [mask(0), mask(3)]})
+    for window, drawn in (((0, 500 * MS), [[0, 9]]), (None, [[0, 5], [3, 9]])):
+        z = by_name(considered(scene(), events, window, cols=10), "considered").z
+        assert np.argwhere(np.asarray(z)).tolist() == drawn
 
 
 def switches(*rows) -> Trace:
@@ -261,6 +278,25 @@ def test_runs__a_switch_out_of_idle_that_was_not_recorded():
     ]
 
 
+def test_runs__a_window_that_ends_within_a_run_of_which_the_beginning_was_not_recorded():
+    frame = switches(
+        (100, 0, 5, "a", 0, "swapper/0"), (300, 0, 6, "b", 0, "swapper/0"), (310, 1, 8, "c", 0, "")
+    ).events.collect()
+    woken = conform(
+        pl.DataFrame({"ts_ns": [250 * MS], "kind": ["wakeup"], "cpu": [0], "pid": [6]}), "test"
+    )
+    trace = Trace(
+        pl.concat([frame, woken]).sort("ts_ns").lazy(), Header(source_format="t", start_ns=0)
+    )
+    table = runs(trace, 0, 280 * MS)
+    assert [(r[0], r[1] // MS, r[2] // MS, *r[3:]) for r in table.iter_rows()] == [
+        (0, 0, 100, 5, "a"),
+        (0, 100, 250, 0, "swapper/0"),
+        (0, 250, 280, 6, "b"),
+        (1, 0, 280, 8, "c"),
+    ]
+
+
 def test_timeline__colours_by_class_and_names_the_task():
     trace = switches((0, 0, 9, "old", 6, "cc1"), (500, 0, 6, "cc1", 0, "swapper/0"))
     fig = timeline(scene(cpus=(0, 3)), runs(trace, 0, 1000 * MS), (0, 1000 * MS), cols=10)
@@ -289,9 +325,10 @@ def test_waiting_times__nothing_is_lost_in_the_bins():
     waits = {"a": np.array([10_000, 2_000_000, 0, 350_000_000]), "b": np.array([5])}
     fig = waiting_times(waits, persist_ns=100 * MS)
     total = sum(by_name(fig, "a").y)
-    assert total == pytest.approx((10_000 + 2_000_000 + 1_000 + 350_000_000) / 1e9)
+    assert total == pytest.approx((10_000 + 2_000_000 + 350_000_000) / 1e9)
     share = by_name(fig, "a", 1)
-    assert share.y[0] == 1
+    assert share.x[0] == 0.001
+    assert share.y[0] == 0.75  # a wait of 0 is shorter than the axis begins
     assert min(share.y) == 0.25
 
 
@@ -431,3 +468,38 @@ def test_marks__of_a_short_trace_beside_a_long_one_have_less_room():
     both = side_by_side(scene(), short, (None, (0, 400 * MS)), cols=10)
     texts = {a.text: a.xanchor for a in both.layout.annotations if a.text.startswith("lu")}
     assert texts == {"lu start": "right", "lu end": "left"}
+
+
+def windowed(between=None):
+    """Two threads queue beside an idle CPU from 100 to 400 ms of 1100 ms; only a window counts."""
+    rows = [nr(0, 0, 1), nr(0, 1, 1), nr(100 * MS, 0, 2), nr(100 * MS, 1, 0), nr(400 * MS, 0, 1)]
+    return examine(trace_of([*rows, nr(1100 * MS, 1, 1)], cpus=2), "t", between=between)
+
+
+def test_overview__says_where_nobody_looked():
+    def covered(fig):
+        return [(s.x0, s.x1, s.xref) for s in fig.layout.shapes if s.fillcolor == "#c9cdd1"]
+
+    part, whole = windowed([100 * MS, 300 * MS]), windowed()
+    name = "outside the window: not looked at"
+    assert covered(views.overview(part)) == [(0, 100, "x2"), (300, 1100, "x2")]
+    assert by_name(views.overview(part), name).marker.color == "#c9cdd1"
+    assert covered(views.overview(part, window=(50 * MS, 250 * MS))) == [(50, 100, "x2")]
+    assert not covered(views.overview(part, window=(100 * MS, 300 * MS)))
+    both = views.overview(whole, part)
+    assert [c[:2] for c in covered(both)] == [(0, 100), (300, 1100)]
+    assert not covered(views.overview(whole))
+    assert name not in [t.name for t in views.overview(whole).data]
+
+
+def test_waits__of_two_traces_of_one_name_are_both_drawn():
+    rows = [
+        switch(0, 0, 0, "R", 5),
+        wakeup(100 * MS, 0, 7, comm="t7"),
+        switch(300 * MS, 0, 5, "S", 7),
+        switch(400 * MS, 0, 7, "S", 0),
+    ]
+    run = examine(trace_of(rows, cpus=1), "t")
+    fig = views.waits(run, run)
+    assert "200 ms for a CPU, against 200 ms" in fig.layout.title.text.replace("<br>", " ")
+    assert {t.name for t in fig.data if t.legendgroup} == {"t (1)", "t (2)"}

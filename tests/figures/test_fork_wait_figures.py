@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import switch, trace_of
 
 from wastedcores import figures as fg
 from wastedcores.errors import MissingEventsError
+from wastedcores.queries import events_where
 from wastedcores.simulator import replay_scenario
 
 RED = "#d7191c"
@@ -59,3 +61,41 @@ def test_the_tornado_has_a_mark_per_assumption_and_strategy():
         ("strategy 1", [33.0], ["turbo = 1.1"]),
         ("strategy 2", [44.0], ["turbo = 1.1"]),
     ]
+
+
+@pytest.mark.parametrize("begin_ns", [0, 10**15])
+def test_one_busy_cpu_at_a_time_is_one_however_long_the_trace(begin_ns):
+    """A process goes from CPU to CPU for 8 s, so that a mark is narrower than the figure's column; then nobody runs."""
+    at = [*range(2000), 3000]
+    ticks = [
+        {"ts_ns": begin_ns + 4_000_000 * k, "kind": "tick", "cpu": k % 4, "pid": 5, "value": 10**6}
+        for k in at
+    ]
+    fig = fg.tick_frequencies({"t": trace_of(ticks, cpus=4)})
+    busy = next(t for t in fig.data if t.mode == "lines")
+    assert len(busy.x) > 500
+    assert max(busy.y) == 1
+    assert busy.y[-2] == 0
+    assert (busy.x[0], busy.x[-1]) == (0, pytest.approx(12, abs=0.02))
+
+
+def test_ticks_without_a_frequency_are_not_slow():
+    tick = {"ts_ns": 10, "kind": "tick", "cpu": 0, "pid": 5, "value": 0}
+    trace = trace_of([switch(0, 0, 0, "R", 5), tick, switch(20, 0, 5, "S", 0)], cpus=1)
+    with pytest.raises(MissingEventsError, match="no event tells a frequency"):
+        fg.fork_wait_zoom(trace, 0, 20, "frequency")
+    assert events_where(trace, "frequency_khz < 2000000").is_empty()
+
+
+def test_the_time_before_the_first_switch_of_a_recording_is_no_idle_time():
+    """The clock of a recording does not begin at 0."""
+    ms = 1_000_000
+    rows = [
+        switch(1000 * ms, 1, 0, "R", 5),
+        switch(1500 * ms, 1, 5, "S", 0),
+        switch(1700 * ms, 1, 0, "R", 5),
+        switch(2000 * ms, 0, 0, "R", 6),
+        switch(3000 * ms, 0, 6, "S", 0),
+    ]
+    trace = trace_of(rows, cpus=2)
+    assert list(fg.idle_before({"t": trace}).data[0].x) == [200]

@@ -160,3 +160,27 @@ def test_too_many_spans_are_shares_of_each_pixel(run, monkeypatch):
         assert np.asarray(trace.y)[:20] == pytest.approx(np.repeat(cpu + 0.8 - 0.8 * share, 2))
         assert np.asarray(trace.x)[:20:2] == pytest.approx(np.arange(0, END_US, 8))
     assert len(drawn) == 4
+
+
+def test_a_cpu_without_an_event_is_unknown(run):
+    table = kernel_user.modes(run.trace, 0, END_US * US).filter(cpu=0)
+    assert "50 % unknown" in kernel_user._summary(table, 2 * END_US * US)
+
+
+@pytest.mark.parametrize("without_spans", [False, True])
+def test_unknown_time_is_no_idle_time_where_shares_are_drawn(run, monkeypatch, without_spans):
+    table = kernel_user.modes(run.trace, 0, END_US * US).with_columns(
+        mode=pl.when(cpu=1).then(pl.lit("unknown")).otherwise("mode")
+    )
+    shown = table.filter(cpu=0) if without_spans else table
+    monkeypatch.setattr(kernel_user, "MOST_SPANS", 0)
+    monkeypatch.setattr(kernel_user, "COLUMNS", 10)
+    monkeypatch.setattr(kernel_user, "modes", lambda *_: shown)
+    fig = kernel_user.transitions(run, (0, END_US * US))
+    assert "50 % unknown" in fig.layout.title.text
+    grey = [t for t in fig.data if t.name == "unknown"]
+    names = [t.name for t in fig.data]
+    assert names.index("unknown") < names.index("user")  # it lies behind the other layers
+    assert np.asarray(grey[1].y)[:20] == pytest.approx([1.0] * 20)
+    user = next(t for t in fig.data if t.name == "user")
+    assert np.asarray(grey[0].y) == pytest.approx(np.asarray(user.y))

@@ -12,6 +12,7 @@ from support import ROOT
 
 from wastedcores.errors import UsageError
 from wastedcores.figures.dark import PAPER, SAFE, dark_colours
+from wastedcores.figures.panels import _faint
 from wastedcores.figures.theme import PALETTES, palette, style, task_scale
 
 #: Machado, Oliveira, Fernandes 2009, table 1, severity 1.0 (linear RGB)
@@ -87,6 +88,17 @@ def test_dark_page__every_colour_of_the_figures_is_seen():
     assert len(used) > 40
     for colour in used - set(dark_colours()):
         assert lab(colour, "normal")[0] - lab(PAPER, "normal")[0] > 40, colour
+
+
+def test_dark_page__a_colour_with_an_opacity_is_replaced_like_its_legend():
+    dark = dark_colours()
+    for colour in (palette().violation, palette().short, palette("paper").violation):
+        drawn = re.match(r"rgba?\(\d+,\d+,\d+", _faint(colour, 1))[0]
+        wanted = ",".join(str(int(dark[colour][i : i + 2], 16)) for i in (1, 3, 5))
+        assert dark[drawn] == f"rgba({wanted}"
+        assert dark[drawn.replace("rgba", "rgb")] == f"rgb({wanted}"
+    for script in ("reports/figure.js", "widgets/live_figure.js"):
+        assert r"|rgba?\(\d+,\d+,\d+/g" in (ROOT / "wastedcores" / script).read_text()
 
 
 @pytest.mark.parametrize("name", list(PALETTES))

@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 import polars as pl
 import pytest
-from support.builders import migrate, switch, trace_of, wakeup
+from support.builders import migrate, nr, switch, trace_of, wakeup
 
 from wastedcores.analysis.alignment import align
 from wastedcores.analysis.binning_jit import bin_share
@@ -322,6 +322,7 @@ def test_slow_cpus_and_loads_have_their_means(run):
     states = States.collect(
         [tuple(told[c].to_numpy() for c in ("ts_ns", "cpu", "value"))], CPUS, start, end
     )
+    assert named(fig, "frequency").hoverongaps is False
     z = np.asarray(named(fig, "frequency").z)
     want = states.bin(cols=2000, cpus=run.scene.cpus).mean
     assert np.nanmean(z, axis=1) == pytest.approx(np.nanmean(want, axis=1) / 1e6, rel=1e-6)
@@ -341,6 +342,17 @@ def test_the_difference_of_two_runs_has_its_area():
         assert area(named(fig, name).x, named(fig, name).y) * sign == pytest.approx(
             want, rel=1e-5, abs=1e-6
         )
+
+
+def test_cores_are_not_wasted_where_idle_cpus_and_waiting_threads_take_turns():
+    """5 ms with an idle CPU and nobody waiting, then 5 ms with both CPUs busy and a thread waiting."""
+    ms = 1_000_000
+    turn = ((0, 0, 0), (0, 1, 1), (5 * ms, 0, 2))
+    rows = [nr(t * 10 * ms + at, cpu, n) for t in range(100) for at, cpu, n in turn]
+    run = examine(trace_of([*rows, nr(1000 * ms, 0, 1)], cpus=2), "turns")
+    assert run.result.thread_ns == 0
+    pair = align(run, run, "start of the traces")
+    assert wasted(pair.bins(pair.window, 10)[0]).tolist() == [0] * 10
 
 
 def test_stays_of_fork_and_wait_have_their_lengths(run):

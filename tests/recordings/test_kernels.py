@@ -65,6 +65,13 @@ def test_the_figure_has_a_mark_per_kernel_and_workload():
         assert 0.5 < min(low, high) <= max(low, high) < 20
 
 
+def test_a_mark_at_the_left_edge_says_how_little_was_wasted():
+    few = TABLE.filter(pl.col("cpus") == 64).with_columns(wasted_cpus=pl.lit(0.003))
+    _, waste = (t for t in fg.kernels_compared(few).data if t.name == "recorded")
+    assert set(waste.x) == {0.01}
+    assert {row[4] for row in waste.customdata} == {0.003}
+
+
 def test_rows_of_two_sizes_cannot_be_drawn():
     with pytest.raises(UsageError, match="one size of machine, got 2"):
         fg.kernels_compared(TABLE)

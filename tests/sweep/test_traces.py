@@ -110,22 +110,6 @@ def test_a_page_without_any_result_says_so():
     assert "it is &lt;empty&gt;" in fleet_page(table, "t")
 
 
-def test_the_map_says_what_it_leaves_out_and_its_darkest_cell_is_drawn():
-    """In the first of 49 hours 40 CPUs were wasted, in each other one 1."""
-    hours = [f"2026-01-{1 + h // 24:02}T{h % 24:02}:00" for h in range(49)]
-    table = pl.DataFrame({"began": hours, "wasted_cpu_s": [40.0] + [1.0] * 48}).with_columns(
-        host=pl.lit("a"),
-        seconds=pl.lit(1.0),
-        longest_s=pl.lit(0.0),
-        verdict=pl.lit("clean"),
-        error=pl.lit(None, pl.String),
-    )
-    text = _map(table)
-    assert "The darkest cell is 1 CPUs" in text
-    assert text.endswith("The map leaves out 1 of the earliest hours.</p>")
-    assert "leaves out" not in _map(table.tail(48))
-
-
 @pytest.mark.slow
 def test_only_an_error_is_exit_status_2(folder, tmp_path):
     (folder / "one").rename(tmp_path / "away")
@@ -217,3 +201,22 @@ def test_each_trace_is_in_the_table_once_although_a_worker_is_killed(folder, tmp
     assert table.group_by("bytes").agg(pl.col("wasted_cpu_s").n_unique())[
         "wasted_cpu_s"
     ].to_list() == [1, 1, 1]
+
+
+def test_the_map_says_what_it_leaves_out_and_its_darkest_cell_is_drawn():
+    hours = [f"2026-01-{1 + h // 24:02}T{h % 24:02}:00" for h in range(49)]
+    table = pl.DataFrame(
+        {
+            "host": "a",
+            "began": hours,
+            "wasted_cpu_s": [40.0] + [1.0] * 48,
+            "seconds": 1.0,
+            "verdict": "clean",
+            "longest_s": 0.0,
+        }
+    ).with_columns(error=pl.lit(None, pl.String))
+    text = _map(table)
+    assert "The darkest cell is 1 CPUs" in text
+    assert "The map has the last 48 of 49 hours." in text
+    assert "hsl(318 60% 40%)" in text
+    assert "The map has" not in _map(table.tail(48))

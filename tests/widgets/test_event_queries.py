@@ -107,3 +107,17 @@ def test_kept_layers_are_switched_and_saved(box, tmp_path):
         box.queries.file.value = name
         box.queries.save()
         assert "cannot be written" in box.queries.says.value
+
+
+def test_a_layer_that_cannot_be_drawn_is_not_kept(run):
+    box = explorer(run).queries
+    box.query.value, box.style_text.value = 'kind == "switch"', "draw=spans:comm"
+    box.keep()
+    assert not box.kept
+    assert "has no lengths" in box.says.value
+    assert box.query.value == 'kind == "switch"'
+    box.style_text.value = "red"
+    box.keep()
+    assert [layer for layer, _ in box.kept] == [styled('kind == "switch"', "red")]
+    assert (box.query.value, box.style_text.value) == ("", "")
+    assert "Enter shows" in box.says.value

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from support.builders import nr, switch, trace_of, wakeup
 
 from wastedcores.analysis.examined import examine
 from wastedcores.analysis.scene import TimeAxis
@@ -23,6 +24,8 @@ from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace
 from wastedcores.widgets import explore, explorer, explorer_static
 from wastedcores.widgets.live_figure import packed
+
+MS = 1_000_000
 
 
 @pytest.fixture(scope="module")
@@ -314,3 +317,54 @@ def test_a_trace_of_runqueue_lengths_says_that_it_does_not_know_who_waited(tmp_p
     assert "not known who ran where" in box.details.value
     box.finder.text.value = "make"
     assert "not known who ran where" in box.finder.says.value
+
+
+def test_all_layers_have_the_same_zero():
+    """CPU 0's ring buffer had overwritten its oldest events, so its runqueue is known from 500 ms on."""
+    rows = [switch(t * 100 * MS, 1, 5 * (t % 2), "S", 5 * ((t + 1) % 2)) for t in range(10)]
+    rows.append(switch(500 * MS, 0, 0, "R", 6))
+    run = examine(trace_of(rows, cpus=2, overwritten={0: 3}, lost={0: 3}), "t")
+    assert run.scene.window[0] == 500 * MS
+    for layer in ("runqueues", "tasks", "events"):
+        assert explorer_static(run, show=layer).layout.xaxis.range[0] == 0, layer
+
+
+def test_a_row_of_the_events_is_the_cpu_that_is_drawn_there():
+    """CPU 1 has no event, so the events have rows for CPUs 0 and 2 only; thread 7 waits on CPU 2."""
+    rows = [
+        switch(0, 0, 0, "R", 4),
+        switch(0, 2, 0, "R", 5),
+        wakeup(100 * MS, 2, 7, comm="t7"),
+        switch(300 * MS, 2, 5, "S", 7),
+        switch(400 * MS, 2, 7, "S", 0),
+        switch(400 * MS, 0, 4, "S", 0),
+    ]
+    run = examine(trace_of(rows, cpus=3, source_format="replay"), "t")
+    assert run.scene.cpus == (0, 1, 2)
+    box = explorer(run, show="events", task="t7")
+    send = box.figure.contents._handle_custom_msg
+    send({"kind": "select", "lo": 0.1, "hi": 0.3, "rows": [1, 1]}, [])
+    assert "waited 200 ms on CPU 2" in box.details.value
+    send({"kind": "click", "at": 0.35, "row": "1", "curve": 0}, [])
+    assert "t7:7 ran" in box.details.value
+    assert set(box.figure.drawn.data[-1].y[::3]) == {1}
+
+
+def test_the_last_episode_may_touch_the_end():
+    rows = [nr(0, 0, 1), nr(0, 1, 1), nr(100 * MS, 0, 2), nr(100 * MS, 1, 0), nr(1000 * MS, 0, 2)]
+    box = explorer(examine(trace_of(rows, cpus=2), "t"))
+    box.go_to(0, 1000)
+    box.next_button.click()
+    assert box.window == (10 * MS, 1000 * MS)
+    box.next_button.click()
+    assert "no later episode" in box.says.value
+
+
+def test_the_last_run_may_touch_the_end():
+    rows = [switch(0, 0, 0, "R", 5), switch(100 * MS, 0, 5, "S", 7), wakeup(1000 * MS, 0, 8)]
+    box = explorer(examine(trace_of(rows, cpus=1), "t"), task="t7")
+    box.go_to(0, 1000)
+    box.finder.next_button.click()
+    assert box.window == (10 * MS, 1000 * MS)
+    box.finder.next_button.click()
+    assert "no later run" in box.finder.says.value

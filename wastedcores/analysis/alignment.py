@@ -82,9 +82,8 @@ class Pair:
         """Reduce a window of the common axis to pixels, of both traces; a pixel outside a trace is unknown."""
         out = []
         for run, zero in zip(self.runs, self.zeros, strict=True):
-            found = run.scene.states.bin(
-                window[0] + zero, window[1] + zero, cols=cols, cpus=run.scene.cpus
-            )
+            start, end = (t + zero for t in window)
+            found = run.scene.states.bin(start, end, cols, run.scene.cpus, wasted=True)
             out.append(_cut(found, run.scene.states, zero))
         return out
 
@@ -97,7 +96,9 @@ def _cut(found: Bins, states: States, zero: int) -> Bins:
         values[:, outside] = -1
     mean = found.mean.copy()
     mean[:, outside] = np.nan
-    curves = {n: np.where(outside, np.nan, getattr(found, n)) for n in ("idle", "waiting")}
+    curves = {
+        n: np.where(outside, np.nan, getattr(found, n)) for n in ("idle", "waiting", "wasted")
+    }
     known = np.where(outside, 0.0, found.known)
     return Bins(found.edges - zero, found.cpus, mean=mean, known=known, **tables, **curves)
 

@@ -11,6 +11,8 @@ from wastedcores.errors import UsageError
 
 #: the largest number of columns that a heat map sends to the browser
 MAX_COLS = 2000
+#: wasted cores are counted in parts of at most this many changes, if a part has several pixels
+AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,9 @@ class Bins:
     idle: np.ndarray
     waiting: np.ndarray
     known: np.ndarray
+    #: (cols,): mean number of wasted cores: at each moment the idle CPUs, or the waiting threads if these are fewer. That is less
+    #: than the minimum of the two means where they take turns. NaN: it was not asked for.
+    wasted: np.ndarray | float = np.nan
 
 
 def pixel_edges(start_ns: int, end_ns: int, cols: int) -> np.ndarray:
@@ -93,8 +98,10 @@ class States:
         end_ns: int | None = None,
         cols: int = 1000,
         cpus: Sequence[int] | None = None,
+        *,
+        wasted: bool = False,
     ) -> Bins:
-        """Reduce a window to pixels."""
+        """Reduce a window to pixels; ``wasted`` asks for the wasted cores, too, which takes longer."""
         from wastedcores.analysis.binning_jit import bin_states
 
         edges = pixel_edges(
@@ -121,4 +128,34 @@ class States:
             idle / width,
             waiting / width,
             known / width,
+            self._wasted(edges, rows) / width if wasted else np.nan,
         )
+
+    def _wasted(self, edges: np.ndarray, cpus: np.ndarray) -> np.ndarray:
+        """Return the wasted core time of each pixel in ns."""
+        parts = []
+        for cpu in cpus.tolist():
+            low, high = self.offsets[cpu : cpu + 2].tolist()
+            first, last = np.searchsorted(self.ts[low:high], edges[[0, -1]], side="right").tolist()
+            # the last change before the window says how it begins
+            parts.append(slice(low + max(first - 1, 0), low + last))
+        if not parts:
+            return np.zeros(edges.size - 1)
+        if edges.size > 2 and sum(part.stop - part.start for part in parts) > AT_ONCE:
+            half = edges.size // 2
+            return np.r_[self._wasted(edges[: half + 1], cpus), self._wasted(edges[half:], cpus)]
+        times = np.concatenate([np.maximum(self.ts[part], edges[0]) for part in parts])
+        order = np.argsort(times, kind="stable")
+        lengths = [self.values[part].astype(np.int64) for part in parts]
+        idle, waiting = (
+            np.cumsum(np.concatenate([np.diff(count, prepend=0) for count in counts])[order])
+            for counts in (
+                [(n == 0).astype(np.int64) for n in lengths],
+                [np.maximum(n - 1, 0) for n in lengths],
+            )
+        )
+        # all times count from the first border, so that a float holds them exactly
+        at = np.r_[edges[0], times[order], edges[-1]] - edges[0]
+        fewer = np.r_[0, np.minimum(idle, waiting)]
+        so_far = np.r_[0, np.cumsum(fewer * np.diff(at))]
+        return np.diff(np.interp(edges - edges[0], at, so_far))

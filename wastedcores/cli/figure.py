@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
@@ -142,6 +143,7 @@ def figure(
     known_palette(palette)
     output = output or Path(f"{parquet_name(trace).stem}-{kind}.html")
     _refuse_early(kind, against, cpu, op, output)
+    _refuse_window(kind, against, start, end)
     window = _axis_ns("--from", start), _axis_ns("--to", end)
     wanted = _event_layers(kind, events.query or [], events.style or [], events.layers)
     persist_ns = duration_ns(persist, "--persist")
@@ -161,6 +163,9 @@ def figure(
     )
     drawn = KINDS[kind].figure(run, asked)
     write_figure(drawn, output, width=width)
+    if palette != "safe" and kind not in that_take("palette_name"):
+        note = f"--palette {palette} changes nothing: --kind {kind} has its own colours."
+        print(note, file=sys.stderr)
     print(output)
 
 
@@ -182,6 +187,17 @@ def _refuse_early(
             f"-o {output}: a figure is written as .html, .json or .png; give such a name."
         )
     check_writable(output)
+
+
+def _refuse_window(kind: str, against: Path | None, start: str | None, end: str | None) -> None:
+    """Refuse ends that would change nothing, because what is drawn has no axis of time or is drawn whole."""
+    if (start is None and end is None) or (not against and kind in that_take("window")):
+        return
+    what = "two traces, which are drawn whole" if against else f"--kind {kind}"
+    option = "--from" if start is not None else "--to"
+    raise UsageError(
+        f"{option} is not for {what}. --between START END counts only a part of a trace, whatever is drawn."
+    )
 
 
 def _event_layers(
@@ -214,11 +230,12 @@ def _axis_ns(option: str, text: str | None) -> int | None:
 def _window(run: Examined, kind: str, start: int | None, end: int | None) -> tuple[int, int] | None:
     if start is None and end is None:
         return None
-    ends = run.trace.header.start_ns, run.trace.header.end_ns
+    if "layers" not in KINDS[kind].takes:
+        return _within(run.scene.window, start, end)
     # events are drawn without the runqueues, which would have to be computed
-    if "layers" in KINDS[kind].takes and ends[0] is not None and ends[1] is not None:
-        return _within((ends[0], ends[1]), start, end)
-    return _within(run.scene.window, start, end)
+    from wastedcores.figures.event_views import whole
+
+    return _within(whole(run), start, end)
 
 
 def _within(whole: tuple[int, int], start: int | None, end: int | None) -> tuple[int, int]:

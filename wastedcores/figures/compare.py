@@ -149,8 +149,8 @@ def spread(
 
 
 def wasted(bins: Bins) -> np.ndarray:
-    """Return how many cores were wasted in each pixel: idle CPUs, or waiting threads if these are fewer; NaN if unknown."""
-    return np.where(bins.known > 0, np.minimum(bins.idle, bins.waiting), np.nan)
+    """Return how many cores were wasted in each pixel, on average over its time; NaN if unknown."""
+    return np.where(bins.known > 0, bins.wasted, np.nan)
 
 
 def aligned(

@@ -66,4 +66,15 @@ def dark_colours() -> dict[str, str]:
         for name in ("idle", "waiting", "violation", "short", "considered")
     }
     # the hatching is an image in an address, where a colour is quoted
-    return pairs | {quote(c): quote(pairs[c]) for c in ("#f4f4f4", "#9aa0a6")}
+    pairs |= {quote(c): quote(pairs[c]) for c in ("#f4f4f4", "#9aa0a6")}
+    # colours with an opacity and those of single segments are written as decimal numbers
+    hexes = {c: d for c, d in pairs.items() if c.startswith("#")}
+    return pairs | {
+        f"{name}({_decimal(c)}": f"{name}({_decimal(d)}"
+        for c, d in hexes.items()
+        for name in ("rgb", "rgba")
+    }
+
+
+def _decimal(colour: str) -> str:
+    return ",".join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))

@@ -61,9 +61,10 @@ class EventView:
         title: str = "",
         height: int | None = None,
     ) -> go.Figure:
-        """Draw a window."""
-        window = window or self.scene.window
-        axis = TimeAxis.of(self.scene.window[0], window[1] - window[0])
+        """Draw a window; one that ends with the trace has its last event, too."""
+        first, last = window or self.scene.window
+        axis = TimeAxis.of(self.scene.window[0], last - first)
+        window = first, last + (last == self.scene.window[1] - 1)
         many = sum(d.segments.count(*window) for d in self.drawn)
         fig = make_subplots(rows=1, cols=1)
         panels.cpu_axis(fig, self.scene, 1, 1, numbers=True)
@@ -145,22 +146,32 @@ class EventView:
             legend_entry(fig, literal(short), {"color": colour})
 
 
+def whole(run: Examined) -> tuple[int, int]:
+    """Return the window of all events, whose beginning is the zero of every figure of the trace.
+
+    The runqueues of a trace whose oldest events were overwritten begin later than its events; those of most other traces need
+    not be computed here.
+    """
+    header = run.trace.header
+    late = header.overwritten and not {"switch", "nr_running"}.isdisjoint(run.trace.kinds())
+    if header.start_ns is None or header.end_ns is None or not header.cpus or late:
+        first, last = run.scene.window
+    else:
+        first, last = header.start_ns, header.end_ns
+    # a window ends before its last ns, and the last event is part of the trace
+    return first, last + 1
+
+
 def _scene(run: Examined) -> Scene:
     """Return the rows, marks and words of a trace, without its runqueues, which would have to be computed."""
     header = run.trace.header
-    ends = (header.start_ns, header.end_ns)
-    if None in ends or not header.cpus:
-        states = run.scene.states
-        first, last, cpus = states.start_ns, states.end_ns, states.n_cpus
-    else:
-        first, last, cpus = int(ends[0] or 0), int(ends[1] or 0), header.cpus
     seen = run.trace.events.select("cpu").unique().collect()["cpu"].drop_nulls().to_list()
-    counted = set(run.cpus or range(max(cpus, *seen, 0) + 1))
+    counted = set(run.cpus or range(max(seen, default=-1) + 1))
     drawn = [c for c in sorted(seen) if c in counted]
     if not drawn:
         raise MissingEventsError(f"{run.label}: no event names a CPU, so there is no row to draw.")
     facts = run.facts if header.cpus else ""
-    empty = States.collect([], 1, first, max(last, first + 1))
+    empty = States.collect([], 1, *whole(run))
     return Scene(empty, by_node(drawn, run.nodes), run.nodes, None, tuple(run.marks), run.label, facts, run.loss)  # fmt: skip
 
 

@@ -22,16 +22,18 @@ CLASSES = (
     (2.1, 2.6, "#f2a33a"),
     (2.6, 3.0, "#d7191c"),
 )
+#: a tick at 250 Hz
+_TICK_NS = 4_000_000
 #: marks of one CPU that are drawn over the width of the figure; more ticks than that are drawn as their mean
 _COLUMNS = 700
 
 
 def _ticks(name: str, trace: Trace) -> pl.DataFrame:
-    """Return time, CPU and GHz of the ticks of busy CPUs."""
+    """Return the time since the beginning of the trace, the CPU and the GHz of each tick of a busy CPU."""
     out = (
         trace.only("tick")
         .filter(pl.col("value") > 0)
-        .select("ts_ns", "cpu", ghz=pl.col("value") / 1e6)
+        .select(pl.col("ts_ns") - (trace.header.start_ns or 0), "cpu", ghz=pl.col("value") / 1e6)
         .collect()
     )
     if out.is_empty():
@@ -52,7 +54,8 @@ def tick_frequencies(runs: Mapping[str, Trace]) -> go.Figure:
     tables = {name: _ticks(name, trace) for name, trace in runs.items()}
     longest = max(int(t["ts_ns"].max()) for t in tables.values())  # type: ignore[arg-type]
     cpus = max(t.header.cpus or 1 for t in runs.values())
-    step = max(4_000_000, longest // _COLUMNS)
+    per = max(1, -(-longest // (_COLUMNS * _TICK_NS)))  # ticks of one mark
+    step = per * _TICK_NS
     for panel, (name, ticks) in enumerate(tables.items(), 1):
         marks = ticks.group_by(pl.col("ts_ns") // step, "cpu").agg(pl.col("ghz").mean())
         for i, (low, high, colour) in enumerate(CLASSES):
@@ -69,9 +72,10 @@ def tick_frequencies(runs: Mapping[str, Trace]) -> go.Figure:
                     x=[None], y=[None], mode="markers", marker={"color": colour, "size": 9},
                     name=f"{low}-{high} GHz", legendgroup=str(i), row=1, col=1,
                 )  # fmt: skip
-        busy = marks.group_by("ts_ns").len().sort("ts_ns")
+        each = ticks.select(pl.col("ts_ns") // _TICK_NS, "cpu").unique()["ts_ns"].to_numpy()
+        busy = np.bincount(each // per) / np.bincount(np.arange(each.max() + 1) // per)
         fig.add_scatter(
-            x=busy["ts_ns"] * step / 1e9, y=busy["len"], mode="lines", name=name,
+            x=np.arange(busy.size) * step / 1e9, y=busy, mode="lines", name=name,
             line={"color": CLASS_COLOURS[panel - 1], "width": 1.2}, row=panels + 1, col=1,
         )  # fmt: skip
         fig.update_yaxes(title_text="CPU", range=[-2, cpus + 1], row=panel, col=1)
@@ -81,7 +85,7 @@ def tick_frequencies(runs: Mapping[str, Trace]) -> go.Figure:
     style(
         fig,
         "The frequency of every busy CPU at its ticks",
-        "one mark per busy CPU and tick of 4 ms; the highest class is red, as in the paper",
+        f"one mark per busy CPU and {step / 1e6:g} ms; the highest class is red, as in the paper",
         height=180 + 210 * panels,
     )
     return fit_legend(fig)
@@ -91,9 +95,16 @@ def fork_wait_zoom(trace: Trace, start_ns: int, end_ns: int, by: str = "task") -
     """Draw every stay of a task on a CPU in a short window, with arrows for forks and wakeups (figures 2a and 2b)."""
     stays = stays_of(trace, start_ns, end_ns).filter(pl.col("pid") > 0).sort("start_ns")
     if by == "frequency":
-        khz = trace.only("frequency", "tick").select("ts_ns", "cpu", ghz=pl.col("value") / 1e6)
+        # 0 is a tick on a machine that does not tell its frequency
+        told = trace.only("frequency", "tick").filter(pl.col("value") > 0)
+        khz = told.select("ts_ns", "cpu", ghz=pl.col("value") / 1e6).collect()
+        if khz.is_empty():
+            raise MissingEventsError(
+                f"{trace.name}: no event tells a frequency, so tasks cannot be coloured by it. Colour them by task, or replay on "
+                "a machine that has frequencies (xeon-e7-8870-turbo)."
+            )
         stays = stays.join_asof(
-            khz.collect().sort("ts_ns"),
+            khz.sort("ts_ns"),
             left_on="end_ns",
             right_on="ts_ns",
             by="cpu",
@@ -170,7 +181,8 @@ def idle_before(runs: Mapping[str, Trace]) -> go.Figure:
         last_ns = int(trace.only("switch").select(pl.col("ts_ns").max()).collect().item())
         stays = stays_of(trace, 0, last_ns)
         # the time before a CPU's first switch is not known, and its last stay has not ended
-        idle = stays.filter(pl.col("pid") == 0, pl.col("start_ns") > 0, pl.col("end_ns") < last_ns)
+        begun = pl.col("start_ns") > (trace.header.start_ns or 0)
+        idle = stays.filter(begun, pl.col("pid") == 0, pl.col("end_ns") < last_ns)
         ms = np.sort((idle["end_ns"] - idle["start_ns"]).to_numpy() / 1e6)
         fig.add_scatter(
             x=ms, y=100 * np.arange(1, len(ms) + 1) / max(len(ms), 1), mode="lines", name=name,

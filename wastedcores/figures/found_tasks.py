@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import plotly.graph_objects as go
 import polars as pl
@@ -30,9 +32,15 @@ def matching(stays: pl.DataFrame, text: str) -> pl.DataFrame:
 
 
 def mark_found(
-    fig: go.Figure, scene: Scene, stays: pl.DataFrame, window: tuple[int, int], cols: int = 900
+    fig: go.Figure,
+    scene: Scene,
+    stays: pl.DataFrame,
+    window: tuple[int, int],
+    cols: int = 900,
+    *,
+    numbers: bool = False,
 ) -> int:
-    """Draw lines over a figure where some tasks ran."""
+    """Draw lines over a figure where some tasks ran; ``numbers`` says that its rows have numbers instead of names."""
     from wastedcores.analysis.binning_jit import bin_owner
 
     part = clipped(stays, *window).filter(pl.col("cpu").is_in(list(scene.cpus)))
@@ -49,7 +57,7 @@ def mark_found(
     row, first = np.nonzero(np.diff(padded) == 1)
     _, last = np.nonzero(np.diff(padded) == -1)
     at = TimeAxis.of(scene.window[0], window[1] - window[0]).at(edges)
-    names = scene.rows()
+    names: list[Any] = list(range(len(scene.cpus))) if numbers else scene.rows()
     x, y = [], []
     for r, a, b in zip(row[:MOST_LINES], first, last, strict=False):
         x += [round(float(at[a]), 6), round(float(at[b]), 6), None]

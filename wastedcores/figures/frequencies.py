@@ -40,6 +40,7 @@ def frequency(
             x=axis.at(bins.edges),
             y=scene.rows(),
             z=mean,
+            hoverongaps=False,
             colorscale="Cividis",
             colorbar={"title": {"text": "GHz", "font": {"size": 11}}, "thickness": 14, "len": 0.78,
                       "y": 0.61, "yanchor": "middle"},

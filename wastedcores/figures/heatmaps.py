@@ -184,6 +184,7 @@ def load_heatmap(
         customdata=np.nan_to_num(bins.mean).round().astype(np.int32),
         zmin=0,
         zmax=float(np.log2(1 + max(np.nanmax(bins.mean, initial=0), LOAD_TICKS[-1]))),
+        hoverongaps=False,
         colorscale="Cividis_r",
         colorbar={
             "tickvals": [float(np.log2(1 + v)) for v in LOAD_TICKS],

@@ -80,17 +80,19 @@ def transitions(
         how += "; clocks changed too often to be shown"
     style(
         fig,
-        title or _summary(table),
+        title or _summary(table, (end - start) * len(rows)),
         how,
         height=200 + max(60, 900 // max(4, len(rows))) * len(rows),
     )
     return fit_legend(fig)
 
 
-def _summary(table: pl.DataFrame) -> str:
+def _summary(table: pl.DataFrame, whole_ns: int) -> str:
+    """Return the modes' shares of the time of all CPUs; a CPU is in no span before its first event."""
     length = table["end_ns"] - table["start_ns"]
-    whole = max(1, int(length.sum()))
-    share = {m: 100 * int(length.filter(table["mode"] == m).sum()) / whole for m in _MODES}
+    whole = max(1, whole_ns)
+    share = {m: 100 * int(length.filter(table["mode"] == m).sum()) / whole for m in _MODES[:-1]}
+    share["unknown"] = 100 - sum(share.values())
     return "CPUs: " + ", ".join(
         f"{v:.0f} % {m}" for m, v in share.items() if m != "unknown" or v >= 0.5
     )
@@ -149,16 +151,24 @@ def _name(comm: str | None, pid: int | None) -> str:
 def _add_shares(
     fig: go.Figure, table: pl.DataFrame, window: tuple[int, int], axis: TimeAxis, rows: dict[int, int]
 ) -> None:  # fmt: skip
-    """Draw per pixel the shares of kernel and user time, on top of each other."""
+    """Draw per pixel the shares of kernel, user and unknown time, on top of each other; the rest is idle."""
     edges = np.linspace(*window, COLUMNS + 1)
     x = np.repeat(axis.at(edges), 2)[1:-1]
+    known = table.filter(pl.col("mode") != "unknown")
+    whole_ns = (window[1] - window[0]) * len(rows)
+    all_known = int((known["end_ns"] - known["start_ns"]).sum()) == whole_ns
     for name, colour, modes_ in (
+        ("unknown", _UNKNOWN, ("idle",)),
         ("user", te.CLASS_COLOURS[0], ("user", "kernel")),
         ("kernel", KERNEL["syscall"][1], ("kernel",)),
     ):
+        if name == "unknown" and all_known:
+            continue
         for cpu, row in rows.items():
             mine = table.filter(pl.col("cpu") == cpu, pl.col("mode").is_in(modes_)).sort("start_ns")
             share = _covered(mine, edges) / np.diff(edges)
+            # idle time is what is left, so all that is not known to be idle stands behind the other layers
+            share = 1 - share if name == "unknown" else share
             base = row + HEIGHT["kernel"]
             y = base - HEIGHT["kernel"] * np.repeat(share, 2)
             fig.add_scatter(

@@ -68,8 +68,10 @@ def considered(
     colours = palette(palette_name)
     fig = heatmap(scene, window, cols=cols, palette_name=palette_name, title=title)
     edges = pixel_edges(*window, cols)
-    inside = events.filter(pl.col("ts_ns").is_between(window[0], window[1], closed="left"))
-    pixel = np.searchsorted(edges, inside["ts_ns"].to_numpy(), side="right") - 1
+    inside = events.filter(pl.col("ts_ns").is_between(*window))
+    # the last pixel has the decisions at its end, too, which may be the trace's last event
+    place = np.searchsorted(edges, inside["ts_ns"].to_numpy(), side="right") - 1
+    pixel = np.minimum(place, edges.size - 2)
     seen = unpack_masks(inside["cpu_mask"], scene.states.n_cpus)[:, list(scene.cpus)]
     z = np.zeros((len(scene.cpus), edges.size - 1), np.int8)
     event, row = np.nonzero(seen)

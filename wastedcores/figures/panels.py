@@ -96,7 +96,8 @@ def add_tasks(
     """Draw the threads on every runqueue over time (paper, Figure 2a)."""
     z = getattr(bins, reduce)
     z = np.minimum(z, 5).astype(np.int8)
-    if (z < 0).any():
+    unknown = bool((z < 0).any())
+    if unknown:
         add_hatch(fig, *axis_names(fig, row, col))
     says = {"share": "among others", "longest": "mostly", "last": "at the end", "peak": "at most"}
     fig.add_heatmap(
@@ -110,7 +111,7 @@ def add_tasks(
         showscale=bar is not None,
         colorbar=bar or None,
         hovertemplate=f"%{{y}}, %{{x:{axis.digits}}} {axis.unit}<br>{says[reduce]} %{{z}}, peak %{{customdata}}"
-        " threads<extra></extra>",
+        f" threads{'; -1 is unknown' if unknown else ''}<extra></extra>",
         name="threads per runqueue",
         row=row,
         col=col,

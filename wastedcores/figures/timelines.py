@@ -41,22 +41,14 @@ def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
     than 0). Where a switch stops another task than the previous switch had started, that task is assumed to have run
     since its last wakeup. Without a wakeup the switch in between is not known, and the time counts for the previous task.
     """
-    columns = ("ts_ns", "cpu", "pid", pl.col("comm").cast(pl.String))
-    switches = (
-        trace.only("switch")
-        .filter(pl.col("ts_ns") <= end_ns)
-        .select(*columns, "prev_pid", pl.col("prev_comm").cast(pl.String))
-        .collect()
-    )
-    # the next switch of each CPU has the name of the task that runs at the end of the window
-    later = (
-        trace.only("switch")
-        .filter(pl.col("ts_ns") > end_ns)
-        .group_by("cpu")
-        .agg(pl.col("prev_pid", "prev_comm").sort_by("ts_ns").first())
-        .select("cpu", last_pid="prev_pid", last_comm=pl.col("prev_comm").cast(pl.String))
-        .collect()
-    )
+    columns = ("ts_ns", "cpu", "pid", "comm", "prev_pid", "prev_comm")
+    names = pl.col("comm", "prev_comm").cast(pl.String)
+    told = trace.only("switch").select(columns)
+    inside = told.filter(pl.col("ts_ns") <= end_ns)
+    # the next switch of each CPU tells who runs at the end of the window, and under which name
+    after = told.filter(pl.col("ts_ns") > end_ns).group_by("cpu")
+    later = after.agg(pl.all().sort_by("ts_ns").first()).select(columns)
+    switches = pl.concat(pl.collect_all([inside.with_columns(names), later.with_columns(names)]))
     if switches.is_empty() and not trace.kinds().get("switch"):
         raise MissingEventsError(
             f"{trace.name}: no 'switch' events, so it is not known who ran where. Record sched_switch (perf sched record, "
@@ -76,17 +68,13 @@ def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
     table = table.sort("cpu", maintain_order=True).with_columns(
         pl.col(old).shift(-1).over("cpu").alias(new) for new, old in follows.items()
     )
-    table = table.join(later, on="cpu", how="left", maintain_order="left").with_columns(
-        pl.col("end_ns").fill_null(end_ns),
-        then_pid=pl.coalesce("then_pid", "pid"),
-        then_comm=pl.coalesce(
-            "then_comm", pl.when(pl.col("last_pid") == pl.col("pid")).then("last_comm")
-        ),
+    table = table.with_columns(
+        pl.col("end_ns").fill_null(end_ns), then_pid=pl.coalesce("then_pid", "pid")
     )
     agree = table.filter(pl.col("pid") == pl.col("then_pid")).with_columns(
         comm=pl.coalesce("then_comm", "comm")
     )
-    split = _split(trace, table.filter(pl.col("pid") != pl.col("then_pid")), end_ns)
+    split = _split(trace, table.filter(pl.col("pid") != pl.col("then_pid")))
     stays = [agree.select("cpu", start_ns="ts_ns", end_ns="end_ns", pid="pid", comm="comm"), split]
     both = pl.concat(stays).filter(pl.col("start_ns") < pl.col("end_ns"), pl.col("pid") >= 0)
     return clipped(both, start_ns, end_ns).sort("cpu", "start_ns")
@@ -99,8 +87,9 @@ def clipped(stays: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
     )
 
 
-def _split(trace: Trace, gaps: pl.DataFrame, end_ns: int) -> pl.DataFrame:
+def _split(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
     """Split each gap between two tasks: the one that was started, and from its wakeup the one that is stopped."""
+    end_ns = int(gaps["end_ns"].max() or 0)  # type: ignore[arg-type]
     wakeups = (
         trace.only("wakeup", "wakeup_new")
         .filter(pl.col("ts_ns") <= end_ns, pl.col("pid").is_in(gaps["then_pid"].unique().to_list()))

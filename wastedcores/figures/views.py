@@ -6,18 +6,25 @@ Where a trace cannot answer, for example because it has no episode, these functi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import plotly.graph_objects as go
 import polars as pl
 
 from wastedcores.analysis.examined import Examined
+from wastedcores.analysis.scene import TimeAxis
 from wastedcores.errors import MissingEventsError
 from wastedcores.figures.heatmaps import heatmap, load_heatmap, side_by_side
 from wastedcores.figures.masks import considered, considered_events
+from wastedcores.figures.theme import fit_legend, legend_entry
 from wastedcores.figures.timelines import runs, timeline
 from wastedcores.figures.waiting import lost_time, waiting_times
 from wastedcores.units import human_ns
 from wastedcores.words.findings import claim, claim_pair
 from wastedcores.words.rich_text import count
+
+#: the colour of a time that does not count
+_UNCOUNTED = "#c9cdd1"
 
 
 def overview(
@@ -31,10 +38,36 @@ def overview(
 ) -> go.Figure:
     """Draw the runqueues of a trace or of a window of it; two traces are drawn whole, side by side. The title is the finding."""
     if against is None:
-        return heatmap(run.scene, window, cols=cols, palette_name=palette_name, reduce=reduce,
-                       title=claim(run))  # fmt: skip
-    return side_by_side(run.scene, against.scene, palette_name=palette_name, reduce=reduce,
-                        title=claim_pair(run, against))  # fmt: skip
+        fig = heatmap(run.scene, window, cols=cols, palette_name=palette_name, reduce=reduce,
+                      title=claim(run))  # fmt: skip
+        return with_window(fig, [run], window)
+    fig = side_by_side(run.scene, against.scene, palette_name=palette_name, reduce=reduce,
+                       title=claim_pair(run, against))  # fmt: skip
+    return with_window(fig, [run, against])
+
+
+def with_window(
+    fig: go.Figure, traces: Sequence[Examined], window: tuple[int, int] | None = None
+) -> go.Figure:
+    """Cover the row of the episodes in a heat map where nobody looked for any, because the time does not count."""
+    shown = [window or run.scene.window for run in traces]
+    width = max(last - first for first, last in shown)
+    covered = False
+    for col, (run, (first, last)) in enumerate(zip(traces, shown, strict=True), 1):
+        axis, counted = TimeAxis.of(run.scene.window[0], width), run.result
+        for start, end in (
+            (first, min(counted.start_ns, last)),
+            (max(counted.end_ns, first), last),
+        ):
+            if start >= end:
+                continue
+            x0, x1 = (float(axis.at(t)) for t in (start, end))
+            fig.add_vrect(x0=x0, x1=x1, line_width=0, fillcolor=_UNCOUNTED, row=2, col=col)
+            covered = True
+    if covered:
+        name = "outside the window: not looked at"
+        legend_entry(fig, name, {"color": _UNCOUNTED}, row=3, col=1)
+    return fit_legend(fig)
 
 
 def zoom(run: Examined, zoom_ms: float = 200.0, *, palette_name: str = "safe") -> go.Figure:
@@ -43,7 +76,8 @@ def zoom(run: Examined, zoom_ms: float = 200.0, *, palette_name: str = "safe") -
         raise MissingEventsError(f"{run.label}: there is no episode to zoom into.")
     window = run.worst_window(zoom_ms)
     title = f"The worst {human_ns(window[1] - window[0])} of {run.label}"
-    return heatmap(run.scene, window, palette_name=palette_name, title=title)
+    fig = heatmap(run.scene, window, palette_name=palette_name, title=title)
+    return with_window(fig, [run], window)
 
 
 def who_ran(
@@ -76,7 +110,11 @@ def waits(
     run: Examined, against: Examined | None = None, *, palette_name: str = "safe"
 ) -> go.Figure:
     """Draw how long threads waited for a CPU, of two runs in the same panels."""
-    lengths = {r.label: r.wait_lengths for r in ([run, against] if against else [run])}
+    both = [run, against] if against else [run]
+    names = [r.label for r in both]
+    if len(set(names)) < len(names):  # files in two folders may have one name
+        names = [f"{name} ({i})" for i, name in enumerate(names, 1)]
+    lengths = {name: r.wait_lengths for name, r in zip(names, both, strict=True)}
     lengths = {name: w for name, w in lengths.items() if w.size}
     if not lengths:
         raise MissingEventsError(
@@ -86,7 +124,7 @@ def waits(
     return waiting_times(
         lengths,
         ", against ".join([f"Threads waited {total} for a CPU", *others]),
-        " · ".join(dict.fromkeys(r.facts for r in ([run, against] if against else [run]))),
+        " · ".join(dict.fromkeys(r.facts for r in both)),
         persist_ns=run.persist_ns,
         palette_name=palette_name,
     )

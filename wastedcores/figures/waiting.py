@@ -24,7 +24,7 @@ def waiting_times(
     palette_name: str = "safe",
     height: int = 380,
 ) -> go.Figure:
-    """Draw the distribution of waiting times."""
+    """Draw the distribution of waiting times; the first bin has the waits below 1 us, too."""
     colours = palette(palette_name)
     shades = (colours.waiting, "#5c6670", "#00795c", "#7b5ea7")
     top = max((float(w.max()) for w in waits.values() if w.size), default=1e3)
@@ -39,12 +39,14 @@ def waiting_times(
         horizontal_spacing=0.09,
         subplot_titles=["time waited, by length of the wait", "waits at least that long"],
     )
-    clipped = {name: np.clip(w.astype(float), edges[0], None) for name, w in waits.items()}
-    totals = {name: np.histogram(w, edges, weights=w)[0] for name, w in clipped.items()}
+    totals = {
+        name: np.histogram(np.clip(w.astype(float), edges[0], None), edges, weights=w)[0]
+        for name, w in waits.items()
+    }
     highest = max((float(total.max()) for total in totals.values()), default=0.0)
     unit, scale = next((u, s) for u, s in _UNITS if highest >= s / 100 or u == "thread-us")
     lowest = 1.0
-    for (name, w), colour in zip(clipped.items(), shades, strict=False):
+    for (name, w), colour in zip(waits.items(), shades, strict=False):
         total = totals[name]
         ordered = np.sort(w)
         share = 1 - np.searchsorted(ordered, edges, side="left") / max(1, w.size)
@@ -114,7 +116,7 @@ def lost_time(
     fig = go.Figure()
     for what, length, colour in (
         ("beside an idle CPU that it may use", avoidable, colours.violation),
-        ("all CPUs that it may use were busy", waited - avoidable, OTHER_CLASS),
+        ("no CPU that it may use is known to have been idle", waited - avoidable, OTHER_CLASS),
     ):
         fig.add_bar(
             x=length,

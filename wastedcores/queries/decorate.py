@@ -221,7 +221,8 @@ def _frequency(trace: Trace) -> pl.Expr:
             f"{trace.name}: no 'frequency' and no 'tick' events, so the frequency of a CPU is not known. "
             "wastedcores doctor says whether this machine can record it."
         )
-    told = pl.when(pl.col("kind").is_in(_FREQUENCIES)).then("value")
+    # 0 is a tick on a machine that does not tell its frequency
+    told = pl.when(pl.col("kind").is_in(_FREQUENCIES) & (pl.col("value") > 0)).then("value")
     return told.forward_fill().over("cpu")
 
 

@@ -160,16 +160,20 @@ def _map(good: pl.DataFrame) -> str:
     )
     if not cells.height:
         return "<p>No trace says when it was recorded.</p>"
-    hours = sorted(cells["hour"].unique())[-_MAP_HOURS:]
-    hosts = ranked(good, "host")["host"].to_list()[:_MAP_HOSTS]
-    left_out = (
-        (cells["hour"].n_unique() - len(hours), "of the earliest hours"),
-        (good["host"].n_unique() - len(hosts), "of the machines that wasted least"),
-    )
-    left = " and ".join(f"{n:,} {what}" for n, what in left_out if n)
+    all_hours, ranking = sorted(cells["hour"].unique()), ranked(good, "host")["host"].to_list()
+    hours, hosts = all_hours[-_MAP_HOURS:], ranking[:_MAP_HOSTS]
+    shown = [
+        f"the {which} {len(some)} of {len(every)} {what}"
+        for which, what, some, every in (
+            ("last", "hours", hours, all_hours),
+            ("worst", "machines", hosts, ranking),
+        )
+        if len(some) < len(every)
+    ]
+    more = f" The map has {' and '.join(shown)}." if shown else ""
     cells = cells.filter(pl.col("hour").is_in(hours), pl.col("host").is_in(hosts))
     found = {(h, o): c for h, o, c in cells.select("host", "hour", "cpus").iter_rows()}
-    most = max((c for c in found.values()), default=0.0) or 1.0
+    most = max(found.values(), default=0.0)
     head = "<tr><th></th>" + "".join(f"<th>{escape(_hour(h))}</th>" for h in hours) + "</tr>"
     body = ""
     for host in hosts:
@@ -179,13 +183,12 @@ def _map(good: pl.DataFrame) -> str:
             if value is None:
                 body += "<td></td>"
             else:
-                light = 96 - 56 * value / most
+                light = 96 - 56 * value / (most or 1.0)
                 said = f"{host}, {_hour(hour)}: {_figure(value)} CPUs wasted"
                 body += (
                     f'<td title="{escape(said)}" style="background:hsl(318 60% {light:.0f}%)"></td>'
                 )
         body += "</tr>"
-    more = f" The map leaves out {left}." if left else ""
     return (
         f'<div class="wc-scroll"><table class="wc-map">{head}{body}</table></div>'
         f"<p>The darkest cell is {number(most)} CPUs wasted on average; a white one was not recorded.{more}</p>"

@@ -102,7 +102,7 @@ class EventQueries(w.VBox):
             return
         try:
             layer = styled(self.query.value, self.style_text.value)
-            parse(self.query.value)
+            self.subject.choose([kept for kept, box in self.kept if box.value] + [layer])
         except WastedCoresError as e:
             self.says.value = sentence(str(e)).html
             return
@@ -113,7 +113,7 @@ class EventQueries(w.VBox):
         self.kept.append((layer, box))
         self.rows.children = tuple(b for _, b in self.kept)
         self.query.value = self.style_text.value = ""
-        self.show()
+        self.redraw()
 
     def save(self) -> None:
         """Write the checked layers to a file that ``wastedcores figure --layers`` reads."""

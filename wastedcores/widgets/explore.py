@@ -14,7 +14,7 @@ import ipywidgets as w
 import numpy as np
 
 from wastedcores.analysis.examined import Examined, examine
-from wastedcores.analysis.scene import TimeAxis
+from wastedcores.analysis.scene import Scene, TimeAxis
 from wastedcores.analysis.selection import span
 from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.figures.heatmaps import REDUCTIONS
@@ -31,6 +31,7 @@ from wastedcores.words.selection import who_waited
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+    import polars as pl
 
 #: the list offers at most this many episodes
 EPISODES = 50
@@ -142,6 +143,11 @@ class Explorer(w.VBox):
         """The view that is shown."""
         return Look(self.window, self.show.value, self.palette.value, self.reduce.value)
 
+    @property
+    def scene(self) -> Scene:
+        """The rows that are drawn: events have a row only for a CPU that an event names."""
+        return self.subject.events.scene if self.show.value == "events" else self.run.scene
+
     def go_to(self, start_ns: int, end_ns: int) -> None:
         """Show a window, clipped to the trace and at least a microsecond long."""
         self.before.append(self.window)
@@ -154,15 +160,24 @@ class Explorer(w.VBox):
 
     def step(self, by: int) -> None:
         """Go to an episode after the middle of the window, or before it."""
-        table = self.run.result.episodes
-        middles = (table["start_ns"] + (table["end_ns"] - table["start_ns"]) // 2).to_numpy()
-        middle = self.window[0] + (self.window[1] - self.window[0]) // 2
-        others = np.flatnonzero(middles > middle + 1000 if by > 0 else middles < middle - 1000)
-        if not others.size:
+        if not self.go_beside(self.run.result.episodes, by):
             self.says.value = f"There is no {'later' if by > 0 else 'earlier'} episode."
-            return
-        row = table.row(int(others[0] if by > 0 else others[-1]), named=True)
-        self.go_near(row["start_ns"], row["end_ns"])
+
+    def go_beside(self, spans: pl.DataFrame, by: int) -> bool:
+        """Go to the first span after the middle of the window, or to the last one before it; return whether there is one."""
+        # the middles of the windows that go_near() shows, which are cut at the ends of the trace
+        first, last = self.run.scene.window
+        start, end = (spans[c].to_numpy() for c in ("start_ns", "end_ns"))
+        margin = np.maximum((end - start) // 10, 1000)
+        low, high = np.maximum(start - margin, first), np.minimum(end + margin, last)
+        middles = low + (high - low) // 2
+        now = self.window[0] + (self.window[1] - self.window[0]) // 2
+        # a window is at least a microsecond long and has whole ns, so its middle is not exactly that of a span
+        others = np.flatnonzero(middles > now + 1000 if by > 0 else middles < now - 1000)
+        if others.size:
+            row = spans.row(int(others[0 if by > 0 else -1]), named=True)
+            self.go_near(row["start_ns"], row["end_ns"])
+        return bool(others.size)
 
     def back(self) -> None:
         """Show the window that was shown before; do nothing if there is none."""
@@ -223,8 +238,8 @@ class Explorer(w.VBox):
         from wastedcores.analysis.binning_jit import bin_cover
 
         scene = self.run.scene
-        bins = scene.states.bin(cols=MAP_COLS, cpus=scene.cpus)
-        wasted = np.nan_to_num(np.minimum(bins.idle, bins.waiting)).astype(np.float32)
+        bins = scene.states.bin(cols=MAP_COLS, cpus=scene.cpus, wasted=True)
+        wasted = np.asarray(bins.wasted, np.float32)
         table = self.run.result.episodes.filter(self.run.result.episodes["persistent"])
         start, end = (table[c].to_numpy().astype(np.int64) for c in ("start_ns", "end_ns"))
         inside = (bin_cover(start, end, bins.edges) > 0).astype(np.uint8)
@@ -251,14 +266,16 @@ class Explorer(w.VBox):
     def _inspect(self, message: dict[str, Any]) -> None:
         """Say who waited: during the stay of a task that was clicked on, or in a selected span on some CPUs."""
         first, last = self.run.scene.window
-        cpus = self.run.scene.cpus
         try:
+            cpus, rows = self.scene.cpus, self.scene.rows()
+            if self.show.value == "events":  # whose axis has numbers
+                rows = [str(row) for row in range(len(cpus))]
             if message["kind"] == "select":
                 start, end = (first + round(message[k] * 1e9) for k in ("lo", "hi"))
                 low, high = (min(max(int(r), 0), len(cpus) - 1) for r in message["rows"])
                 head, chosen = "", cpus[low : high + 1]
-            elif message["row"] in self.run.scene.rows():
-                cpu = cpus[self.run.scene.rows().index(message["row"])]
+            elif message["row"] in rows:
+                cpu = cpus[rows.index(message["row"])]
                 start, end, head = self.subject.stay(cpu, first + round(message["at"] * 1e9))
                 chosen = (cpu,)
             else:

@@ -73,21 +73,14 @@ class TaskFinder(w.HBox):
         """Go to a run of the found tasks after the middle of the window, or before it."""
         if self.found is None or self.found.is_empty():
             return
-        start, end = self.explorer.window
-        middle = pl.col("start_ns") + (pl.col("end_ns") - pl.col("start_ns")) // 2
-        now = start + (end - start) // 2
-        # a window is at least a microsecond long and has whole ns, so its middle is not exactly that of a run
-        others = self.found.filter(middle > now + 1000 if by > 0 else middle < now - 1000)
-        if others.is_empty():
+        if not self.explorer.go_beside(self.found, by):
             self.says.value = f"There is no {'later' if by > 0 else 'earlier'} run."
-            return
-        row = others.row(0 if by > 0 else -1, named=True)
-        self.explorer.go_near(row["start_ns"], row["end_ns"])
 
     def mark(self, fig: go.Figure) -> None:
         """Draw over a figure of the explorer where the found tasks ran."""
         if self.found is not None:
-            mark_found(fig, self.explorer.run.scene, self.found, self.explorer.window)
+            events = self.explorer.show.value == "events"
+            mark_found(fig, self.explorer.scene, self.found, self.explorer.window, numbers=events)
 
 
 def _names(stays: pl.DataFrame) -> list[str]:

@@ -18,6 +18,7 @@ from wastedcores.figures.event_views import EventView
 from wastedcores.figures.heatmaps import heatmap
 from wastedcores.figures.kinds import KINDS, Look
 from wastedcores.figures.timelines import clipped, runs, timeline
+from wastedcores.figures.views import with_window
 from wastedcores.units import human_ns
 from wastedcores.words.rich_text import sentence
 
@@ -79,8 +80,9 @@ class Subject:
 def _runqueues(subject: Subject, look: Look) -> go.Figure:
     run, (start, end) = subject.run, look.shown
     title = f"{human_ns(end - start)} of {run.label}"
-    return heatmap(run.scene, (start, end), cols=COLS, palette_name=look.palette_name, reduce=look.reduce,
-                   title=title)  # fmt: skip
+    fig = heatmap(run.scene, (start, end), cols=COLS, palette_name=look.palette_name, reduce=look.reduce,
+                  title=title)  # fmt: skip
+    return with_window(fig, [run], (start, end))
 
 
 def _tasks(subject: Subject, look: Look) -> go.Figure:

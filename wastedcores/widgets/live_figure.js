@@ -57,8 +57,8 @@ function unpacked(value) {
 
 /** Return a copy with each colour replaced by its counterpart, as reports/figure.js does it on a page. */
 function recoloured(value, counterparts) {
-  if (typeof value === "string")
-    return value === "white" ? JSON.parse(counterparts['"white"']) : value.replace(/(#|%23)[0-9a-f]{6}/g, (c) => counterparts[c] ?? c);
+  if (value === "white") return JSON.parse(counterparts['"white"']);
+  if (typeof value === "string") return value.replace(/(#|%23)[0-9a-f]{6}|rgba?\(\d+,\d+,\d+/g, (c) => counterparts[c] ?? c);
   if (Array.isArray(value)) return value.map((part) => recoloured(part, counterparts));
   if (value === null || typeof value !== "object" || value instanceof ArrayBuffer) return value;
   return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, recoloured(part, counterparts)]));

@@ -17,7 +17,7 @@ from wastedcores.widgets.live_figure import LiveFigure
 from wastedcores.words.aligned import compared
 from wastedcores.words.rich_text import sentence
 
-_KEYS = "Drag to zoom, double click for everything; the keys are those of the explorer."
+_KEYS = "Drag to zoom, double click for everything. The keys w s a d, the arrows, 0 and Home are those of the explorer."
 
 
 class PairFigure(LiveFigure):
