@@ -12,6 +12,7 @@ import wastedcores as wc
 from wastedcores import figures, words
 from wastedcores.analysis.critical_path import critical_path
 from wastedcores.errors import UsageError
+from wastedcores.trace.header import Window
 from wastedcores.trace.io import open_trace
 from wastedcores.trace.named import fetch
 from wastedcores.workload import Script, Workload
@@ -71,6 +72,15 @@ def test_what_the_waker_did_afterwards_is_not_on_the_path():
     """10 runs until 12 ms, but woke 11 at 10 ms."""
     path = critical_path(handed_over(), 11)
     assert int(path.threads.filter(pl.col("pid") == 10)["running_ns"][0]) == 10 * MS
+
+
+def test_a_thread_that_slept_since_before_the_window_did_not_wait():
+    path = critical_path(handed_over(), window=Window(start_ns=5 * MS, end_ns=60 * MS))
+    assert segments(path) == [
+        (5, 10, "running", 10, 0),
+        (10, 40, "waiting", 11, 30),
+        (40, 45, "running", 11, 0),
+    ]
 
 
 def test_a_child_hands_over_to_its_parent_at_the_fork_and_at_its_exit():
