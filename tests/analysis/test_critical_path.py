@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 from support import RECORDINGS
-from support.builders import switch, trace_of, wakeup
+from support.builders import mask, switch, trace_of, wakeup
 
 import wastedcores as wc
 from wastedcores import figures, words
@@ -81,6 +81,25 @@ def test_a_thread_that_slept_since_before_the_window_did_not_wait():
         (10, 40, "waiting", 11, 30),
         (40, 45, "running", 11, 0),
     ]
+
+
+@pytest.mark.parametrize(("bound_ms", "avoidable_ms"), [(5, 0), (20, 10)])
+def test_a_wait_counts_with_the_cpus_that_the_thread_might_use_then(bound_ms, avoidable_ms):
+    def bind(ms, *cpus):
+        return {"ts_ns": ms * MS, "kind": "affinity", "cpu": 0, "pid": 11, "cpu_mask": mask(*cpus)}
+
+    rows = [
+        {k: v for k, v in r.items() if v is not None}
+        for r in handed_over().events.collect().to_dicts()
+    ]
+    rows = sorted([*rows, bind(bound_ms, 1), bind(42, 0, 1, 2)], key=lambda r: r["ts_ns"])
+    found = segments(critical_path(trace_of(rows, cpus=3)))
+    assert (10, 40, "waiting", 11, avoidable_ms) in found
+
+
+def test_an_isolated_cpu_makes_no_wait_avoidable():
+    trace = handed_over().with_header(isolated_cpus=[0, 2])
+    assert critical_path(trace).totals["avoidable"] == 0
 
 
 def test_a_child_hands_over_to_its_parent_at_the_fork_and_at_its_exit():
