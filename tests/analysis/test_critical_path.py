@@ -161,6 +161,20 @@ def test_where_nothing_ends_the_path_leads_to_the_thread_that_ran_longest():
         critical_path(trace_of(rows, cpus=1), "end")
 
 
+def test_the_thread_that_ran_longest_is_that_of_the_window():
+    rows = [
+        switch(0, 0, 0, "R", 10),
+        switch(40 * MS, 0, 10, "S", 0),
+        wakeup(50 * MS, 0, 20),
+        switch(50 * MS, 0, 0, "R", 20),
+        switch(60 * MS, 0, 20, "S", 0),
+        wakeup(70 * MS, 0, 30),
+    ]
+    window = Window(start_ns=45 * MS, end_ns=70 * MS)
+    path = critical_path(trace_of(rows, cpus=1), window=window)
+    assert path.end.startswith("the last run of t20 (20;")
+
+
 def test_the_path_covers_the_time_without_a_gap():
     path = critical_path(
         open_trace(RECORDINGS / "db64-buggy-64cpu" / "trace.txt.xz"), "rec: db end"

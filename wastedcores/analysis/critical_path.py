@@ -190,16 +190,16 @@ def _end(trace: Trace, s: Seen, end: str | int | None) -> tuple[int, int, str]:
 
 def _busiest(trace: Trace, s: Seen, latest: int) -> tuple[int, int, str]:
     """Return the same for the thread that ran longest, where nothing ends."""
-    pieces = s.pieces[
-        (s.pieces[:, sj.P_SINCE] < latest) & (s.tasks[s.pieces[:, sj.P_TASK], sj.T_PID] > 0)
-    ]
+    window = trace.header.window
+    first = max(window.start_ns, s.start_ns) if window else s.start_ns
+    inside = (s.pieces[:, sj.P_SINCE] < latest) & (s.pieces[:, sj.P_END] > first)
+    pieces = s.pieces[inside & (s.tasks[s.pieces[:, sj.P_TASK], sj.T_PID] > 0)]
     if not len(pieces):
         raise UsageError(
             f"{trace.name}: no thread ran in the window, so there is no path. Look at another one with --between, or at --whole."
         )
-    ran = np.bincount(
-        pieces[:, sj.P_TASK], np.minimum(pieces[:, sj.P_END], latest) - pieces[:, sj.P_SINCE]
-    )
+    since = np.maximum(pieces[:, sj.P_SINCE], first)
+    ran = np.bincount(pieces[:, sj.P_TASK], np.minimum(pieces[:, sj.P_END], latest) - since)
     task = int(np.argmax(ran))
     end = int(pieces[pieces[:, sj.P_TASK] == task, sj.P_END].max())
     words = f"the last run of {s.comms[task]} ({s.tasks[task, sj.T_PID]}; it ran longest, and nothing ends)"
