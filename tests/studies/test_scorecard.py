@@ -216,6 +216,21 @@ def test_summary__counts_and_names_the_missed():
     assert repeated["predicted_reproduced"] == 0
 
 
+def test_summary__texts_are_no_sizes_and_nothing_is_an_error_of_all():
+    text, told = attempt(["yes"], id="a", unit="text", published="yes")
+    zero, found = attempt([0.0], id="b")
+    s = scorecard.summary([text.row(told), zero.row(found)])
+    assert s["predicted_median_error"] == 1
+
+
+def test_a_failed_prediction_has_no_direction():
+    rows = [attempt([], id="a")[0].described()]
+    result = {"rows": rows, "summary": scorecard.summary(rows), "not_tried": []}
+    said = tables.score_verdict(result).text
+    assert "0 in the right direction" in said
+    assert "0 in the wrong direction, 1 failed to run" in said
+
+
 def test_every_claim_is_either_attempted_or_has_a_reason_why_not():
     known = published.load()
     made = scorecard.attempts(["claims"], known, read_calibration(), seeds=[1])

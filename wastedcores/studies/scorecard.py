@@ -103,7 +103,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     away = [
         abs((r["ratio"] if r["effect"] is None else r["effect"]) - 1)
         for r in predicted
-        if r["ratio"]
+        if r["ratio"] is not None and not isinstance(r["published"], str)
     ]
     known = [r for r in rows if r["ours"] is not None]
     return {
