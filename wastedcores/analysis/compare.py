@@ -74,9 +74,7 @@ class Comparison(Shown):
             numbers = [c for c in self.table.columns if self.table[c].dtype.is_numeric()]
             raise UsageError(f"compare: no column {column!r}; there are {', '.join(numbers)}.")
         values = self.table[column].to_list()
-        return {
-            run: _less(values[0], v) for run, v in zip(self.table["run"], values, strict=True)
-        }
+        return {run: _less(values[0], v) for run, v in zip(self.table["run"], values, strict=True)}
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``wastedcores compare --json`` prints."""

@@ -301,10 +301,10 @@ def _avoidable(trace: Trace, pid: I64, start_ns: I64, end_ns: I64) -> I64:
 
     def up_to(ts_ns: I64) -> I64:
         """Return what the waits lost that began before these moments, of the last one the part up to there."""
-        asked = task * span + np.clip(ts_ns, rq.start_ns, rq.end_ns) - rq.start_ns
-        at = np.searchsorted(keys, asked, side="right") - 1
+        now = np.clip(ts_ns, rq.start_ns, rq.end_ns)
+        at = np.searchsorted(keys, task * span + now - rq.start_ns, side="right") - 1
         last = np.maximum(at, 0)
-        until = np.where(of[last] == task, np.minimum(ts_ns, ended[last]), ended[last])
+        until = np.where(of[last] == task, np.minimum(now, ended[last]), ended[last])
         part = idle.until(mask[last], until) - idle.until(mask[last], began[last])
         return np.where(at >= 0, before[last] + part, 0)
 
