@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from support.builders import nr, trace_of
 from support.typed import typed
 
 from wastedcores.analysis.alignment import (
@@ -159,3 +160,23 @@ def test_compare_of_two_traces_on_the_command_line(tmp_path):
     ):
         done = typed("compare", *words)
         assert (done.code, message in done.err) == (2, True), done.err
+
+
+def test_time_beside_a_waiting_thread_is_no_sum_over_cpus():
+    bad = [nr(0, c, 2 if c < 4 else 0) for c in range(8)] + [nr(1000 * MS, 0, 2)]
+    run = examine(trace_of(bad, cpus=8), "a")
+    told = {r["name"]: r["first"] for r in rows(align(run, run))}
+    assert told["idle while a thread waited"] == 1
+    assert told["core time wasted"] == 4
+
+
+def test_a_mark_that_both_have_is_not_the_beginning_of_another_one():
+    def marked(label, *marks):
+        made = [{"ts_ns": t * MS, "kind": "mark", "cpu": 0, "text": text} for t, text in marks]
+        lengths = [nr(0, 0, 1), nr(0, 1, 0), nr(9 * MS, 0, 0)]
+        events = sorted([*lengths, *made], key=lambda r: r["ts_ns"])
+        return examine(trace_of(events, cpus=2), label)
+
+    a, b = marked("a", (2, "go")), marked("b", (1, "go-ahead"), (5, "go"))
+    assert align(a, b).zeros == align(a, b, "go").zeros == (2 * MS, 5 * MS)
+    assert align(b, b, "go-").zeros == (1 * MS, 1 * MS)

@@ -192,3 +192,22 @@ def test_names_of_data_sets_and_files_stand_for_traces(tmp_path):
     assert wc.recover("live-balancing-on").tasks == wc.recover(wc.open(path)).tasks
     with pytest.raises(DatasetError, match="no such file"):
         wc.check("absent-trace")
+
+
+def test_gain_over_nothing_is_not_known():
+    ms = 1_000_000
+    calm = trace_of([nr(0, 0, 1), nr(0, 1, 1), nr(900 * ms, 0, 1)], cpus=2)
+    bad = trace_of([nr(0, 0, 2), nr(0, 1, 0), nr(900 * ms, 0, 2)], cpus=2)
+    gain = compare({"calm": calm, "bad": bad}).gain("wasted_core_s")
+    assert gain == {"calm": 0.0, "bad": None}
+
+
+def test_moves_that_were_not_recorded_are_not_known(runs):
+    trace = trace_of([nr(0, 0, 1), nr(0, 1, 1), nr(9, 0, 1)], cpus=2)
+    alone = compare({"a": trace})
+    assert alone.table["migrations"].to_list() == [None]
+    assert alone.gain("migrations") == {"a": None}
+    recorded, replayed = compare({"a": trace, "b": runs["v4.1"]}).table.to_dicts()
+    told = [k for k in replayed if k.startswith("migrations")]
+    assert [recorded[k] for k in told] == [None] * len(told)
+    assert replayed["migrations"] > 0

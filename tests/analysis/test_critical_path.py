@@ -6,12 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 from support import RECORDINGS
-from support.builders import switch, trace_of, wakeup
+from support.builders import mask, switch, trace_of, wakeup
 
 import wastedcores as wc
 from wastedcores import figures, words
 from wastedcores.analysis.critical_path import critical_path
 from wastedcores.errors import UsageError
+from wastedcores.trace.header import Window
 from wastedcores.trace.io import open_trace
 from wastedcores.trace.named import fetch
 from wastedcores.workload import Script, Workload
@@ -73,6 +74,34 @@ def test_what_the_waker_did_afterwards_is_not_on_the_path():
     assert int(path.threads.filter(pl.col("pid") == 10)["running_ns"][0]) == 10 * MS
 
 
+def test_a_thread_that_slept_since_before_the_window_did_not_wait():
+    path = critical_path(handed_over(), window=Window(start_ns=5 * MS, end_ns=60 * MS))
+    assert segments(path) == [
+        (5, 10, "running", 10, 0),
+        (10, 40, "waiting", 11, 30),
+        (40, 45, "running", 11, 0),
+    ]
+
+
+@pytest.mark.parametrize(("bound_ms", "avoidable_ms"), [(5, 0), (20, 10)])
+def test_a_wait_counts_with_the_cpus_that_the_thread_might_use_then(bound_ms, avoidable_ms):
+    def bind(ms, *cpus):
+        return {"ts_ns": ms * MS, "kind": "affinity", "cpu": 0, "pid": 11, "cpu_mask": mask(*cpus)}
+
+    rows = [
+        {k: v for k, v in r.items() if v is not None}
+        for r in handed_over().events.collect().to_dicts()
+    ]
+    rows = sorted([*rows, bind(bound_ms, 1), bind(42, 0, 1, 2)], key=lambda r: r["ts_ns"])
+    found = segments(critical_path(trace_of(rows, cpus=3)))
+    assert (10, 40, "waiting", 11, avoidable_ms) in found
+
+
+def test_an_isolated_cpu_makes_no_wait_avoidable():
+    trace = handed_over().with_header(isolated_cpus=[0, 2])
+    assert critical_path(trace).totals["avoidable"] == 0
+
+
 def test_a_child_hands_over_to_its_parent_at_the_fork_and_at_its_exit():
     rows = [
         switch(0, 0, 0, "R", 10),
@@ -130,6 +159,20 @@ def test_where_nothing_ends_the_path_leads_to_the_thread_that_ran_longest():
         critical_path(trace_of(rows, cpus=1), 77)
     with pytest.raises(UsageError, match="no mark begins with 'end'"):
         critical_path(trace_of(rows, cpus=1), "end")
+
+
+def test_the_thread_that_ran_longest_is_that_of_the_window():
+    rows = [
+        switch(0, 0, 0, "R", 10),
+        switch(40 * MS, 0, 10, "S", 0),
+        wakeup(50 * MS, 0, 20),
+        switch(50 * MS, 0, 0, "R", 20),
+        switch(60 * MS, 0, 20, "S", 0),
+        wakeup(70 * MS, 0, 30),
+    ]
+    window = Window(start_ns=45 * MS, end_ns=70 * MS)
+    path = critical_path(trace_of(rows, cpus=1), window=window)
+    assert path.end.startswith("the last run of t20 (20;")
 
 
 def test_the_path_covers_the_time_without_a_gap():

@@ -361,3 +361,31 @@ def test_cpusets_of_version_1__connect_cpus_directly_or_through_others(sets):
     idle, busy = np.nonzero(np.ones((8, 8)))
     apart = kept_apart(header, idle, busy)
     assert (apart == np.where(reached[idle, busy], 0, REASONS.index(BALANCING_OFF))).all()
+
+
+def test_explain__no_bug_is_named_if_no_waiting_thread_may_use_an_idle_cpu():
+    ms = 1_000_000
+    rows = [switch(0, c, 0, "R", 10 if c == 0 else 0) for c in range(4)]
+    rows += [wakeup(ms, 0, 12), switch(300 * ms, 0, 10, "S", 12)]
+    tasks = [TaskFacts(pid=12, allowed="0"), TaskFacts(pid=10, allowed="0-3")]
+    found = explain(check(trace_of(rows, cpus=4)), Machine.preset("uma8"), "v4.1", tasks)
+    assert (found.looks_like, found.fix) == ("undecided", None)
+
+
+def test_explain__no_median_is_told_of_episodes_that_are_not_all_listed():
+    found = check(trace_of(BESIDE, cpus=2))
+    machine = Machine.preset("uma8")
+    assert "median length" in " ".join(explain(found, machine, "v6.12").evidence)
+    some = explain(replace(found, episodes_dropped=3), machine, "v6.12").evidence
+    assert "1 of 4 episodes was persistent." in some
+
+
+@pytest.mark.parametrize(
+    ("what", "wrong"),
+    [("cpusets", "No recorded cpuset"), ("quotas", "No control group had a quota")],
+)
+def test_explain__what_changed_meanwhile_is_not_known(what, wrong):
+    found = on_this(BESIDE, changed=[what], cpusets=[cpuset("/", "0-1", partition="root")])
+    said = " ".join(found.evidence)
+    assert wrong not in said
+    assert "changed while the trace was recorded" in said

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import nr, switch, trace_of
+from support.builders import nr, switch, trace_of, wakeup
 
 from wastedcores.analysis.gate import QUANTITIES, Rule, chance, judge, read_rules
 from wastedcores.errors import UsageError
@@ -189,3 +189,25 @@ def test_a_recording_with_tasks_and_lengths_tells_how_long_the_tasks_waited():
     assert (found.verdict, found.source, found.assumed) == ("clean", "nr_running", None)
     (outcome,) = judge([Rule(quantity="avoidable_s", at_most=0.001)], [found], [found])
     assert outcome.state == "pass"
+
+
+def test_what_an_unknown_recording_shows_is_no_failure():
+    growth = judge([GROWTH], [checked(10, known=False)] * 4, [checked(20)] * 4)
+    limit = Rule(quantity="longest_s", at_most=0.1)
+    above = judge([limit], [checked(10)], [checked(200, known=False)])
+    assert [o.state for o in (*growth, *above)] == ["unknown", "unknown"]
+
+
+def test_one_unknown_recording_does_not_hide_that_the_others_became_worse():
+    after = [*[checked(200)] * 4, checked(200, known=False)]
+    rules = [Rule(quantity="longest_s", at_most=0.1), GROWTH]
+    outcomes = judge(rules, [checked(10)] * 5, after)
+    assert [o.state for o in outcomes] == ["fail", "fail"]
+
+
+def test_a_baseline_without_tasks_does_not_make_waiting_worse():
+    rows = [switch(0, 0, 0, "R", 10), switch(0, 1, 99, "S", 0), wakeup(100 * MS, 0, 11)]
+    rows += [switch(400 * MS, 0, 10, "S", 11), switch(1000 * MS, 0, 11, "S", 0)]
+    after = [check(trace_of(rows, cpus=2))] * 4
+    rule = Rule(quantity="avoidable_s", worse_by=0.1)
+    assert judge([rule], [checked(0)] * 4, after)[0].state == "unknown"

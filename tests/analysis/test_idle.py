@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from support.builders import switch, trace_of
 
 import wastedcores as wc
 from wastedcores import figures
@@ -86,3 +87,9 @@ def test_figures_have_every_exit_of_the_window_and_every_policy(started):
     assert len(bars.x) == late.height > 5
     costs = idle_costs(idle_intervals(started), 30 * US, {"half": 30 * US})
     assert list(figures.spin_costs(costs).data[0].y) == ["half", "oracle"]
+
+
+def test_an_interval_whose_beginning_was_lost_is_left_out():
+    """The switch from thread 10 to the idle task is missing."""
+    rows = [switch(0, 0, 0, "R", 10), switch(100_000 * US, 0, 0, "R", 11)]
+    assert idle_intervals(trace_of(rows, cpus=1))["end_ns"].to_list() == [0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -10,7 +12,7 @@ from wastedcores.analysis.examined import examine
 from wastedcores.analysis.slow import NEAR_LOWEST, slow_while_busy
 from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures.frequencies import frequency
-from wastedcores.trace.header import Header
+from wastedcores.trace.header import Header, Window
 from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace
 
@@ -112,6 +114,25 @@ def test_slow__the_lowest_frequency_can_be_told():
     assert fast.sentence.startswith("No CPU was busy for 4 ms at 1.25 GHz or less")
     with pytest.raises(UsageError, match="above 0"):
         slow_while_busy(run_of(rows), lowest_khz=0)
+
+
+def test_slow__the_sentence_names_the_length_that_was_asked_for():
+    rows = [nr(0, 0, 1), nr(0, 1, 0), change(0, 0, 1_200_000), change(50, 0, 3_000_000)]
+    got = slow_while_busy(run_of(rows), persist_ns=100 * MS)
+    assert got.sentence.startswith("No CPU was busy for 100 ms")
+
+
+def test_slow__only_the_window_counts():
+    rows = [nr(0, 0, 1), nr(0, 1, 0), change(0, 0, 1_200_000), change(200, 0, 3_000_000)]
+    window = Window(start_ns=100 * MS, end_ns=300 * MS)
+    run = replace(run_of(rows), window=window)
+    got = slow_while_busy(run)
+    assert got.spans.rows() == [(0, 100 * MS, 200 * MS)]
+    assert (got.busy_ns, got.slow_ns, got.unknown_ns) == (200 * MS, 100 * MS, 0)
+    # a value stands at the beginning and at the end of its pixel
+    slow = np.asarray(frequency(run, cols=100).data[1].y)[::2]
+    assert np.array_equal(slow[30:40], np.ones(10))
+    assert np.isnan(slow[:20]).all()
 
 
 def test_slow__without_frequencies_nothing_is_said():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 
 import pytest
@@ -71,3 +72,15 @@ def test_a_gate_takes_it_as_one_recording(rings, tmp_path):
     (rule,) = json.loads(done.out)["rules"]
     assert rule["n"] == [1, 1]
     assert 'name="wasted_cpus"' in junit.read_text()
+
+
+def test_a_gate_takes_every_recording_of_a_folder_also_one_that_is_a_folder(rings, tmp_path):
+    before = tmp_path / "before"
+    shutil.copytree(rings, before / "first")
+    (before / "notes").mkdir()
+    assert typed("import", rings, "-o", before / "second.parquet").code == 0
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nquantity = "wasted_cpus"\nworse_by = 0.1\n')
+    done = typed("compare", before, rings, "--gate", rules, "--json")
+    assert done.code in (0, 3), done.err
+    assert json.loads(done.out)["rules"][0]["n"] == [2, 1]

@@ -8,6 +8,7 @@ import pytest
 from support import MODERN, RECORDINGS
 from support.typed import typed
 
+from wastedcores.errors import UsageError
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.io import open_trace
 from wastedcores.trace.named import fetch
@@ -148,3 +149,19 @@ def test_a_recovered_workload_can_be_replayed(tmp_path):
     again = typed("replay", str(file), "--machine", "bd-paper-64", "--until", "0.4", "--json")
     assert again.code in (0, 1), again.err
     assert json.loads(again.out)["events"] > 100
+
+
+def test_replays_of_a_whole_trace_count_all_of_its_cpus(monkeypatch):
+    asked = []
+
+    def advise(trace, **more):
+        asked.append(trace.header)
+        raise UsageError("no replays here")
+
+    monkeypatch.setattr("wastedcores.prediction.advise", advise)
+    for more in ((), ("--whole",)):
+        assert typed("explain", TRACE, *more, "--seeds", "1").code == 2
+    named, whole = asked
+    assert named.window is not None
+    assert named.counted_cpus
+    assert whole.window is whole.counted_cpus is None

@@ -404,6 +404,13 @@ def test_a_kernel_that_the_replay_does_not_model_is_refused():
             whatif(trace.with_header(kernel_release=release), machine="bd-paper-16", seeds=1)
 
 
+def test_a_kernel_that_is_named_twice_is_predicted_once():
+    trace = recorded(workers(Workload("twice"), 2, Script().compute(80 * MS).sleep(MS)))
+    to = ["core", "core"]
+    found = whatif(trace, machine=MACHINE, kernel="v4.1", to=to, seeds=1, workers=1)
+    assert [v.kernel for v in found.variants] == ["core"]
+
+
 def test_a_fix_that_the_kernel_has_is_no_variant():
     assert variants_of(KernelModel.named("v4.1+overload_on_wakeup:patch")) == [
         "v4.1+group_imbalance:patch+overload_on_wakeup:patch",

@@ -15,7 +15,7 @@ from support.builders import migrate, nr, switch, trace_of, wakeup
 from wastedcores.errors import TraceContentError
 from wastedcores.invariant import check
 from wastedcores.runqueues.facts import lost_spans
-from wastedcores.runqueues.runqueues import runqueues
+from wastedcores.runqueues.runqueues import comms, runqueues
 from wastedcores.runqueues.task_row import PRESUMED_BOUND
 from wastedcores.runqueues.waits import waits
 from wastedcores.trace.header import Header
@@ -401,3 +401,11 @@ def test_an_event_without_a_time_or_a_kind_is_refused(column):
     damaged = Trace(trace.events.with_columns(empty), trace.header)
     with pytest.raises(TraceContentError, match=f"'{column}' of an event is empty"):
         check(damaged)
+
+
+def test_the_last_name_of_a_thread_may_be_that_under_which_it_stops():
+    rows = [switch(0, 0, 0, "R", 7, comm="make"), switch(5, 0, 7, "X", 0, prev_comm="cc1")]
+    assert dict(comms(trace_of(rows, cpus=1)).iter_rows())[7] == "cc1"
+    # it is renamed again in a later run
+    rows += [wakeup(8, 0, 7, comm="cc1"), switch(9, 0, 0, "R", 7, comm="as")]
+    assert dict(comms(trace_of(rows, cpus=1)).iter_rows())[7] == "as"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.builders import switch, trace_of, wakeup
+from support.builders import mask, switch, trace_of, wakeup
 
 from wastedcores.invariant import check
 
@@ -191,3 +191,13 @@ def test_a_cpu_without_events_is_known_where_no_task_began_or_ceased_to_run(unsw
     found = check(trace_of(rows, cpus=3, known=False, source_format="ftrace", **facts))
     assert found.verdict == verdict
     assert found.unknown_cpus == ([2] if verdict == "unknown" else [])
+
+
+def test_cpus_that_the_machine_does_not_have_allow_nothing():
+    """Task 11 may run on all of 32 possible CPUs but CPU 0, and the machine has two."""
+    bound = {"ts_ns": 0, "kind": "affinity", "cpu": 1, "pid": 11, "cpu_mask": mask(*range(1, 32))}
+    rows = [bound, switch(0, 0, 99, "S", 0), switch(0, 1, 0, "R", 10), wakeup(MS, 1, 11)]
+    rows += [switch(300 * MS, 1, 10, "S", 11)]
+    assert check(trace_of(rows, cpus=2)).avoidable.height == 0
+    anywhere = [bound | {"cpu_mask": mask(*range(32))}, *rows[1:]]
+    assert check(trace_of(anywhere, cpus=2)).avoidable["pid"].to_list() == [11]

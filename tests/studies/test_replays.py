@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import nr, trace_of
 
 from wastedcores.errors import TopologyError, WorkloadError
 from wastedcores.studies import nas, published, replays, sensitivity, tornado
@@ -180,3 +181,21 @@ def test_checker__a_longer_m_sees_less_and_no_episode_shorter_than_itself():
     assert short[100]["caught"] == 0
     assert short[100]["checks"] is None
     assert short[1]["caught"] > 0.2
+
+
+def test_checker__a_check_may_come_while_nothing_is_wasted(monkeypatch):
+    s = 1_000_000_000
+    rows = [nr(0, 0, 1), nr(0, 1, 1), nr(s, 0, 2), nr(s, 1, 0), nr(2 * s, 0, 1), nr(2 * s, 1, 1)]
+    trace = trace_of([*rows, nr(3 * s, 0, 1)], cpus=2)
+    monkeypatch.setattr(sensitivity, "fetch", lambda name: name)
+    monkeypatch.setattr(sensitivity, "open_trace", lambda name: trace)
+    (found,) = (r for r in sensitivity.checker(["one"]) if r["m_ms"] == 100)
+    assert found["checks"] == pytest.approx(3 / 0.9)
+
+
+def test_checker__a_recording_without_waste_shows_it_nothing(monkeypatch):
+    calm = trace_of([nr(0, 0, 1), nr(0, 1, 1), nr(1_000_000_000, 0, 1)], cpus=2)
+    monkeypatch.setattr(sensitivity, "fetch", lambda name: name)
+    monkeypatch.setattr(sensitivity, "open_trace", lambda name: calm)
+    rows = sensitivity.checker(["calm"])
+    assert {(r["caught"], r["checks"]) for r in rows} == {(0.0, None)}

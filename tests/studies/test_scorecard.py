@@ -16,7 +16,7 @@ from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.figures import scorecard as drawn
 from wastedcores.figures import scorecard as fig
 from wastedcores.files import find
-from wastedcores.studies import nas, nas_fit, published, scorecard, slides, tool_costs
+from wastedcores.studies import anomalies, nas, nas_fit, published, scorecard, slides, tool_costs
 from wastedcores.studies.attempts import (
     Attempt,
     Comparison,
@@ -25,7 +25,7 @@ from wastedcores.studies.attempts import (
     column_of,
 )
 from wastedcores.studies.calibration import read_calibration
-from wastedcores.studies.registry import parts_of
+from wastedcores.studies.registry import parts_of, study_of
 from wastedcores.sweep import Run
 from wastedcores.words import scorecard as rows_of
 from wastedcores.words import scorecard as tables
@@ -216,6 +216,21 @@ def test_summary__counts_and_names_the_missed():
     assert repeated["predicted_reproduced"] == 0
 
 
+def test_summary__texts_are_no_sizes_and_nothing_is_an_error_of_all():
+    text, told = attempt(["yes"], id="a", unit="text", published="yes")
+    zero, found = attempt([0.0], id="b")
+    s = scorecard.summary([text.row(told), zero.row(found)])
+    assert s["predicted_median_error"] == 1
+
+
+def test_a_failed_prediction_has_no_direction():
+    rows = [attempt([], id="a")[0].described()]
+    result = {"rows": rows, "summary": scorecard.summary(rows), "not_tried": []}
+    said = tables.score_verdict(result).text
+    assert "0 in the right direction" in said
+    assert "0 in the wrong direction, 1 failed to run" in said
+
+
 def test_every_claim_is_either_attempted_or_has_a_reason_why_not():
     known = published.load()
     made = scorecard.attempts(["claims"], known, read_calibration(), seeds=[1])
@@ -266,6 +281,27 @@ def test_tools__a_benchmark_without_a_number_makes_no_row(monkeypatch, tmp_path)
         ("claims.checker_overhead", 0.9, "measured", "more"),
     ]
     assert missing == ["profile_overhead"]
+
+
+def test_tools__a_claim_of_another_paper_without_a_number_is_not_tried(monkeypatch):
+    known = published.load()
+
+    def nothing(tables, table):
+        return [], {"carver2019_claims": ["schedlog_rate"], "sites_claims": ["kutrace_cost"]}[table]
+
+    monkeypatch.setattr(tool_costs, "rows", nothing)
+    monkeypatch.setattr(anomalies, "measured", lambda tables: [])
+    for part, lacking in (
+        ("carver", ["schedlog_rate"]),
+        ("sites", ["kutrace_cost", *anomalies.MEASURED]),
+    ):
+        study = study_of(part)
+        made, missing = study.measured(known)
+        assert (made, list(missing)) == ([], lacking)
+        left = scorecard.not_tried(known, missing, study.why_not)
+        said = [item["quantity"] for item in left if item["why_not"] == tool_costs.WHY_NOT]
+        assert len(said) == len(lacking)
+        assert len(left) == len(lacking) + sum(map(len, study.why_not.values()))
 
 
 def test_tools__of_a_rate_more_is_better():

@@ -40,6 +40,11 @@ def test_the_rows_of_a_scorecard_stand_beside_the_published_ones():
     assert "138x  lu after CPU hotplug  not replayed" in said
 
 
+def test_a_row_whose_replays_failed_has_no_number():
+    failed = {"rows": [row("table3.lu.speedup", None, None, None)]}
+    assert table_4(failed)["ours"].to_list() == [None] * 4
+
+
 @pytest.mark.parametrize("bug", FIXES)
 def test_the_kernels_of_a_bug_are_those_whose_model_has_it(bug):
     first, _, last = kernels_modelled(bug).split()

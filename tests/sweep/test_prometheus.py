@@ -20,7 +20,7 @@ from support.typed import typed
 from support.waiting import wait_for
 
 from wastedcores.errors import UsageError
-from wastedcores.sweep.prometheus import machine_hours, wasted_by_group
+from wastedcores.sweep.prometheus import Prometheus, machine_hours, wasted_by_group
 
 HOURS, STEP_S = 3, 60
 END = 1_700_000_400
@@ -166,6 +166,17 @@ def test_the_page_ranks_machines_kernels_and_groups(pretended, tmp_path):
     kernels = text.partition("Kernels, the worst first")[2]
     assert kernels.index("6.12.0") < kernels.index("6.1.0")
     assert "/web&lt;script&gt;" in text
+
+
+@pytest.mark.parametrize(("moments", "seconds"), [(13, 3600), (12, 3600), (6, 1800), (0, 0)])
+def test_an_hour_counts_for_as_long_as_the_machine_was_watched(moments, seconds, monkeypatch):
+    def ask(self, query, moment):
+        value = moments if "present" in query else 0.0 if "unknown" in query else 0.5 * seconds
+        return [{"instance": "new:1", "kernel": "6.1.0", "cpus": "2", "value": float(value)}]
+
+    monkeypatch.setattr(Prometheus, "ask", ask)
+    row = machine_hours("prometheus+http://localhost:9090", 1, END).row(0, named=True)
+    assert (row["seconds"], row["wasted_cpus"]) == (seconds, 0.5 if seconds else 0)
 
 
 def test_a_full_disk_leaves_the_table_of_yesterday(pretended, tmp_path, monkeypatch):

@@ -233,6 +233,16 @@ def test_a_replay_counts_its_calls_of_the_balancer():
     assert 0 < known <= remote
 
 
+def test_every_domain_that_balanced_has_its_cpus():
+    given = {"jobs": "60"}
+    run = replay_scenario("group-imbalance", "v4.1", "bd-paper-64", 1, given, decisions=True)
+    for cpu in counted(run.trace).cpus.values():
+        assert all(d.cpus for d in cpu.domains)
+        names = [d.name for d in cpu.domains]
+        assert "NUMA" not in names
+        assert any(name.startswith("NUMA<=") for name in names)
+
+
 def test_the_commands_print_name_and_refuse(recordings, tmp_path):
     register_verbs()
     run, file = CliRunner(), recordings["6.15.rc4-default"]

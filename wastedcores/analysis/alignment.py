@@ -128,9 +128,11 @@ def align(run: Examined, against: Examined, by: str = "") -> Pair:
         return Pair((run, against), (run.scene.window[0], against.scene.window[0]), by)
     if by == ACTIVITY:
         return Pair((run, against), (first_activity(run), first_activity(against)), by)
+    # what both have as a mark's whole text is not meant as the beginning of another one's
+    whole = by in marks
     zeros = []
     for r in (run, against):
-        at = [t for t, text in r.marks if text.startswith(by)]
+        at = [t for t, text in r.marks if (text == by if whole else text.startswith(by))]
         if not at:
             known = ", ".join(repr(m) for m in marks[:8]) or "none"
             raise UsageError(

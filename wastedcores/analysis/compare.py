@@ -47,7 +47,7 @@ class Comparison(Shown):
     #: One row per run: run, makespan_s, result, result_name, verdict, persistent_episodes, wasted_s (wall time with an idle
     #: and an overloaded CPU), wasted_core_s (integral of min(idle CPUs, waiting threads)), busy_cpus, waits, wait_p50_ms,
     #: wait_p90_ms, wait_p99_ms, wait_max_ms, refused_suggestions (of a design's modules), migrations, one column per kind of
-    #: migration, and moves_per_s, moves_across_caches_per_s and moves_across_nodes_per_s.
+    #: migration, and moves_per_s, moves_across_caches_per_s and moves_across_nodes_per_s. What a run does not tell is null.
     table: pl.DataFrame
     #: One row per run, level and kind of idleness: calls, refusals, and one column per result; empty without replays.
     balance: pl.DataFrame
@@ -65,17 +65,16 @@ class Comparison(Shown):
             for row in self.table.iter_rows(named=True)
         }
 
-    def gain(self, column: str) -> dict[str, float]:
-        """Return how much less each run has in a column than the first one, as a fraction of the first."""
+    def gain(self, column: str) -> dict[str, float | None]:
+        """Return how much less each run has in a column than the first one, as a fraction of the first.
+
+        It is None if one of the two numbers is not known, or if the first is 0 and the other is not.
+        """
         if column not in self.table.columns or not self.table[column].dtype.is_numeric():
             numbers = [c for c in self.table.columns if self.table[c].dtype.is_numeric()]
             raise UsageError(f"compare: no column {column!r}; there are {', '.join(numbers)}.")
         values = self.table[column].to_list()
-        first = values[0]
-        return {
-            run: (1 - v / first if first and v is not None else 0.0)
-            for run, v in zip(self.table["run"], values, strict=True)
-        }
+        return {run: _less(values[0], v) for run, v in zip(self.table["run"], values, strict=True)}
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``wastedcores compare --json`` prints."""
@@ -160,8 +159,8 @@ def compare(
         if replayed is not None:
             balance.append(_calls(replayed, name))
             asked.append(replayed.suggestions.select(pl.lit(name).alias("run"), pl.all()))
-    table = pl.DataFrame(rows, infer_schema_length=None).with_columns(
-        pl.selectors.integer().fill_null(0)
+    table = pl.DataFrame(
+        _every_reason(rows), schema_overrides={"migrations": pl.Int64}, infer_schema_length=None
     )
     return Comparison(
         table,
@@ -170,6 +169,26 @@ def compare(
         checks,
         waits,
     )
+
+
+def _less(first: float | None, value: float | None) -> float | None:
+    """Return how much less a number is than the first one, as a fraction of that; None if nothing can be said."""
+    if first is None or value is None:
+        return None
+    if first:
+        return 1 - value / first
+    return None if value else 0.0
+
+
+def _every_reason(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give each run that tells the reasons of its moves, or has none, a number for every reason that one of the runs has."""
+    reasons = dict.fromkeys(k for row in rows for k in row if k.startswith("migrations_"))
+    return [
+        row | {k: row.get(k, 0) for k in reasons}
+        if row["migrations"] == 0 or reasons.keys() & row.keys()
+        else row
+        for row in rows
+    ]
 
 
 def _outcome(run: Replay | None, result: CheckResult) -> dict[str, Any]:
@@ -201,14 +220,19 @@ def _percentiles(waits: np.ndarray) -> dict[str, Any]:
     return out
 
 
-def _migrations(trace: Trace, result: CheckResult) -> dict[str, int]:
-    """Count the moves inside the window, all of them and by reason where the trace tells it."""
+def _migrations(trace: Trace, result: CheckResult) -> dict[str, int | None]:
+    """Count the moves inside the window, all of them and by reason where the trace tells it; None where it has no such event.
+
+    A replay writes every move, so one without such an event had none.
+    """
+    if "migrate" not in trace.kinds() and trace.header.source_format != "replay":
+        return {"migrations": None}
     inside = trace.only("migrate").filter(
         pl.col("ts_ns").is_between(result.start_ns, result.end_ns),
         pl.col("cpu") != pl.col("src_cpu"),
     )
     counts = inside.group_by(pl.col("op").cast(pl.String)).len().collect().sort("op")
-    out = {"migrations": int(counts["len"].sum())}
+    out: dict[str, int | None] = {"migrations": int(counts["len"].sum())}
     out.update({f"migrations_{op}": int(n) for op, n in counts.iter_rows() if op is not None})
     return out
 

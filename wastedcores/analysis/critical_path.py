@@ -25,8 +25,9 @@ from wastedcores.recovery.facts import gather
 from wastedcores.recovery.predicted_part import find_span
 from wastedcores.recovery.recovered import classify
 from wastedcores.recovery.task_tables import Seen, seen
-from wastedcores.runqueues import task_row
 from wastedcores.runqueues.runqueues import runqueues
+from wastedcores.runqueues.state import new_output
+from wastedcores.runqueues.stream import wait_table
 from wastedcores.trace.header import Window
 from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened
@@ -189,16 +190,16 @@ def _end(trace: Trace, s: Seen, end: str | int | None) -> tuple[int, int, str]:
 
 def _busiest(trace: Trace, s: Seen, latest: int) -> tuple[int, int, str]:
     """Return the same for the thread that ran longest, where nothing ends."""
-    pieces = s.pieces[
-        (s.pieces[:, sj.P_SINCE] < latest) & (s.tasks[s.pieces[:, sj.P_TASK], sj.T_PID] > 0)
-    ]
+    window = trace.header.window
+    first = max(window.start_ns, s.start_ns) if window else s.start_ns
+    inside = (s.pieces[:, sj.P_SINCE] < latest) & (s.pieces[:, sj.P_END] > first)
+    pieces = s.pieces[inside & (s.tasks[s.pieces[:, sj.P_TASK], sj.T_PID] > 0)]
     if not len(pieces):
         raise UsageError(
             f"{trace.name}: no thread ran in the window, so there is no path. Look at another one with --between, or at --whole."
         )
-    ran = np.bincount(
-        pieces[:, sj.P_TASK], np.minimum(pieces[:, sj.P_END], latest) - pieces[:, sj.P_SINCE]
-    )
+    since = np.maximum(pieces[:, sj.P_SINCE], first)
+    ran = np.bincount(pieces[:, sj.P_TASK], np.minimum(pieces[:, sj.P_END], latest) - since)
     task = int(np.argmax(ran))
     end = int(pieces[pieces[:, sj.P_TASK] == task, sj.P_END].max())
     words = f"the last run of {s.comms[task]} ({s.tasks[task, sj.T_PID]}; it ran longest, and nothing ends)"
@@ -248,18 +249,8 @@ def _table(trace: Trace, s: Seen, found: I64) -> pl.DataFrame:
     avoidable = np.zeros(len(found), np.int64)
     waits = np.flatnonzero(what == cj.WAITING)
     if len(waits):
-        rq = runqueues(trace)
-        counted = np.ones(rq.cpus, np.uint8)
-        idle = IdleTime(rq, counted)
-        for batch in rq.batches():
-            idle.add(batch)
-        assert rq.mask_of_task is not None
-        row = np.minimum(rq.tasks.rows(pid[waits]), rq.tasks.count - 1)
-        # the runqueues may be those of a part of the trace, in which the thread is not
-        there = rq.tasks.pids(row) == pid[waits]
-        mask = np.where(there, rq.mask_of_task[row], task_row.PRESUMED_BOUND).astype(np.int32)
-        since, until = (idle.until(mask, found[waits, c]) for c in (cj.G_START, cj.G_END))
-        avoidable[waits] = until - since
+        since, until = (found[waits, c] for c in (cj.G_START, cj.G_END))
+        avoidable[waits] = _avoidable(trace, pid[waits], since, until)
     return pl.DataFrame(
         {
             "start_ns": found[:, cj.G_START],
@@ -276,3 +267,45 @@ def _table(trace: Trace, s: Seen, found: I64) -> pl.DataFrame:
         },
         schema_overrides={"why": pl.String, "what": pl.String, "comm": pl.String},
     )
+
+
+def _avoidable(trace: Trace, pid: I64, start_ns: I64, end_ns: I64) -> I64:
+    """Return for how long, while these threads waited, a CPU was idle that they might use then.
+
+    As for a check, isolated CPUs do not count, and a thread that may not run, like a throttled one, does not wait.
+    """
+    rq = runqueues(trace)
+    counted = np.ones(rq.cpus, np.uint8)
+    counted[[c for c in trace.header.isolated_cpus or [] if c < rq.cpus]] = 0
+    row = np.minimum(rq.tasks.rows(pid), rq.tasks.count - 1)
+    # the runqueues may be those of a part of the trace, in which the thread is not
+    task = np.where(rq.tasks.pids(row) == pid, row, -1)
+    mine = pl.col("task").is_in(np.unique(task).tolist())
+    here = pl.col("cpu").is_in(np.flatnonzero(counted).tolist())
+    idle = IdleTime(rq, counted)
+    parts = [wait_table(new_output(0, 0, 0), 0)]
+    for batch in rq.batches(waits=True):
+        idle.add(batch)
+        if batch.waits is not None:
+            parts.append(batch.waits.filter(mine, here))
+    waits = pl.concat(parts).sort("task", "start_ns")
+    if not waits.height:
+        return np.zeros(len(pid), np.int64)
+    of = waits["task"].cast(pl.Int64).to_numpy()
+    mask, began, ended = (waits[c].to_numpy() for c in ("mask", "start_ns", "end_ns"))
+    lost = idle.until(mask, ended) - idle.until(mask, began)
+    before = np.cumsum(lost) - lost
+    # numbers that are ordered by thread and time
+    span = rq.end_ns - rq.start_ns + 2
+    keys = of * span + began - rq.start_ns
+
+    def up_to(ts_ns: I64) -> I64:
+        """Return what the waits lost that began before these moments, of the last one the part up to there."""
+        now = np.clip(ts_ns, rq.start_ns, rq.end_ns)
+        at = np.searchsorted(keys, task * span + now - rq.start_ns, side="right") - 1
+        last = np.maximum(at, 0)
+        until = np.where(of[last] == task, np.minimum(now, ended[last]), ended[last])
+        part = idle.until(mask[last], until) - idle.until(mask[last], began[last])
+        return np.where(at >= 0, before[last] + part, 0)
+
+    return up_to(end_ns) - up_to(start_ns)

@@ -74,7 +74,7 @@ def walk(
         before = t
         i = _last_before(piece_start, first_piece[task], first_piece[task + 1], t)
         known = i >= first_piece[task]
-        ended = pieces[i, P_END] if known else max(tasks[task, T_BORN], start_ns)
+        ended = pieces[i, P_END] if known else tasks[task, T_BORN]
         cpu = pieces[i, P_CPU] if known else -1
         k = _last_before(sleep_out, first_sleep[task], first_sleep[task + 1], t)
         slept = k >= first_sleep[task] and sleeps[k, S_OUT] >= ended

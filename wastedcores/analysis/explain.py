@@ -300,6 +300,12 @@ def _judge(
     seems_chronic = worst is not None and worst.enough and worst.share >= CHRONIC_SHARE
     # violations that are not certain are explained, too, and the doubt is stated beside the explanation
     lasting = persistent > 0 or result.kind == "chronic" or seems_chronic
+    if not relations.height:
+        return "undecided" if lasting else "transient", [
+            "No thread that waited in the longest episodes may use a CPU that was idle meanwhile, as the snapshot tells."
+        ]
+    # of episodes that are not listed, the shortest ones, only the number is known
+    median = f", and the median length was {human_ns(float(lengths.median() or 0))}"  # type: ignore[arg-type]
     evidence = [
         f"For {100 * shares[NO_DOMAIN]:.0f} % of the time in which one CPU was idle while another was overloaded, no scheduling "
         "domain of the idle CPU contained the overloaded one.",
@@ -308,8 +314,7 @@ def _judge(
         f"For {100 * shares[COULD_PULL]:.0f} % of it the domains allowed the idle CPU to pull a thread.",
         f"{100 * woken:.0f} % of the time in which a CPU was overloaded began when a thread was woken on a CPU that was busy.",
         f"{persistent} of {result.episodes.height + result.episodes_dropped} episodes "
-        f"{'was' if persistent == 1 else 'were'} persistent, and the median length was "
-        f"{human_ns(float(lengths.median() or 0))}.",  # type: ignore[arg-type]
+        f"{'was' if persistent == 1 else 'were'} persistent{'' if result.episodes_dropped else median}.",
     ]
     if shares[NO_DOMAIN] > max(shares[COULD_PULL], shares[EVERY_GROUP_LOCAL]):
         lost_levels = model.loses_numa_levels and any(

@@ -110,12 +110,15 @@ def _judge(rule: Rule, before: Sequence[CheckResult], after: Sequence[CheckResul
     effect = (high - low) / low if low else None
     unknown = _unknown(rule, before, after)
     state, why = "pass", "within the limits"
-    worse = rule.worse_by is not None and high > low * (1 + rule.worse_by)
-    # recordings before the change with an unknown verdict may have had violations, too
-    unknown_before = any(r.verdict == "unknown" for r in before)
-    if rule.at_most is not None and high > rule.at_most:
+    limit = math.inf if rule.worse_by is None else low * (1 + rule.worse_by)
+    worse = high > limit
+    # what a recording shows that cannot tell may be nothing, and before the change there may have been more than it shows
+    least = np.where([_tells(rule, r) for r in after], b, 0.0)
+    sure = float(middle(least))
+    grew = sure > limit and all(_tells(rule, r) for r in before)
+    if rule.at_most is not None and sure > rule.at_most:
         state, why = "fail", f"the {what} {high:.4g} is above {rule.at_most:.4g}"
-    elif worse and p <= rule.p and not (rule.quantity in _SHARES and unknown_before):
+    elif grew and p <= rule.p and chance(a, least) <= rule.p:
         state, why = "fail", f"the {what} grew from {low:.4g} to {high:.4g} (p = {p:.2g})"
     elif unknown:
         state, why = "unknown", unknown
@@ -125,6 +128,11 @@ def _judge(rule: Rule, before: Sequence[CheckResult], after: Sequence[CheckResul
     elif worse:
         why = f"the {what} grew from {low:.4g} to {high:.4g}, which may be chance (p = {p:.2g})"
     return Outcome(rule, state, why, low, high, (len(a), len(b)), p, effect)
+
+
+def _tells(rule: Rule, result: CheckResult) -> bool:
+    """Whether a recording can tell what a rule asks about."""
+    return result.verdict != "unknown" and (rule.quantity != "avoidable_s" or result.names_tasks)
 
 
 def _unknown(rule: Rule, before: Sequence[CheckResult], after: Sequence[CheckResult]) -> str:

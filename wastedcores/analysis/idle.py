@@ -16,15 +16,18 @@ def idle_intervals(trace: Trace) -> pl.DataFrame:
     """Return every time in which a CPU ran its idle task until a task came: cpu, start_ns, end_ns, idle_ns and the task's pid.
 
     They are ordered by their ends. A CPU that was idle when the trace began was so since its first event or longer. An interval
-    that the end of the trace cuts off is left out.
+    that the end of the trace cuts off is left out, and so is one whose beginning was lost.
     """
     switches = trace.only("switch").select("ts_ns", "cpu", "pid", "prev_pid").collect()
     if switches.is_empty():
         raise MissingEventsError("idle intervals need context switches; this trace has none.")
     begin = trace.events.select(pl.col("ts_ns").min()).collect().item()
     return (
-        switches.with_columns(start_ns=pl.col("ts_ns").shift(1).over("cpu").fill_null(begin))
-        .filter((pl.col("prev_pid") == 0) & (pl.col("pid") != 0))
+        switches.with_columns(
+            start_ns=pl.col("ts_ns").shift(1).over("cpu").fill_null(begin),
+            before=pl.col("pid").shift(1).over("cpu").fill_null(0),
+        )
+        .filter(pl.col("prev_pid") == 0, pl.col("pid") != 0, pl.col("before") == 0)
         .select(
             "cpu",
             "start_ns",

@@ -120,6 +120,8 @@ def _pinned(result: CheckResult) -> str:
 
 def _cpusets(result: CheckResult) -> str:
     header = result.trace.header
+    if "cpusets" in header.changed:
+        return "The cpusets changed while the trace was recorded, and it does not tell when."
     if header.cpusets is None:
         return "The trace does not tell which cpusets there were."
     parts = [
@@ -134,7 +136,10 @@ def _cpusets(result: CheckResult) -> str:
 
 
 def _quotas(result: CheckResult) -> str:
-    quotas = result.trace.header.quotas
+    header = result.trace.header
+    quotas = header.quotas
+    if "quotas" in header.changed:
+        return "The quotas of control groups changed while the trace was recorded, and it does not tell when."
     if quotas is None:
         return "The trace does not tell whether a control group had a quota of CPU time."
     if not quotas:

@@ -11,6 +11,7 @@ from wastedcores.errors import MissingEventsError, UnknownKernelError
 from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.runqueues.waits import waits
 from wastedcores.topology.domains import build_domains
+from wastedcores.topology.levels import SD_NUMA
 from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened
 from wastedcores.trace.schedstat import CPU_FIELDS, Counters, Counts, Cpu, Domain, domain_fields
@@ -153,7 +154,15 @@ def _spans(trace: Trace) -> dict[int, dict[str, str]]:
         built = build_domains(where.machine, where.kernel)
     except UnknownKernelError:  # a design has no domains
         return {}
-    return {cpu: {d.level: format_cpulist(d.cpus) for d in built.of(cpu)} for cpu in built.cpus}
+    # a replay names levels across nodes with their distance (simulator/decisions.py), a kernel without it
+    replayed = trace.header.source_format == "replay"
+    names = [
+        f"{x.name}<={x.distance}" if replayed and x.flags & SD_NUMA else x.name
+        for x in built.levels
+    ]
+    return {
+        cpu: {names[d.index]: format_cpulist(d.cpus) for d in built.of(cpu)} for cpu in built.cpus
+    }
 
 
 def _add_wakeups(

@@ -25,7 +25,7 @@ _PERIODS = 1.5
 class SlowWhileBusy(Shown):
     """The outcome of :func:`slow_while_busy`."""
 
-    #: columns cpu, start_ns and end_ns: intervals of at least ``persist_ns`` in which a CPU was busy and slow
+    #: columns cpu, start_ns and end_ns: intervals of at least ``persist_ns`` in which a CPU was busy and slow, cut to the window
     spans: pl.DataFrame
     #: the lowest frequency, and the highest one that counts as slow
     lowest_khz: int
@@ -37,6 +37,7 @@ class SlowWhileBusy(Shown):
     slow_ns: int
     unknown_ns: int  #: busy time without a known frequency
     frequency: States  #: the known frequencies in kHz over time; -1 is unknown
+    persist_ns: int = PERSIST_NS  #: times of at least this length are in ``spans``
 
     @property
     def share(self) -> float:
@@ -59,8 +60,8 @@ class SlowWhileBusy(Shown):
         known = self.busy_ns / (self.busy_ns + self.unknown_ns)
         if not self.spans.height:
             return (
-                f"No CPU was busy for {human_ns(PERSIST_NS)} at {self.limit_khz / 1e6:.2f} GHz or less (1.25 times {lowest}), as "
-                f"far as frequencies are known: for {known:.0%} of the busy time."
+                f"No CPU was busy for {human_ns(self.persist_ns)} at {self.limit_khz / 1e6:.2f} GHz or less "
+                f"(1.25 times {lowest}), as far as frequencies are known: for {known:.0%} of the busy time."
             )
         return (
             f"CPUs were busy at {self.limit_khz / 1e6:.2f} GHz or less (1.25 times {lowest}) for {self.share:.0%} of their busy "
@@ -86,7 +87,7 @@ def slow_while_busy(
     Parameters
     ----------
     run
-        The examined trace. It needs ``tick`` or ``frequency`` events.
+        The examined trace, of which its window counts. It needs ``tick`` or ``frequency`` events.
     lowest_khz
         The lowest frequency; default: that of the machine in the trace, else the lowest one that the trace tells.
     persist_ns
@@ -113,7 +114,7 @@ def slow_while_busy(
     states = run.scene.states
     found, busy_ns, slow_ns, unknown_ns = [], 0, 0, 0
     for cpu in run.scene.cpus:
-        busy = _busy(states, cpu)
+        busy = _busy(states, cpu, (run.result.start_ns, run.result.end_ns))
         mine = clock.filter(pl.col("cpu") == cpu).select("start_ns", "end_ns", "khz").to_numpy()
         spans, known, slow = _of_cpu(busy, np.ascontiguousarray(mine, np.int64), limit)
         columns = {
@@ -127,7 +128,8 @@ def slow_while_busy(
     spans_table = pl.concat(found).filter(pl.col("end_ns") - pl.col("start_ns") >= persist_ns)
     seen = not (lowest_khz or own)
     return SlowWhileBusy(
-        spans_table.sort("start_ns", "cpu"), lowest, limit, seen, busy_ns, slow_ns, unknown_ns, _changes(run, clock)
+        spans_table.sort("start_ns", "cpu"), lowest, limit, seen, busy_ns, slow_ns, unknown_ns,
+        _changes(run, clock), persist_ns,
     )  # fmt: skip
 
 
@@ -139,11 +141,12 @@ def _of_cpu(busy: np.ndarray, clock: np.ndarray, limit: int) -> tuple[np.ndarray
     return out[:n], int(known), int(slow)
 
 
-def _busy(states: States, cpu: int) -> np.ndarray:
-    """Return the beginnings and ends of the times in which a runqueue is known to hold a task."""
+def _busy(states: States, cpu: int, window: tuple[int, int]) -> np.ndarray:
+    """Return the beginnings and ends of the times inside a window in which a runqueue is known to hold a task."""
     part = slice(states.offsets[cpu], states.offsets[cpu + 1])
     starts, values = states.ts[part], states.values[part]
-    ends = np.r_[starts[1:], states.end_ns][: starts.size]
+    ends = np.clip(np.r_[starts[1:], states.end_ns][: starts.size], *window)
+    starts = np.clip(starts, *window)
     return np.c_[starts, ends][(values >= 1) & (ends > starts)].astype(np.int64).reshape(-1, 2)
 
 

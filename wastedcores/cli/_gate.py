@@ -58,23 +58,28 @@ def gate(
 
 
 def _recordings(name: Path) -> list[Path]:
-    """Return the recordings of one side: a trace or a data set, or all files of a folder that is no trace itself."""
+    """Return the recordings of one side: a trace or a data set, or all files and traces of a folder that is no trace itself."""
     from wastedcores.errors import UsageError
 
-    if not name.is_dir() or _is_trace(name):
+    if not name.is_dir():
         return [name]
-    files = sorted(p for p in name.iterdir() if p.is_file() and not p.name.startswith("."))
-    if not files:
+    form = _format(name)
+    # if all it has are folders of the Common Trace Format, it may hold several traces
+    if form and (form != "ctf" or (name / "metadata").is_file()):
+        return [name]
+    seen = (p for p in name.iterdir() if not p.name.startswith("."))
+    found = sorted(p for p in seen if p.is_file() or (p.is_dir() and _format(p)))
+    if not found:
         raise UsageError(f"{name}: this folder has no recording. Expected one or more traces.")
-    return files
+    return found
 
 
-def _is_trace(folder: Path) -> bool:
-    """Tell whether a folder is a single trace. If all it has are folders of the Common Trace Format, it may hold several."""
+def _format(folder: Path) -> str:
+    """Return the format of a folder that is a trace, or that has traces in folders of its own; empty if it is neither."""
     from wastedcores.errors import WastedCoresError
     from wastedcores.trace.io import sniff
 
     try:
-        return sniff(folder) != "ctf" or (folder / "metadata").is_file()
+        return sniff(folder)
     except WastedCoresError:
-        return False
+        return ""

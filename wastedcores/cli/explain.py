@@ -105,7 +105,7 @@ def explain(
         from wastedcores.prediction import advise, weigh
 
         advice = advise(
-            opened.with_header(window=None) if counted.whole else opened,
+            opened.with_header(window=None, counted_cpus=None) if counted.whole else opened,
             machine=found.machine,
             kernel=ran,
             between=counted.between,

@@ -111,7 +111,7 @@ def whatif(
     on, model, assumed = place_of(trace, machine, kernel)
     balancer = balancer_on(trace, kernel)
     check_modelled(trace, balancer)
-    names = list(to) if to else variants_of(model)
+    names = list(dict.fromkeys(to)) if to else variants_of(model)
     for name in names:
         check_modelled(trace, balancer_of(KernelModel.named(name)), asked=name)
     recovered = recover(trace, tasks, sessions, costs=costs_of(on), machine=on)

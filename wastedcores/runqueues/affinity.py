@@ -227,7 +227,7 @@ def _mask_id(
         bits = np.zeros(rows[0].size * 8, np.uint8)
         data = np.frombuffer(raw, np.uint8)[: bits.size]
         bits[: data.size] = data
-        everywhere = int(np.unpackbits(bits).sum()) >= cpus
+        everywhere = bool(np.unpackbits(bits, bitorder="little")[:cpus].all())
         mask_ids[raw] = task_row.FREE if everywhere else len(rows)
         if not everywhere:
             rows.append(bits.view(np.uint64))

@@ -86,14 +86,12 @@ def runqueues(
 
 def comms(trace: Trace) -> pl.DataFrame:
     """Return the last name that each pid had in the trace, as columns pid and comm."""
-    return (
-        pl.concat(
-            [
-                trace.events.select(pid=pl.col(p), comm=pl.col(c).cast(pl.String))
-                for p, c in (("prev_pid", "prev_comm"), ("pid", "comm"))
-            ]
-        )
+    told = [
+        trace.events.select("ts_ns", pid=pl.col(p), comm=pl.col(c).cast(pl.String))
         .drop_nulls()
         .unique("pid", keep="last", maintain_order=True)
-        .collect(engine="streaming")
-    )
+        for p, c in (("prev_pid", "prev_comm"), ("pid", "comm"))
+    ]
+    # a thread that is renamed in its last run has its last name where it leaves the CPU
+    last = pl.concat(told).collect(engine="streaming").sort("ts_ns", maintain_order=True)
+    return last.unique("pid", keep="last", maintain_order=True).select("pid", "comm")

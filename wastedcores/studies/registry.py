@@ -117,8 +117,9 @@ def _nas(table: str) -> Study:
 
 
 def _measured_sites(tables: Tables) -> tuple[list[dict[str, Any]], Sequence[str]]:
-    rows = anomalies.measured(tables) + tool_costs.rows(tables, anomalies.TABLE)[0]
-    return rows, ()
+    here = anomalies.measured(tables)
+    rows, missing = tool_costs.rows(tables, anomalies.TABLE)
+    return here + rows, [*missing, *(() if here else anomalies.MEASURED)]
 
 
 def _proofs() -> Checks:
@@ -140,7 +141,8 @@ STUDIES: dict[str, Study] = {
     "walcher": Study(lambda t, c, s: tpch.desktop_attempts(t, s)),
     "carver": Study(
         lambda t, c, s: fork_wait.attempts(t, s),
-        lambda t: (tool_costs.rows(t, fork_wait.TABLE)[0], ()),
+        lambda t: tool_costs.rows(t, fork_wait.TABLE),
+        {fork_wait.TABLE: {}},
         among_all=False,
     ),
     "sites": Study(

@@ -12,7 +12,7 @@ from wastedcores import __version__
 from wastedcores.errors import WastedCoresError
 from wastedcores.files import written_whole
 from wastedcores.studies import sensitivity, tool_costs
-from wastedcores.studies.attempts import CLAIMS, Attempt, Comparison
+from wastedcores.studies.attempts import Attempt, Comparison
 from wastedcores.studies.calibration import commit, read_calibration
 from wastedcores.studies.published import Tables, load
 from wastedcores.studies.registry import WHY_NOT, Reasons, parts_of, study_of
@@ -103,7 +103,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     away = [
         abs((r["ratio"] if r["effect"] is None else r["effect"]) - 1)
         for r in predicted
-        if r["ratio"]
+        if r["ratio"] is not None and not isinstance(r["published"], str)
     ]
     known = [r for r in rows if r["ours"] is not None]
     return {
@@ -146,7 +146,7 @@ def not_tried(
         }
         for table, why in reasons.items()
         for row in tables.rows(table)
-        if row in why or (table == CLAIMS and row in missing)
+        if row in why or row in missing
     ]
 
 

@@ -165,7 +165,7 @@ def checker(recordings: Sequence[str] = RECORDINGS) -> list[dict[str, Any]]:
         for m_ms in M_MS:
             m_ns = m_ms * MS
             long = episodes.filter(pl.col("length_ns") >= m_ns)
-            chance = float((long["length_ns"] - m_ns).sum() or 0) / found.wall_ns
+            chance = float((long["length_ns"] - m_ns).sum() or 0) / max(found.duration_ns, 1)
             rows.append(
                 {
                     "recording": name,

@@ -56,7 +56,8 @@ def table_4(result: Mapping[str, Any], tables: Tables | None = None) -> pl.DataF
         unit = tables.text(CLAIMS, f"impact_{bug}", "unit")
         # a change in percent is negative, and Table 4 has its size
         sign = -1 if unit == "percent" else 1
-        ours, low, high = (sign * row.get(k, float("nan")) for k in ("ours", "low", "high"))
+        found = (row.get(k) for k in ("ours", "low", "high"))  # None: its replays failed
+        ours, low, high = (float("nan") if v is None else sign * v for v in found)
         low, high = min(low, high), max(low, high)
         rows.append(
             (

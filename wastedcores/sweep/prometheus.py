@@ -40,6 +40,8 @@ _GROUPS = (
 #: a machine whose verdict was unknown for more than half of an hour, or that told nothing then, is unknown in that hour
 _MOST_UNKNOWN = 0.5
 _FEWEST_SEEN = 6
+#: moments of an hour, five minutes apart, that are asked for; a thirteenth one is the last one of the hour before, too
+_MOMENTS = 12
 
 
 class Prometheus:
@@ -109,6 +111,8 @@ def _hour(source: Prometheus, end: float) -> pl.DataFrame:
         .when(pl.col("_seen").fill_null(0) < _FEWEST_SEEN).then(pl.lit("unknown"))
         .otherwise(pl.lit("clean"))
     )  # fmt: skip
+    # a machine that is new, or that told nothing for a while, counts for as long as it was watched
+    watched_s = pl.col("_seen").fill_null(0.0).clip(0, _MOMENTS) * (_HOUR_S / _MOMENTS)
     return hosts.select(
         "host",
         "kernel",
@@ -116,10 +120,12 @@ def _hour(source: Prometheus, end: float) -> pl.DataFrame:
         trace="host",
         began=pl.lit(began),
         began_from=pl.lit("clock"),
-        seconds=pl.lit(float(_HOUR_S)),
+        seconds=watched_s,
         verdict=verdict,
         wasted_cpu_s=pl.col("wasted_cpu_s").fill_null(0.0),
-        wasted_cpus=pl.col("wasted_cpu_s").fill_null(0.0) / _HOUR_S,
+        wasted_cpus=pl.when(watched_s > 0)
+        .then(pl.col("wasted_cpu_s").fill_null(0.0) / watched_s)
+        .otherwise(0.0),
         longest_s=pl.col("longest_s").fill_null(0.0),
         note=pl.lit(None, pl.String),
         error=pl.lit(None, pl.String),

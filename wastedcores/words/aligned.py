@@ -28,7 +28,7 @@ def rows(pair: Pair) -> list[dict[str, float | str | None]]:
 
     add("core time wasted", "s", a.thread_ns / 1e9, b.thread_ns / 1e9)
     add("CPUs wasted, mean", "", a.mean(a.thread_ns), b.mean(b.thread_ns))
-    add("idle while a thread waited", "s", a.cpu_ns / 1e9, b.cpu_ns / 1e9)
+    add("idle while a thread waited", "s", a.wall_ns / 1e9, b.wall_ns / 1e9)
     counts = [float(r.episodes["persistent"].sum()) for r in (a, b)]
     add("persistent episodes", "", *counts)
     waits = [r.wait_lengths for r in pair.runs]

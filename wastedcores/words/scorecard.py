@@ -109,13 +109,16 @@ def score_verdict(result: dict[str, Any]) -> RichText:
     s = result["summary"]
     tested = predictions(result["rows"])
     right = sum(r["reproduced"] is True for r in tested)
-    wrong, none = (sum(r["verdict"] == word for r in tested) for word in ("opposite", "no effect"))
+    wrong, none, failed = (
+        sum(r["verdict"] == word for r in tested) for word in ("opposite", "no effect", "failed")
+    )
     cards = [
         (
             f"{right} of {len(tested)}",
             "predictions are reproduced",
-            f"within a factor of 1.5, each counted once; of the others: {len(tested) - right - wrong - none} in the right "
-            f"direction but of another size, {none} without an effect, {wrong} in the wrong direction",
+            f"within a factor of 1.5, each counted once; of the others: {len(tested) - right - wrong - none - failed} in the "
+            f"right direction but of another size, {none} without an effect, {wrong} in the wrong direction"
+            + (f", {failed} failed to run" if failed else ""),
         ),
         (
             "" if s["predicted_median_error"] is None else percent(s["predicted_median_error"]),
