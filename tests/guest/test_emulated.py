@@ -161,6 +161,18 @@ def test_a_work_that_leaves_a_cpu_offline_does_not_change_the_machine_of_the_nex
     assert [trace.header.cpus_online for trace in made] == [[0, 1, 2, 3]] * 2
 
 
+def test_a_step_of_hotplug_behind_the_limit_is_not_made(kernel):
+    w = Workload("ends before its step")
+    w.task("t", Script().compute(200_000_000), allowed=[0], cpu=0)
+    w.hotplug(100_000_000, 2, False)
+    work = Work("early", {"JOB": job_text(w.program(), 1, limit_ns=20_000_000).encode()})
+    (trace,) = record_all([work], kernel, guest_machine(MACHINE), Options())
+    names = trace.events.select(pl.col("comm").cast(pl.String)).collect()["comm"]
+    assert "cpuhp/2" not in names.to_list()
+    # 100 ms before the start, and the 20
+    assert trace.header.end_ns - trace.header.start_ns < 150_000_000
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

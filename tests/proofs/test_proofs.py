@@ -12,7 +12,7 @@ from wastedcores.proofs import balancer, checking, placement, still
 from wastedcores.proofs.balancer import check_passes
 from wastedcores.proofs.choices import Affinity, Choices, every
 from wastedcores.proofs.core import EVENTS, check_event
-from wastedcores.proofs.several import check_several, check_two_levels
+from wastedcores.proofs.several import check_several, check_two_levels, race
 from wastedcores.proofs.still import CORE, ONE_LEVEL, V6_12, lengths
 from wastedcores.simulator.engine.core import wakeup_jit
 from wastedcores.simulator.engine.design import core_jit, modules_jit
@@ -276,6 +276,14 @@ def test_of_two_passes_at_once_one_pulls():
     tally = check_several("race", "one cache", 4, 4)
     assert "both fail because of each other" not in tally.outcomes
     assert tally.outcomes["one fails, a thread is left for it"]
+
+
+def test_a_thread_that_two_passes_leave_for_cpu_0_is_seen():
+    """Both find CPU 2, of which CPU 0 may run no waiting thread; the one that it could run waits on CPU 3."""
+    s = concrete("one cache", [[], [], [{0, 2}, {1, 2}], [{3}, {0, 3}]])
+    outcome, *_ = race(s, 1)
+    assert [sorted(q) for q in places(s)] == [[], [1], [0], [2, 3]]
+    assert outcome == "one fails, a thread is left for it"
 
 
 @pytest.mark.slow

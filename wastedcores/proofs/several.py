@@ -78,7 +78,7 @@ def race(s: Still, cpu: int) -> Found | None:
             if not s.is_idle(alone):
                 outcome = "both fail because of each other"
         return s.found(outcome, before)
-    if cpu not in got and movable(s.waiting(), cpu):
+    if any(c not in got and movable(s.waiting(), c) for c in (0, cpu)):
         return s.found("one fails, a thread is left for it", before)
     return s.found("no thread is left for a CPU that failed", before)
 

@@ -257,7 +257,7 @@ class _Import:
             host=facts.host,
             clock=facts.clock,
             cpus=max(facts.cpus or 0, seen.highest_cpu + 1) or None,
-            cpus_online=self._online(facts.cpus),
+            cpus_online=self._online(facts),
             machine=self.machine,
             start_ns=seen.start_ns,
             end_ns=seen.end_ns,
@@ -272,11 +272,11 @@ class _Import:
             truncated_last_line=facts.truncated,
         ).model_copy(update=told)
 
-    def _online(self, stated: int | None) -> list[int] | None:
-        """Return the online CPUs if the topology tells them, or if ``stated`` CPUs are stated and no higher one was seen."""
-        if self.machine and self.machine.get("online") is not None:
-            return [int(c) for c in self.machine["online"]]
-        return list(range(stated)) if stated and self.seen.highest_cpu < stated else None
+    def _online(self, facts: Facts) -> list[int] | None:
+        """Return the online CPUs if the file lists them, or states how many it had, and no higher one was seen."""
+        if not facts.cpus or self.seen.highest_cpu >= facts.cpus:
+            return None
+        return list(range(facts.cpus) if facts.online is None else facts.online)
 
     def _nothing(self, facts: Facts) -> TraceFormatError:
         found = Counter(facts.skipped) + self.seen.silent

@@ -154,20 +154,25 @@ static void take(int cpu, int online)
     must_put(path, online ? "1" : "0");
 }
 
-/* Run the steps of hotplug at their times and return when the tasks have ended, or at the limit. */
-static void attend(void)
+/* Make the steps of hotplug at their times until the tasks have ended, or until the limit; return how many were made. */
+static int attend(void)
 {
     int64_t end = job.limit_ns ? shared->start_ns + job.limit_ns : INT64_MAX;
-    for (int i = 0; i < job.steps; i++) {
-        sleep_until(shared->start_ns + job.step[i].at_ns);
-        take(job.step[i].cpu, job.step[i].online);
-    }
-    for (;;) {
+    for (int made = 0;;) {
         int left = shared->left;
-        int64_t now = now_ns();
+        int64_t now = now_ns(), until = end;
         if (left == 0 || now >= end)
-            return;
-        futex_wait(&shared->left, left, end == INT64_MAX ? -1 : end - now);
+            return made;
+        if (made < job.steps) {
+            int64_t at = shared->start_ns + job.step[made].at_ns;
+            if (now >= at) {
+                take(job.step[made].cpu, job.step[made].online);
+                made++;
+                continue;
+            }
+            until = at < end ? at : end;
+        }
+        futex_wait(&shared->left, left, until == INT64_MAX ? -1 : until - now);
     }
 }
 
@@ -195,6 +200,7 @@ int main(int arguments, char **argument)
     snprintf(path, sizeof path, "/job/%s", argument[1]);
     snprintf(script, sizeof script, "/job/%s.sh", argument[1]);
     int is_script = stat(script, &found) == 0;
+    int made = 0; /* steps of hotplug */
     if (!is_script)
         read_job(path);
     tracing(argument[2], argument[3]);
@@ -211,14 +217,14 @@ int main(int arguments, char **argument)
     } else {
         shared->start_ns = now_ns() + LEAD_NS;
         start_tasks();
-        attend();
+        made = attend();
     }
     tracing_on(0);
     kill(-1, SIGKILL); /* all but init and this process */
     while (wait4(-1, 0, __WALL, 0) > 0)
         ;
     /* the next job of this boot begins on the same machine: the steps are taken back, the last one first */
-    for (int i = job.steps - 1; i >= 0; i--)
+    for (int i = made - 1; i >= 0; i--)
         take(job.step[i].cpu, !job.step[i].online);
     say("@@SEND %s\n", argument[1]);
     send_matching(TRACING "per_cpu/cpu[0-9]*/stats");

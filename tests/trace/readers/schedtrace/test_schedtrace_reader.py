@@ -157,6 +157,26 @@ def test_start_state_becomes_task_state_and_nr_running(tmp_path):
     assert queues.select("cpu", "nr_running").rows() == [(0, 0), (1, 2)]
 
 
+def test_a_cpu_that_the_machine_could_have_is_not_online(tmp_path):
+    """Two threads share CPU 0, the only one there is; the kernel has room for three more."""
+    start = task(0, 10, 0, 2, nr=2) + task(0, 11, 0, 1, nr=2)
+    records = record(1, "nr_running", 2 << 16)
+    records += record(10**9, "switch", 10 | 11 << 22 | 120 << 44 | 120 << 52)
+    blocks = [block(reader.TASKS_BLOCK, start), block(reader.EVENTS_BLOCK, records), END]
+    trace = events_of(tmp_path, *blocks, cpus=4, cpus_online=[0])
+    assert trace.header.cpus_online == [0]
+    assert wastedcores.check(trace).verdict == "clean"
+    everywhere = events_of(tmp_path, *blocks, cpus=4)
+    assert wastedcores.check(everywhere).verdict == "violations"
+
+
+@pytest.mark.parametrize("online", [[0, 4], [-1], [0, 10**12], ["x"], None, 1])
+def test_online_cpus_that_cannot_be_are_refused(tmp_path, online):
+    events = block(reader.EVENTS_BLOCK, record(1, "nr_running", 1 << 16))
+    with pytest.raises(TraceFormatError, match="the header of a capture lacks a field"):
+        events_of(tmp_path, events, END, cpus_online=online)
+
+
 def test_a_switch_that_was_not_recorded_is_inserted(tmp_path):
     records = record(1, "switch", 10 | 75 << 22) + record(9, "switch", 15 | 10 << 22, x=1)
     trace = events_of(tmp_path, block(reader.EVENTS_BLOCK, records), END)

@@ -220,9 +220,12 @@ class _Decoder:
         self.end: dict[str, Any] | None = None
         facts.kernel_release = meta.get("kernel")
         facts.clock = meta.get("clock")
-        facts.cpus = int(meta["cpus"])
+        facts.cpus = cpus = int(meta["cpus"])
         self.kinds = frozenset(meta["events"])
-        self.online = len(meta["cpus_online"])
+        facts.online = tuple(int(c) for c in meta["cpus_online"])
+        if not all(0 <= c < cpus for c in facts.online):
+            raise ValueError("cpus_online")
+        self.online = len(facts.online)
         facts.every_switch = "switch" in self.kinds
         facts.follows_affinity = "affinity" in self.kinds
 

@@ -120,6 +120,7 @@ class Facts:
     host: str | None
     clock: str | None
     cpus: int | None
+    online: tuple[int, ...] | None  #: the CPUs that were online, if the file lists them
     every_switch: bool  #: the recording has every sched_switch, because one was seen
     #: as in the header
     wakings: bool
@@ -145,6 +146,7 @@ class FactsBuilder:
     host: str | None = None
     clock: str | None = None
     cpus: int | None = None
+    online: tuple[int, ...] | None = None
     every_switch: bool = False
     wakings: bool = False
     follows_affinity: bool | None = None
