@@ -13,6 +13,7 @@ from support.typed import typed
 from wastedcores.capture import snapshot as snapshot_of
 from wastedcores.capture import system
 from wastedcores.capture.snapshot import SCHEMA
+from wastedcores.topology.machine import Machine
 
 MS = 1_000_000
 S = 1000 * MS
@@ -146,6 +147,22 @@ def test_a_snapshot_of_another_machine_or_boot_is_refused(files, changes, says):
         assert says in done.err
         assert done.err.count("\n") == 1
     assert sorted(p.name for p in perf.parent.iterdir()) == ["perf.data", "tasks.json"]
+
+
+def test_offline_cpus_do_not_make_it_another_machine(files):
+    """As without SMT: the machine has four CPUs, and perf counts the two that are online."""
+    machine = Machine.from_dict({"name": "here", "cpus": 4, "online": [0, 1]}).to_dict()
+    perf, snapshot = files(taken(machine=machine))
+    done = typed("check", perf, "--json", "--snapshot", snapshot)
+    assert (done.code, json.loads(done.out)["verdict"]) == (1, "violations")
+
+
+def test_another_number_of_online_cpus_is_another_machine(files):
+    machine = Machine.from_dict({"name": "here", "cpus": 4, "online": [0, 1, 2]}).to_dict()
+    perf, snapshot = files(taken(machine=machine))
+    done = typed("check", perf, "--snapshot", snapshot)
+    assert done.code == 2
+    assert "2 CPUs were online in the trace, 3 in the snapshot" in done.err
 
 
 def test_a_task_with_another_name_is_unknown(files):

@@ -86,12 +86,14 @@ def _difference(header: Header, snapshot: Snapshot) -> str | None:
         if theirs and ours and theirs != ours:
             return f"{name} of the trace is {theirs}, that of the snapshot {ours}"
     machine = snapshot.machine or {}
-    cpus, online = machine.get("cpus"), machine.get("online")
+    cpus, online = machine.get("cpus"), machine.get("boot_online", machine.get("online"))
     highest = max(header.highest_cpu or 0, *(header.cpus_online or [0]))
     if cpus is not None and highest >= cpus:
         return f"the trace has CPU {highest}, the snapshot's machine has {cpus} CPUs"
-    count = len(online) if online is not None else cpus
-    if count is not None and header.cpus_online and len(header.cpus_online) != count:
+    up = parse_cpulist(online) if isinstance(online, str) else online
+    count = cpus if up is None else len(up)
+    # some recorders state how many CPUs the machine has, online or not (trace-cmd)
+    if count and header.cpus_online and len(header.cpus_online) not in (count, cpus):
         return f"{len(header.cpus_online)} CPUs were online in the trace, {count} in the snapshot"
     return None
 
