@@ -25,6 +25,7 @@ from wastedcores.capture import (
     doctor,
     live,
     record,
+    service,
     system,
 )
 from wastedcores.capture import live_check as check_live
@@ -252,6 +253,41 @@ def test_ten_recorded_slices_are_kept_only_if_the_waste_in_them_may_be_chronic(
     fake(sent, "bpf")
     off = check_live(LiveOptions(chronic_share=None), seconds=1, output=tmp_path)
     assert off.verdict == "clean"
+    (tmp_path / "chronic-2.parquet").unlink(missing_ok=True)
+    bare = check_live(LiveOptions(most_recordings=0), seconds=1, output=tmp_path)
+    assert (bare.verdict, bare.to_json()["kind"]) == ("violations", "chronic")
+    assert [c["evidence"] for c in bare.chronic] == [None]
+    assert list(tmp_path.iterdir()) == []
+    noted = []
+    monkeypatch.setattr(service.Metrics, "chronic", lambda _: noted.append("chronic"))
+    served = service.run_service(
+        service.ServiceOptions(), LiveOptions(), seconds=1, progress=lambda _: None
+    )
+    assert (served.verdict, noted) == ("violations", ["chronic"])
+
+
+def test_recordings_that_decide_nothing_are_limited_too(fake, tmp_path, monkeypatch):
+    messages = [
+        {"event": "ready", "bytes": 0},
+        *({"event": "chronic", "bytes": 3, "number": k} for k in range(8)),
+        {"event": "end", "bytes": 0, "checks": 3, "confirmed": 0, "seconds": 3.5},
+    ]
+    sent = "".join(json.dumps(m) + "\n" + ("raw" if m["bytes"] else "") for m in messages)
+
+    def imported(raw, output, **_):
+        if Path(raw).stem == "chronic-7":  # those before it are no reason to lose it
+            return written_trace(output, wasted_ms=4)
+        rows = [nr(0, 0, 1), nr(0, 1, 1), nr(1_100_000_000, 0, 1)]
+        # with a loss of which nobody knows when it was
+        write_parquet(trace_of(rows, cpus=2).with_header(lost={0: 5}), output)
+        return wastedcores.open_trace(output)
+
+    monkeypatch.setattr(io, "import_trace", imported)
+    fake(sent, "bpf")
+    result = check_live(LiveOptions(most_recordings=3), seconds=1, output=tmp_path)
+    kept = sorted(p.name for p in tmp_path.iterdir())
+    assert kept == [f"chronic-{k}.parquet" for k in (0, 1, 2, 7)]
+    assert (result.verdict, result.to_json()["kind"]) == ("violations", "chronic")
 
 
 @pytest.mark.parametrize(

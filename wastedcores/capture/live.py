@@ -9,6 +9,7 @@ import queue
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from wastedcores.trace.trace import Trace
 
 Report = Callable[[str], None]
+#: the beginning of the line that reports chronic waste
+CHRONIC = "CHRONIC WASTE"
 
 
 class _Counts:
@@ -196,6 +199,8 @@ class Recordings:
     def __init__(self, result: LiveCheck, folder: Path, report: Callable[[str], None]) -> None:
         self.result, self.folder, self.report = result, folder, report
         self._of_violations: list[Path] = []
+        #: how many recordings of ten slices were kept, by verdict
+        self._kept: Counter[str] = Counter()
         self._throttled, self._first = throttled(), take()
 
     def write(self, kind: str, number: int, blob: bytes) -> Path | None:
@@ -222,15 +227,16 @@ class Recordings:
         """Keep ten recorded slices if the waste in them is chronic or unknown; the looks that led to them were samples."""
         trace = self._import(raw)
         found = self._check(trace)
-        many = len(self.result.chronic) >= self.result.options.most_recordings
-        if found.verdict == "clean" or many:
+        enough = self._kept[found.verdict] >= self.result.options.most_recordings
+        if found.verdict == "violations" and found.chronic is not None:
+            kept = None if enough else str(trace.path)
+            self.result.chronic.append({**found.chronic._asdict(), "evidence": kept})
+            del self.result.chronic[: -self.result.options.most_listed]
+            self.report(f"{CHRONIC}: five of ten slices waste {found.chronic.share:.1%} or more")
+        if found.verdict == "clean" or enough:
             raw.with_suffix(".parquet").unlink()
             return
-        if found.verdict == "violations" and found.chronic is not None:
-            self.result.chronic.append({**found.chronic._asdict(), "evidence": str(trace.path)})
-            self.report(
-                f"CHRONIC WASTE: five of ten slices waste {found.chronic.share:.1%} or more"
-            )
+        self._kept[found.verdict] += 1
         self._keep_the_worse(found)
 
     def _import(self, raw: Path) -> Trace:

@@ -26,13 +26,13 @@ class LiveOptions:
     before_s
         Seconds that the flight recorder keeps before a violation. 0: record only the 20 ms after it, which costs least.
     most_recordings
-        Keep at most this many recordings.
+        Keep at most this many recordings of violations, of chronic waste, and of what may be waste.
     deficit, useless
         The paper's two other checks; their counts appear under ``checker``. Only with the BPF backend.
     record_every_s
         Record at most one persistent violation in this time; 0: all of them.
     most_listed
-        The violations that are listed are this many, the last ones.
+        The violations that are listed are this many, the last ones; the same holds for chronic waste.
     tally
         Also sample which control groups run and wait, for :mod:`wastedcores.capture.metrics`. Only with the BPF backend.
     chronic_share
@@ -142,6 +142,8 @@ class LiveCheck:
         out["verdict"] = self.verdict
         if self.confirmed:  # the recording may show only a part of the violation
             out["kind"] = "persistent"
+        elif self.chronic and out["kind"] != "persistent":  # perhaps without a recording
+            out["kind"] = "chronic"
         out["checker"] = {
             "s_ns": self.options.period_ns,
             "m_ns": self.options.persist_ns,

@@ -225,7 +225,7 @@ def _describe(result: LiveCheck, page: str | None) -> str:
     lines += [
         f"    chronic: in five of ten slices of {human_ns(c['window_ns'] // 10)} at least {c['share']:.1%} of the CPU time "
         "used was wasted"
-        for c in result.chronic
+        for c in result.chronic[:10]
     ]
     if result.worst is not None:
         lines += [
