@@ -74,6 +74,13 @@ def test_an_interval_contains_the_true_median_as_often_as_it_says(runs):
     assert (level >= 0.95) == (runs >= 6)
 
 
+@pytest.mark.parametrize("runs", [6, 62, 63, 64, 65, 66, 67, 68, 200])
+def test_an_interval_of_any_number_of_runs_has_its_median_inside(runs):
+    found = median(np.arange(runs))
+    assert found["low"] <= found["median"] <= found["high"]
+    assert 0.95 <= found["level"] < 1
+
+
 def test_the_command_says_what_failed_and_keeps_the_runs(tmp_path):
     out = tmp_path / "runs.json"
     register_verbs(["measure"])

@@ -127,7 +127,8 @@ def median(values: np.ndarray) -> dict[str, float]:
     many of the lowest and of the highest runs as is possible at a probability of 95 %; of fewer than six runs it has all.
     """
     n, ordered = values.size, np.sort(values)
-    below = np.cumsum([math.comb(n, k) for k in range(n)]) / 2**n  # at most k runs are below it
+    # at most k runs are below it; divided one by one, because an array has no room for the numbers of 64 runs
+    below = np.cumsum([math.comb(n, k) / 2**n for k in range(n)])
     out = max(int((2 * below <= 1 - LEVEL).sum()) - 1, 0)
     return {
         "median": float(np.median(values)),
