@@ -124,6 +124,27 @@ def test_uninstalling_leaves_nothing(tmp_path):
     assert left == set()
 
 
+def test_uninstalling_says_what_its_options_have_put_elsewhere(tmp_path):
+    unit.install(":9969", tmp_path, print, dry=False)
+    options = 'output = "/srv/evidence"\ntextfile = "/srv/node/w.prom"\n'
+    (tmp_path / unit.CONFIG).write_text(options)
+    said: list[str] = []
+    unit.uninstall(tmp_path, said.append, dry=False)
+    for place in ("/srv/evidence", "/srv/node/w.prom"):
+        assert any(line.startswith(f"keep {place},") for line in said)
+    unit.install(":9969", tmp_path, print, dry=False)  # with the service's own folder
+    said.clear()
+    unit.uninstall(tmp_path, said.append, dry=False)
+    assert not any(line.startswith("keep") for line in said)
+
+
+@pytest.mark.parametrize("serve", ["9969", ":port", ":70000", ":\u00b2", 'a"b:1', "a\\b:1"])
+def test_a_wrong_address_is_refused_before_anything_is_written(tmp_path, serve):
+    with pytest.raises(UsageError, match="expected :PORT or HOST:PORT"):
+        unit.install(serve, tmp_path, print, dry=False)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_own_file_of_options_survives_a_second_installation(tmp_path):
     unit.install(":9969", tmp_path, print, dry=False)
     (tmp_path / unit.CONFIG).write_text('serve = ":1"\n')

@@ -104,14 +104,19 @@ class Page:
             return page
 
 
+def host_and_port(address: str) -> tuple[str, int]:
+    """Read ``:PORT`` of the loopback, or ``HOST:PORT``; a host that cannot stand in a file of options is none."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535 or {'"', "\\"} & {*host}:
+        raise UsageError(f"--serve {address}: expected :PORT or HOST:PORT, such as :9969.")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
 def serve(registry: CollectorRegistry, address: str) -> tuple[str, int, Page]:
     """Serve a registry at ``:PORT`` of the loopback or at ``HOST:PORT``; return where, and the page that is to be updated."""
-    host, colon, port = address.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"--serve {address}: expected :PORT or HOST:PORT, such as :9969.")
+    host, port = host_and_port(address)
     try:
-        server, _ = start_http_server(int(port), addr=host, registry=registry)
+        server, _ = start_http_server(port, addr=host, registry=registry)
     except OSError as e:
         raise UsageError(
             f"--serve {address}: cannot listen there ({e.strerror}). Choose another port or another address of this machine."

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from wastedcores.capture.metrics import host_and_port
 from wastedcores.capture.service import read_config
 from wastedcores.errors import UsageError
 
@@ -137,6 +138,7 @@ def install(serve: str, root: Path, say: Callable[[str], None], dry: bool) -> No
 
     An existing file of options stays. With ``dry`` nothing is done but said.
     """
+    host_and_port(serve)  # a wrong one is refused before anything is written
     kept = root / CONFIG if (root / CONFIG).exists() else None
     texts = {UNIT: unit(program(), config=kept)}
     if kept is None:
@@ -159,9 +161,11 @@ def install(serve: str, root: Path, say: Callable[[str], None], dry: bool) -> No
 
 
 def uninstall(root: Path, say: Callable[[str], None], dry: bool) -> None:
-    """Stop the service and delete everything that belongs to it, also the evidence."""
+    """Stop the service and delete everything that belongs to it, also the evidence in its own folder."""
     if (root / UNIT).exists():
         _systemctl(["disable", "--now", NAME], root, say, dry)
+    for place in _elsewhere(root / CONFIG):
+        say(f"keep {place}, which {CONFIG.name} names; delete it yourself if nothing else needs it")
     for path in (UNIT, CONFIG, CONFIG.parent, *MADE):
         place = root / path
         if not place.exists():
@@ -179,6 +183,16 @@ def uninstall(root: Path, say: Callable[[str], None], dry: bool) -> None:
                 f"{place}: cannot be deleted ({e.strerror}). Uninstalling needs root."
             ) from e
     _systemctl(["daemon-reload"], root, say, dry)
+
+
+def _elsewhere(config: Path) -> list[Path]:
+    """Return what the options name outside of the service's own folders: the evidence, and the file for node_exporter."""
+    try:
+        options = read_config(config) if config.exists() else {}
+    except UsageError:  # the service could not read it either
+        return []
+    named = [Path("/", options[name]) for name in ("output", "textfile") if name in options]
+    return [p for p in named if not p.is_relative_to(Path("/", MADE[0]))]
 
 
 def _systemctl(arguments: list[str], root: Path, say: Callable[[str], None], dry: bool) -> None:
