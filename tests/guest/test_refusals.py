@@ -10,6 +10,7 @@ from collections import namedtuple
 from contextlib import suppress
 
 import pytest
+from support.typed import typed
 from support.waiting import wait_for
 
 from wastedcores.errors import TopologyError, UsageError
@@ -67,6 +68,22 @@ def test_without_a_network(empty_cache, monkeypatch, tmp_path):
 def test_names_that_are_no_kernels(empty_cache, name):
     with pytest.raises(UsageError, match="expected debian: and a release"):
         kernels.find_kernel(name)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["job.sh", "--until", "2"], "--until: only a scenario has it"),
+        (["job.sh", "--set", "n=4"], "--set: only a scenario has it"),
+        (["spmd", "--", "--threads", "8"], "only a script or a program has arguments"),
+    ],
+)
+def test_what_a_work_does_not_have_is_refused(tmp_path, monkeypatch, words, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.sh").write_text("sleep 1\n")
+    done = typed("guest", "record", *words)
+    assert done.code == 2
+    assert says in done.err
 
 
 def test_three_cpus_in_two_dies(tmp_path):

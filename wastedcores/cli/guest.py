@@ -248,6 +248,7 @@ def record(
     as_json: AsJson = False,
 ) -> None:
     """Run a workload in a guest and record its schedule."""
+    from wastedcores.errors import UsageError
     from wastedcores.guest.jobs import file_work, is_file_work, scenario_work
     from wastedcores.guest.machines import guest_machine
     from wastedcores.guest.record import record_all
@@ -259,7 +260,17 @@ def record(
     is_file = is_file_work(what)
     on = guest_machine(machine_of(machine, None if is_file else what))
     if is_file:
+        for name, value in (("--set", scenario.set_), ("--until", scenario.until)):
+            if value not in (None, []):
+                raise UsageError(
+                    f"{name}: only a scenario has it, and {what} is a script or a program, which ends by itself. Leave it out."
+                )
         work = file_work(Path(what), arguments or ())
+    elif arguments:
+        raise UsageError(
+            f"-- {shlex.join(arguments)}: only a script or a program has arguments. {what} may have parameters: "
+            "--set NAME=VALUE."
+        )
     else:
         given, limit_ns = settings(scenario.set_), until_ns(scenario.until)
         work = scenario_work(what, on, scenario.seed, given, limit_ns)
