@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import namedtuple
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,22 @@ def test_a_recording_that_a_killed_process_left_is_judged_at_the_next_start(tmp_
     assert {p.stat().st_mode & 0o777 for p in folder.iterdir()} == {0o600}
     assert json.loads((folder / f"{stem}.json").read_text())["kind"] == "persistent"
     assert wastedcores.check(folder / f"{stem}.parquet").verdict == "violations"
+
+
+def test_what_a_killed_process_left_gets_no_facts_of_now(tmp_path, monkeypatch):
+    raw, asked = Folder(tmp_path / "e").write(), []
+
+    class Pool:
+        def submit(self, work):
+            asked.append(work.args[:2])
+            return Future()
+
+    monkeypatch.setattr(module, "_judges", Pool)
+    Folder(tmp_path / "e").evidence.add(raw)
+    (left, then), (own, now) = asked
+    assert left == own == raw
+    assert then == {}
+    assert now["boot_id"]
 
 
 @pytest.mark.slow

@@ -75,8 +75,9 @@ class Evidence:
         self._throttled = throttled()
         self._pool = _judges()
         for raw in sorted(folder.glob("*.wct")):
-            if _parts(raw.stem):  # a killed process had no time to judge it
-                self.add(raw)
+            # a killed process had no time to judge it, and what was true then is not known now
+            if _parts(raw.stem):
+                self._submit(raw, {})
         self.prune()
 
     def write(self, kind: str, number: int, blob: bytes) -> Path | None:
@@ -112,6 +113,9 @@ class Evidence:
         """Judge a recording, in a process of its own."""
         facts, before, self._throttled = header_facts(take()), self._throttled, throttled()
         facts["provenance"] = {"throttled": throttled_since(before, self._throttled)}
+        self._submit(raw, facts)
+
+    def _submit(self, raw: Path, facts: dict[str, Any]) -> None:
         options = self._options
         work = partial(judge, raw, facts, options.persist_ns, options.chronic_share, self._key)
         try:
