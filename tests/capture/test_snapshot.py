@@ -190,6 +190,11 @@ def test_cpusets_of_version_1(here, tmp_path):
     assert found == [("/", "0-6", False, None), ("/a/b", "2-3", True, None)]
 
 
+def test_a_mount_without_a_source_is_passed(here, tmp_path):
+    write(tmp_path, {"proc/self/mountinfo": f"29 23 0:25 / /x rw - tmpfs  rw\n{V1}"})
+    assert system.hierarchy("cpuset", tmp_path) == tmp_path / "sys/fs/cgroup/cpuset"
+
+
 def test_cpusets_of_version_2(here, tmp_path):
     top = "sys/fs/cgroup"
     write(

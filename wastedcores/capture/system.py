@@ -326,7 +326,7 @@ def hierarchy(controller: str, root: Path) -> Path | None:
     unified = None
     for line in (_read(root / "proc/self/mountinfo") or "").splitlines():
         mount, _, source = line.partition(" - ")
-        kind, _, options = source.split(maxsplit=2)
+        kind, _, options = source.split(" ", 2)  # a source can be empty
         where = root / mount.split()[4].lstrip("/")
         if kind == "cgroup" and controller in options.split(","):
             return where
