@@ -12,6 +12,7 @@ import pytest
 
 from wastedcores.errors import UsageError
 from wastedcores.guest.boot import Options, archive, check_options, setup_script
+from wastedcores.guest.compare import _model
 from wastedcores.guest.jobs import (
     file_work,
     job_text,
@@ -161,6 +162,14 @@ def test_a_file_that_is_no_kernel(tmp_path):
     (tmp_path / "vmlinux").write_bytes(b"\x7fELF" + bytes(2000))
     with pytest.raises(GuestError, match="not a compressed kernel image"):
         Kernel.of_image(tmp_path / "vmlinux")
+
+
+def test_an_old_kernel_is_replayed_with_its_own_domains(tmp_path):
+    name, (note,) = _model(Kernel("source:4.19.0", tmp_path / "x", "0", "4.19.0"), ())
+    assert name == "v4.19"
+    assert "do not read its numbers as those of a real v4.19" in note
+    modern = Kernel("debian:6.12.107+deb13-amd64", tmp_path / "x", "0", "6.12.107-1")
+    assert _model(modern, ("NO_NI_RANDOM",)) == ("v6.12.107+NO_NI_RANDOM", [])
 
 
 def test_settings_are_put_in_place_before_the_workload():

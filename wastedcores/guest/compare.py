@@ -18,7 +18,7 @@ from wastedcores.guest.machines import guest_machine
 from wastedcores.guest.places import GuestError, tell
 from wastedcores.guest.record import record_all
 from wastedcores.invariant import check
-from wastedcores.kernels import KernelModel, recorded_balancer
+from wastedcores.kernels import KernelModel, recorded_balancer, recorded_kernel
 from wastedcores.shown import Shown
 from wastedcores.simulator import replay_scenario
 from wastedcores.topology.machine import Machine
@@ -185,10 +185,13 @@ def _model(kernel: Kernel, features: tuple[str, ...]) -> tuple[str, list[str]]:
     base = found.nearest if found.replayed else found.stand_in
     if base is None:
         raise GuestError(f"{kernel.name}: no replay may stand beside it: {found.reason}.")
-    name = "+".join((base, *features))
-    if not KernelModel.named(name).is_replayed:
+    own, _ = recorded_kernel(kernel.release)
+    name = "+".join((own.name if own.is_replayed else base, *features))
+    model = KernelModel.named(name)
+    if not model.is_replayed:
         raise GuestError(f"{kernel.name}: the replay does not have {name}.")
-    return name, [] if found.replayed else [found.reason]
+    said = [] if found.replayed else [found.reason]
+    return name, said + ([model.replay_warning] if model.replay_warning else [])
 
 
 def measured(trace: Trace) -> dict[str, float]:
