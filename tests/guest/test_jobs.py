@@ -17,6 +17,7 @@ from wastedcores.guest.jobs import (
     file_work,
     job_text,
     numbered,
+    program_work,
     renumbered,
     scenario_work,
     without_kernel,
@@ -84,6 +85,15 @@ def scenario_work_program(on):
     from wastedcores.workload.scenarios import scenario
 
     return scenario("recorded-db").workload(on, 1).program()
+
+
+def test_sleeps_in_ticks_that_the_guest_does_not_have_are_told():
+    bundled = program_work("db", scenario_work_program(Machine.preset("bd-paper-16")), 1)
+    assert not any("sleep_jiffies" in note for note in bundled.notes)  # only kernel threads do
+    w = Workload("w")
+    w.task("t", Script().sleep_jiffies(25).compute(5))
+    (note,) = program_work("w", w.program(), 1).notes
+    assert "(sleep_jiffies)" in note
 
 
 def test_a_script_gets_its_arguments(tmp_path):

@@ -62,6 +62,9 @@ def program_work(name: str, program: Program, seed: int, limit_ns: int | None = 
     notes = []
     if any(row[0] == ops.OP_EXEC for s in (*program.tasks, *program.templates) for row in s.rows):
         notes.append("the guest does not execute new programs (exec) where the workload does")
+    kept = (*(t for t in program.tasks if not _is_kernel_thread(t)), *program.templates)
+    if any(row[0] == ops.OP_SLEEP_JIFFIES for s in kept for row in s.rows):
+        notes.append("the guest does not sleep in ticks (sleep_jiffies) where the workload does")
     if any(shares != 1024 for shares in program.shares):
         notes.append("all sessions of the guest have the same weight")
     files = {"JOB": job_text(program, seed, limit_ns).encode()}
