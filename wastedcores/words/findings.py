@@ -352,7 +352,9 @@ def waiting_sentence(run: Examined, against: Examined | None = None) -> RichText
             continue
         times = "once" if lengths.size == 1 else f"{lengths.size:,} times"
         inside = " inside the window" if r.waited_ns < lengths.sum() else ""
-        text = f"{r.label}: threads waited for a CPU {times}, {human_ns(r.waited_ns)} in all{inside}."
+        text = (
+            f"{r.label}: threads waited for a CPU {times}, {human_ns(r.waited_ns)} in all{inside}."
+        )
         if lengths.size > 1:
             # lengths that some wait had, and no hundredth of fewer waits
             half, most = np.percentile(lengths, [50, 99], method="inverted_cdf")
