@@ -150,7 +150,7 @@ def test_a_snapshot_of_another_machine_or_boot_is_refused(files, changes, says):
 
 
 def test_offline_cpus_do_not_make_it_another_machine(files):
-    """As without SMT: the machine has four CPUs, and perf counts the two that are online."""
+    """With SMT switched off, the machine has four CPUs, of which two are online, and perf counts only these."""
     machine = Machine.from_dict({"name": "here", "cpus": 4, "online": [0, 1]}).to_dict()
     perf, snapshot = files(taken(machine=machine))
     done = typed("check", perf, "--json", "--snapshot", snapshot)

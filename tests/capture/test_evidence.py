@@ -279,9 +279,8 @@ def test_names_are_replaced_on_request(tmp_path):
     limits, options = Limits(most_s=1e12), LiveOptions(chronic_share=None)
     Evidence(folder, options, limits, key, told=lambda result, _: told.append(result)).finish()
     assert told == ["kept"]
-    (kept,) = folder.glob(
-        "*.parquet"
-    )  # it is compressed, so a name cannot be searched for in its bytes
+    # it is compressed, so a name cannot be searched for in its bytes
+    (kept,) = folder.glob("*.parquet")
     events = wastedcores.open_trace(kept).events.collect()
     columns = ("comm", "prev_comm", "by_comm")
     assert not private & {n for c in columns for n in events[c].cast(str).drop_nulls()}

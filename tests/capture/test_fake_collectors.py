@@ -9,6 +9,7 @@ import platform
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from wastedcores.capture import (
 )
 from wastedcores.capture import live_check as check_live
 from wastedcores.capture.backends import Backend
+from wastedcores.cli.watch import _describe
 from wastedcores.cpulist import parse_cpulist
 from wastedcores.errors import CollectorError, UsageError
 from wastedcores.trace import io
@@ -258,6 +260,8 @@ def test_ten_recorded_slices_are_kept_only_if_the_waste_in_them_may_be_chronic(
     assert (bare.verdict, bare.to_json()["kind"]) == ("violations", "chronic")
     assert [c["evidence"] for c in bare.chronic] == [None]
     assert list(tmp_path.iterdir()) == []
+    many = replace(bare, chronic=bare.chronic * 12)
+    assert "and so in 2 more recordings" in _describe(many, None)
     noted = []
     monkeypatch.setattr(service.Metrics, "chronic", lambda _: noted.append("chronic"))
     served = service.run_service(

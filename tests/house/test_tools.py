@@ -24,7 +24,7 @@ def test_imported_names_exist(file):
 
 
 def tool(name: str) -> ModuleType:
-    """Import a script of the folder tools as a module."""
+    """Import a script from the folder ``tools`` as a module."""
     spec = spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)

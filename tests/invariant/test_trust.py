@@ -433,7 +433,7 @@ def test_two_interleaved_recordings_decide_nothing(other, tmp_path):
 
 
 def test_a_loss_that_is_stated_at_the_end_may_have_happened_before():
-    """Perfetto and perf state at the end of a trace that events were lost at an unknown time."""
+    """Perfetto and perf say only at the end of a trace that events were lost, and not when."""
     rows = [switch(0, 0, 0, "R", 10), switch(1, 1, 0, "R", 9), switch(500 * MS, 1, 9, "R", 8)]
     rows += [switch(S, 1, 8, "S", 0), {"ts_ns": S, "kind": "lost", "cpu": None, "value": -1}]
     trace = trace_of(rows, cpus=2, lost={-1: -1})

@@ -305,7 +305,10 @@ def main() -> int:
     if why := absent():
         parser.error(why)
     folder = asked.output.resolve()
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        parser.error(f"{folder} exists; expected a folder that the soak makes. Name another one.")
     plan = SHORT if asked.short else replace(Plan(), idle_s=asked.idle_minutes * 60)
     found = soak(
         folder, plan, tuple(asked.ports), lambda line: print(line, file=sys.stderr, flush=True)

@@ -75,7 +75,7 @@ class Evidence:
         self._throttled = throttled()
         self._pool = _judges()
         for raw in sorted(folder.glob("*.wct")):
-            # a killed process had no time to judge it, and what was true then is not known now
+            # a process that was killed left it unjudged; what this machine says now need not have been true then
             if _parts(raw.stem):
                 self._submit(raw, {})
         self.prune()

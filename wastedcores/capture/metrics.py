@@ -105,7 +105,7 @@ class Page:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Read ``:PORT`` of the loopback, or ``HOST:PORT``; a host that cannot stand in a file of options is none."""
+    """Take ``HOST:PORT`` or ``:PORT`` apart. A quotation mark or a backslash is refused: it would break the file of options."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535 or {'"', "\\"} & {*host}:
         raise UsageError(f"--serve {address}: expected :PORT or HOST:PORT, such as :9969.")
@@ -113,7 +113,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 def serve(registry: CollectorRegistry, address: str) -> tuple[str, int, Page]:
-    """Serve a registry at ``:PORT`` of the loopback or at ``HOST:PORT``; return where, and the page that is to be updated."""
+    """Serve a registry at ``HOST:PORT``, or at ``:PORT`` for this machine only; return host, port and the page to update."""
     host, port = host_and_port(address)
     try:
         server, _ = start_http_server(port, addr=host, registry=registry)

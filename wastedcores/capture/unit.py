@@ -161,7 +161,7 @@ def install(serve: str, root: Path, say: Callable[[str], None], dry: bool) -> No
 
 
 def uninstall(root: Path, say: Callable[[str], None], dry: bool) -> None:
-    """Stop the service and delete everything that belongs to it, also the evidence in its own folder."""
+    """Stop the service and delete its files, with the recordings in its own folder."""
     if (root / UNIT).exists():
         _systemctl(["disable", "--now", NAME], root, say, dry)
     for place in _elsewhere(root / CONFIG):

@@ -24,7 +24,7 @@ def unit(
         bool,
         Option(
             "--uninstall",
-            help="Stop the service and delete everything that belongs to it, also the recorded evidence in its own folder.",
+            help="Stop the service and delete its files, with the recordings in its own folder.",
         ),
     ] = False,
     serve: Annotated[

@@ -96,7 +96,7 @@ def watch(
         Option(
             metavar="MB",
             callback=above_zero,
-            help="A service keeps at most so many MB of recordings in -o.",
+            help="A service deletes the oldest recordings in -o when they exceed this size.",
         ),
     ] = 1000.0,
     keep_days: Annotated[
@@ -104,7 +104,7 @@ def watch(
         Option(
             metavar="DAYS",
             callback=above_zero,
-            help="A service keeps a recording in -o for so many days.",
+            help="A service deletes a recording in -o after this many days.",
         ),
     ] = 7.0,
     cgroups: Annotated[
@@ -227,6 +227,8 @@ def _describe(result: LiveCheck, page: str | None) -> str:
         "used was wasted"
         for c in result.chronic[:10]
     ]
+    if len(result.chronic) > 10:
+        lines.append(f"    and so in {len(result.chronic) - 10:,} more recordings")
     if result.worst is not None:
         lines += [
             "",

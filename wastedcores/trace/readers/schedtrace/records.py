@@ -274,7 +274,10 @@ def columns_of(name: str, w: U64, x: I64, cpu: Any, around: Around) -> dict[str,
     out: dict[str, Any] = {"cpu": cpu}
     for column, place in PLACES[name].items():
         value = bits(w, *place).astype(_TYPES.get(column, np.int32))
-        if column in ("prio", "prev_prio"):  # -1 is that of SCHED_DEADLINE, and 255 in 8 bits
+        if column in (
+            "prio",
+            "prev_prio",
+        ):  # the priority of SCHED_DEADLINE is -1, which is 255 in 8 bits
             value[value == 255] = -1
         out[column] = value
     match name:
