@@ -51,13 +51,28 @@ def open_counter(event, cpu):
     return fd
 
 
+def reading(fd, tries=16):
+    """Return (ns of CLOCK_MONOTONIC, value) of a counter, from the quickest of several readings.
+
+    Another CPU answers late when it sleeps or when a hypervisor has taken it away, so one reading can be late by 0.1 ms.
+    """
+    best = None
+    for _ in range(tries):
+        before = time.monotonic_ns()
+        value = struct.unpack("<Q", os.read(fd, 8))[0]
+        after = time.monotonic_ns()
+        if best is None or after - before < best[0]:
+            best = after - before, (before + after) // 2, value
+    return best[1:]
+
+
 def base_khz(event, seconds=0.05):
     """Return how often a counter counts per ms of CLOCK_MONOTONIC."""
     fd = open_counter(event, _bpf.online()[0])
     try:
-        began, first = time.monotonic_ns(), struct.unpack("<Q", os.read(fd, 8))[0]
+        began, first = reading(fd)
         time.sleep(seconds)
-        ended, last = time.monotonic_ns(), struct.unpack("<Q", os.read(fd, 8))[0]
+        ended, last = reading(fd)
     finally:
         os.close(fd)
     return round((last - first) * 1_000_000 / (ended - began))
