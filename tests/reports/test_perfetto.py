@@ -91,7 +91,7 @@ def test_counters_last_until_the_end_and_say_what_is_unknown(tmp_path):
     got = decode(export_perfetto(runqueues(trace_of(rows, cpus=2)), tmp_path / "t.pftrace"))
     mine = [(t, n) for t, cpu, n in got["counter"] if cpu == 0]
     assert mine == [(0, 0), (1_000_000, 1), (10**9, 1)]
-    rows += [{"ts_ns": 2 * 10**9, "kind": "lost", "cpu": 0}, nr(3 * 10**9, 0, 1)]
+    rows += [{"ts_ns": 2 * 10**9, "kind": "lost", "cpu": 0, "value": 1}, nr(3 * 10**9, 0, 1)]
     lost = trace_of(rows, cpus=2, lost={0: 3})
     got = decode(export_perfetto(runqueues(lost), tmp_path / "l.pftrace"))
     assert {cpu for _, cpu, n in got["counter"] if n == -1} == {0}

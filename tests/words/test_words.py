@@ -227,7 +227,7 @@ def test_next_steps__ask_the_same_of_the_same_part():
     steps = words.next_steps(run, "x").text
     assert steps.splitlines()[-1].strip() == f"wastedcores check x --persist 50ms {part} --json"
     assert f"wastedcores figure x --persist 50ms {part} --kind tasks" in steps
-    assert f"wastedcores explain x --persist 50ms {part} --machine live" in steps
+    assert f"wastedcores explain x --persist 50ms {part}\n" in steps
     told = trace.with_header(window=run.window, counted_cpus=[0, 1])
     assert words.next_steps(examine(told, "t"), "x").text.endswith("wastedcores check x --json")
     whole = examine(told, "t", cpus="1", whole=True, chronic_share=None, silent="idle")

@@ -137,6 +137,9 @@ def check_runqueues(
     # where only lengths are known, a second pass may end early, so it is not made before it is needed
     firm = rq.keep or rq.source == "tasks"
     found = sweep(rq, state, end_ns, longest=longest, firm=firm)
+    # a CPU that was offline when the trace began, and of which there is no event, did not come online
+    counted[_offline(rq) & ~found.known] = 0
+    state.counted[:] = counted
     episodes = episode_table(found.episodes, rq.cpus, persist_ns)
     times, waiting, causes, avoidable, by_evidence_ns = details(
         rq, episodes, counted, (start_ns, end_ns), longest
@@ -224,6 +227,12 @@ def check_runqueues(
         evidence=_evidence(rq, by_evidence_ns, trust.seen_ns),
         notes=notes,
     )
+
+
+def _offline(rq: Runqueues) -> NDArray[np.bool_]:
+    """Return which CPUs were offline at the beginning, if the trace says it."""
+    online = rq.trace.header.cpus_online
+    return np.zeros(rq.cpus, np.bool_) if online is None else ~np.isin(np.arange(rq.cpus), online)
 
 
 def _that_matter(
