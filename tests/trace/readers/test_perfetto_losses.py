@@ -123,3 +123,57 @@ def test_what_could_not_be_read_is_missing_somewhere(opened):
     assert losses(got) == [(4500, None)]
     assert "PARTIAL_PAGE_READ" in got.header.provenance["read errors"]
     assert check(got).verdict == "unknown"
+
+
+def discarding(mapped: bool) -> tuple[pb.Trace, pb.TraceStats]:
+    """Return a trace of two CPUs and the statistics of two buffers, of which the second is that of ftrace."""
+    trace = pb.Trace()
+    bundle(trace, 0, 1000, 2000)
+    bundle(trace, 1, 1500, 4500)
+    stats = trace.packet.add().trace_stats
+    for _ in range(2):
+        stats.buffer_stats.add()
+    if mapped:
+        writer = stats.writer_stats.add()
+        writer.sequence_id, writer.buffer = 2, 1
+    return trace, stats
+
+
+def test_a_buffer_that_is_full_ends_at_another_time_for_each_cpu(opened):
+    """trace_stats.proto: chunks_discarded, under fill_policy DISCARD; CPU 0's last event is of 2 us."""
+    trace, stats = discarding(mapped=True)
+    stats.buffer_stats[1].chunks_discarded = 3
+    got = opened(trace)
+    assert got.header.lost == {0: -1, 1: -1}
+    assert losses(got) == [(4500, 1), (4500, 0)]
+    assert "DISCARD" in got.header.provenance["missing at the end"]
+    assert (2000, 4500, 0) in check(got).unknown_spans
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_only_the_buffer_of_ftrace_counts_if_it_is_known(opened, mapped):
+    trace, stats = discarding(mapped)
+    stats.buffer_stats[0].chunks_discarded = 3
+    assert opened(trace).header.lost == ({} if mapped else {0: -1, 1: -1})
+
+
+def test_the_last_statistics_count(opened):
+    trace, stats = discarding(mapped=True)
+    trace.packet.add().trace_stats.CopyFrom(stats)
+    trace.packet[-1].trace_stats.final_flush_outcome = pb.TraceStats.FINAL_FLUSH_FAILED
+    got = opened(trace)
+    assert "final_flush_outcome" in got.header.provenance["missing at the end"]
+    assert got.header.lost == {0: -1, 1: -1}
+    trace.packet.add().trace_stats.CopyFrom(stats)
+    trace.packet[-1].trace_stats.final_flush_outcome = pb.TraceStats.FINAL_FLUSH_SUCCEEDED
+    assert opened(trace).header.lost == {}
+
+
+@pytest.mark.parametrize("newer", [False, True])
+def test_an_old_service_states_only_that_it_overwrote(opened, newer):
+    """Before Perfetto 44 the bundles do not tell when those before them ended."""
+    trace, stats = discarding(mapped=True)
+    stats.buffer_stats[1].chunks_overwritten = 3
+    if newer:
+        trace.packet[0].ftrace_events.previous_bundle_end_timestamp = 900
+    assert opened(trace).header.overwritten == ({} if newer else {1: -1})

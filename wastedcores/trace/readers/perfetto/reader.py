@@ -23,6 +23,7 @@ from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.carried import varint
 from wastedcores.trace.readers.perfetto import bundle_jit as bj
 from wastedcores.trace.readers.perfetto import wire_jit as wj
+from wastedcores.trace.readers.perfetto.statistics import stated
 from wastedcores.trace.readers.support.bytes_jit import PADDING
 from wastedcores.trace.readers.support.event_columns import CategoryCodes, NameTable, with_letters
 from wastedcores.trace.readers.support.reading import Reading
@@ -73,8 +74,9 @@ class PerfettoReading(Reading):
             data, size = self._unpack(data, table)
             table = self._find(data, size)
         self._learn(data, table[(table[:, wj.WHAT] & wj.FACTS) > 0])
-        self._find_read_errors(data, table[(table[:, wj.WHAT] & wj.STATS) > 0])
-        yield from WakingEvents(self.found).settled(self._tables(data, self._ordered(table)))
+        bundles = self._ordered(table)
+        self._note_statistics(data, table, bundles)
+        yield from WakingEvents(self.found).settled(self._tables(data, bundles))
         yield from self._lost_at_the_end()
         self._count()
         self.found.sha256 = file_digest(self.path) if self._hashed else None
@@ -166,29 +168,36 @@ class PerfettoReading(Reading):
                 continue  # this fact cannot be read
             self._learn_from(packet)
 
-    def _find_read_errors(self, data: np.ndarray, table: np.ndarray) -> None:
-        """Note errors of reading that only the statistics state: traced_probes drops what it could not read.
-
-        src/traced/probes/ftrace/cpu_reader.cc: SetParseError(). The statistics come with each flush, and the later ones repeat
-        what the earlier ones state.
-        """
-        from google.protobuf.message import DecodeError
-        from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import FtraceParseStatus, TracePacket
-
-        errors: set[int] = set()
-        for at, size in table[-1000:, : wj.SIZE + 1].tolist():
-            try:
-                packet = TracePacket.FromString(data[at : at + size].tobytes())
-            except DecodeError:
-                continue  # these statistics cannot be read
-            errors.update(packet.ftrace_stats.ftrace_parse_errors)
-        if errors:
-            names = ", ".join(FtraceParseStatus.Name(e) for e in sorted(errors))
+    def _note_statistics(self, data: np.ndarray, table: np.ndarray, bundles: np.ndarray) -> None:
+        """Note the losses that only the statistics state."""
+        rows = table[(table[:, wj.WHAT] & wj.STATS) > 0][-1000:, : wj.SIZE + 1].tolist()
+        said = stated(
+            (data[at : at + size].tobytes() for at, size in rows),
+            set(bundles[:, wj.SEQUENCE].tolist()),
+        )
+        if said.read_errors:
             self.found.notes["read errors"] = (
-                f"a part of the kernel's buffers could not be read while it was recorded ({names})"
+                f"a part of the kernel's buffers could not be read while it was recorded ({', '.join(sorted(said.read_errors))})"
             )
             self.found.add_lost(-1, -1)
             self._open.add(-1)
+        if said.at_the_end:
+            self.found.notes["missing at the end"] = said.at_the_end
+            for cpu in self._cpus(bundles):
+                self.found.add_lost(cpu, -1)
+                self._open.add(cpu)
+        if said.overwritten and len(bundles) and not table[:, wj.BEFORE_NS].any():
+            first = bundles[np.unique(bundles[:, wj.CPU], return_index=True)[1]]
+            self._note_begin(first[first[:, wj.FIRST_NS] > first[:, wj.FIRST_NS].min()])
+
+    def _cpus(self, bundles: np.ndarray) -> list[int]:
+        return [c for c in np.unique(bundles[:, wj.CPU]).tolist() if 0 <= c < MAX_CPUS]
+
+    def _note_begin(self, bundles: np.ndarray) -> None:
+        """Note CPUs whose older bundles were overwritten, although other CPUs have bundles from that time."""
+        for cpu in self._cpus(bundles):
+            self.found.overwritten[cpu] = -1
+            self.found.add_lost(cpu, -1)
 
     def _learn_from(self, packet: Any) -> None:
         found = self.found
@@ -245,10 +254,7 @@ class PerfettoReading(Reading):
         if not len(times):
             return
         first = table[np.unique(table[:, wj.CPU], return_index=True)[1]]
-        late = first[first[:, wj.BEFORE_NS] > times.min(), wj.CPU]
-        for cpu in late[(late >= 0) & (late < MAX_CPUS)].tolist():
-            self.found.overwritten[cpu] = -1
-            self.found.add_lost(cpu, -1)
+        self._note_begin(first[first[:, wj.BEFORE_NS] > times.min()])
 
     def _carry_losses(self, table: np.ndarray) -> None:
         """Let losses that bundles without events state, and those of skipped pages, come before the next events of their CPU.
