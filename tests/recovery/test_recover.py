@@ -373,6 +373,32 @@ def test_work_that_does_not_end_in_time_counts_as_late_and_not_as_done():
     assert "1 of 1 replays under v4.1 did not end within 5 times" in found.reasons[0]
 
 
+def test_a_parent_that_waits_beyond_the_end_does_not_hold_up_a_replay():
+    """Task 5 forks 7, which forks 8 and waits for 5. The exit of 8 ends the window, and 5 answers 7 only later."""
+    fork = {"kind": "fork", "comm": "child"}
+    born = {"kind": "wakeup_new"}
+    events = [
+        switch(0, 0, 0, "R", 5),
+        fork | {"ts_ns": 1 * MS, "cpu": 0, "pid": 7, "by_pid": 5},
+        wakeup(1 * MS + 1, 1, 7, src_cpu=0, by_pid=5) | born,
+        switch(1 * MS + 9, 1, 0, "R", 7),
+        fork | {"ts_ns": 2 * MS, "cpu": 1, "pid": 8, "by_pid": 7},
+        wakeup(2 * MS + 1, 2, 8, src_cpu=1, by_pid=7) | born,
+        switch(2 * MS + 9, 2, 0, "R", 8),
+        switch(3 * MS, 1, 7, "S", 0),
+        {"ts_ns": 100 * MS, "kind": "exit", "cpu": 2, "pid": 8},
+        switch(100 * MS + 9, 2, 8, "X", 0),
+        wakeup(150 * MS, 1, 7, src_cpu=0, by_pid=5),
+        switch(150 * MS + 9, 1, 0, "R", 7),
+        switch(160 * MS, 1, 7, "S", 0),
+        switch(200 * MS, 0, 5, "S", 0),
+    ]
+    trace = trace_of(events, cpus=16)
+    found = whatif(trace, machine=MACHINE, kernel="v4.1", to=["core"], seeds=1, workers=1)
+    assert found.recovered.classes == {"message or lock": 1}
+    assert found.itself.windows_ns[0] == pytest.approx(found.window_ns, rel=0.01)
+
+
 @pytest.mark.parametrize("kind", ["switch", "wakeup"])
 def test_a_trace_without_switches_or_wakeups_says_how_to_record_them(kind):
     trace = recorded(workers(Workload("missing"), 2, Script().compute(5 * MS)))
