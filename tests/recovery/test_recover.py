@@ -305,6 +305,17 @@ def test_tasks_that_hardly_sleep_may_spin(body, says):
     assert any("spins" in n and says in n for n in found.notes)
 
 
+def test_a_window_ends_where_the_trace_does():
+    w = Workload("endless")
+    w.task("hog", Script().sleep(MS).loop().compute(3 * MS).sleep(MS).end())
+    trace = replay(w, MACHINE, until_ns=100 * MS).trace
+    whole = recover(trace)
+    for start_ns, end_ns in ((-(10**9), 10**10), (0, 10**10)):
+        found = recover(trace.with_header(window=Window(start_ns=start_ns, end_ns=end_ns)))
+        assert found.window_ns == whole.window_ns
+        assert found.busy_per_cpu == whole.busy_per_cpu
+
+
 def test_work_without_an_end_is_replayed_for_the_recorded_time():
     w = Workload("endless")
     w.task("t", Script().sleep(MS).loop().compute(3 * MS).sleep(MS).end())

@@ -39,11 +39,12 @@ def find_span(trace: Trace, seen: Seen, in_rounds: NDArray[np.bool_]) -> Span:
     """Find the part of a trace whose time is predicted.
 
     It is the window between two marks that tasks wrote. Without such marks it lasts from the start of the window that was asked
-    for (or of the trace) until the last exit of a task.
+    for (or of the trace) until the last exit of a task. What was asked for beyond the trace is left out.
     """
     window = trace.header.window
-    start = window.start_ns if window else seen.start_ns
-    end = window.end_ns if window else seen.end_ns
+    start, end = seen.start_ns, seen.end_ns
+    if window:
+        start, end = (min(max(t, start), end) for t in (window.start_ns, window.end_ns))
     first, last = _mark(seen, start), _mark(seen, end)
     if window and first is not None and last is not None and first != last:
         marker = int(seen.marks[last, sj.M_TASK])
