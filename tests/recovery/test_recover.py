@@ -305,6 +305,22 @@ def test_tasks_that_hardly_sleep_may_spin(body, says):
     assert any("spins" in n and says in n for n in found.notes)
 
 
+def test_a_cpu_is_busy_while_it_switches():
+    """Two tasks wake each other after 10 us of work; the switch before that takes 1 us."""
+    w = Workload("pair")
+    ends = [w.semaphore(1), w.semaphore()]
+    for mine, other in (ends, ends[::-1]):
+        script = Script().loop().wait(mine).compute(10_000).post(other).end()
+        w.task("t", script, daemon=True)
+    w.task("end", Script().sleep(100 * MS), cpu=5)
+    trace = replay(w, MACHINE).trace
+    found = recover(trace)
+    raw = run(task_of(found, Machine.preset(MACHINE), None), KernelModel.named("v4.1"), 1)
+    start = raw.phase_ns + found.lead_ns
+    busy = busy_share(raw, 16, start + 50 * MS, start + 100 * MS).sum()
+    assert found.busy_cpus() == pytest.approx(busy, rel=0.01)
+
+
 def test_a_window_ends_where_the_trace_does():
     w = Workload("endless")
     w.task("hog", Script().sleep(MS).loop().compute(3 * MS).sleep(MS).end())

@@ -67,9 +67,9 @@ def find_span(trace: Trace, seen: Seen, in_rounds: NDArray[np.bool_]) -> Span:
     return Span(start, last_exit, None, tuple(ending.tolist()), ())
 
 
-def busy_per_cpu(seen: Seen, span: Span) -> tuple[float, ...]:
-    """Return the share of a span in which each CPU was busy."""
-    begin = np.clip(seen.pieces[:, sj.P_SINCE], span.start_ns, span.end_ns)
+def busy_per_cpu(seen: Seen, span: Span, switch_ns: int) -> tuple[float, ...]:
+    """Return the share of a span in which each CPU was busy, with the switches, as it is counted in a replay."""
+    begin = np.clip(seen.pieces[:, sj.P_SINCE] - switch_ns, span.start_ns, span.end_ns)
     end = np.clip(seen.pieces[:, sj.P_END], span.start_ns, span.end_ns)
     busy = np.bincount(seen.pieces[:, sj.P_CPU], end - begin, seen.cpus)
     return tuple((busy / max(span.end_ns - span.start_ns, 1)).tolist())

@@ -143,7 +143,7 @@ def recover(
         not span.why_endless,
         (*_notes(s, facts), *span.why_endless),
         bool(span.ending),
-        busy_per_cpu(s, span),
+        busy_per_cpu(s, span, costs.switch_ns),
         _guessed_work(s),
         s.cpus,
     )
