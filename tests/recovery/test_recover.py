@@ -243,6 +243,40 @@ def niced(found):
     return [[row[1] for row in t.rows if row[0] == OP_NICE] for t in found.templates]
 
 
+def woken_on(cpu: int):
+    """Task 1 computes on CPU 0; task 7 has slept on CPU 2 since before the trace, and is woken on another CPU."""
+    return trace_of(
+        [
+            switch(0, 0, 1, "R", 1),
+            {"ts_ns": 50 * MS, "kind": "migrate", "cpu": cpu, "src_cpu": 2, "pid": 7},
+            wakeup(50 * MS + 1, cpu, 7),
+            switch(50 * MS + 2, cpu, 0, "R", 7),
+            switch(70 * MS, cpu, 7, "S", 0),
+            switch(100 * MS, 0, 1, "R", 1),
+        ],
+        cpus=16,
+        known=False,
+    )
+
+
+def test_a_sleeper_that_was_bound_to_another_cpu_meanwhile_runs_there():
+    found = recover(woken_on(3), [{"pid": 7, "allowed": "3"}])
+    raw = run(task_of(found, Machine.preset(MACHINE), None), KernelModel.named("v4.1"), 1)
+    start = raw.phase_ns + found.lead_ns
+    assert busy_share(raw, 16, start + 55 * MS, start + 65 * MS)[3] == 1
+
+
+@pytest.mark.parametrize("facts", [[], [{"pid": 7, "allowed": "2"}]])
+def test_a_task_whose_cpu_went_offline_runs_on_another_one(facts):
+    off = Machine.preset(MACHINE).after([("offline", 2)])
+    ask = {"kernel": "v4.1", "to": ["core"], "tasks": facts, "seeds": 1, "workers": 1}
+    found = whatif(woken_on(3), machine=off, **ask)
+    assert found.itself.busy[0] == pytest.approx(found.busy_cpus, rel=0.02)
+    # the same work on another machine without that CPU
+    there = whatif(woken_on(3), machine=MACHINE, to_machine=off, **ask)
+    assert there.variants[0].busy[0] == pytest.approx(found.busy_cpus, rel=0.02)
+
+
 def test_nice_values_of_tasks_that_are_born_in_the_trace():
     """They come from a file or from the priorities of the events; a task of which neither tells inherits its parent's."""
     trace = recorded(workers(Workload("nice"), 3, Script().compute(5 * MS)))

@@ -128,7 +128,7 @@ def _add_old(
     cpu = int(seen.tasks[t, sj.T_FIRST_CPU])
     allowed = facts.allowed[t] or frozenset(range(seen.cpus))
     script = Script()
-    if len(allowed) > 1:
+    if allowed != {cpu}:
         script.affinity(allowed)
     if state == sj.ASLEEP and born < 0:
         script.sleep(WARM_NS - start)
