@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from support.builders import switch, trace_of, wakeup
 
-from wastedcores.errors import NotRecoverableError, TraceContentError
+from wastedcores.errors import NotRecoverableError, TraceContentError, UnknownKernelError
 from wastedcores.kernels import KernelModel, balancer_of
 from wastedcores.prediction.machines_and_kernels import (
     check_modelled,
@@ -489,6 +489,19 @@ def test_a_kernel_that_the_replay_does_not_model_is_refused():
     for release in ("5.10.0-33-amd64", "5.14.0-503.el9.x86_64", "4.18.0-553.el8_10.x86_64"):
         with pytest.raises(NotRecoverableError, match=release):
             whatif(trace.with_header(kernel_release=release), machine="bd-paper-16", seeds=1)
+
+
+def test_a_trace_that_calls_its_kernel_by_no_release_is_predicted_with_low_trust():
+    trace = recorded(workers(Workload("name"), 2, Script().compute(80 * MS).sleep(MS)))
+    nameless = trace.with_header(kernel_model=None, kernel_release="mykernel")
+    ask = {"machine": MACHINE, "to": ["core"], "seeds": 1, "workers": 1}
+    found = whatif(nameless, **ask)
+    assert found.trust == "low"
+    assert any(
+        "the trace calls its kernel 'mykernel', which is no release" in r for r in found.reasons
+    )
+    with pytest.raises(UnknownKernelError, match="mykernel"):
+        whatif(nameless, kernel="mykernel", **ask)
 
 
 def test_a_kernel_that_is_named_twice_is_predicted_once():

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from wastedcores.analysis.stated_machine import place
 from wastedcores.cpulist import format_cpulist
-from wastedcores.errors import NotRecoverableError, UsageError
+from wastedcores.errors import NotRecoverableError, UnknownKernelError, UsageError
 from wastedcores.kernels import (
     FIXES,
     Balancer,
@@ -72,11 +72,16 @@ def place_of(
 
 
 def balancer_on(trace: Trace, kernel: KernelModel | str | None) -> Balancer | None:
-    """Find out whether the replay may stand for the kernel of a recording."""
+    """Find out whether the replay may stand for the kernel of a recording; None if neither trace nor user names a release."""
     if isinstance(kernel, KernelModel):
         return balancer_of(kernel)
     name = kernel or trace.header.kernel_model or trace.header.kernel_release
-    return recorded_balancer(name) if name else None
+    try:
+        return recorded_balancer(name) if name else None
+    except UnknownKernelError:
+        if kernel:
+            raise
+        return None
 
 
 def check_modelled(trace: Trace, balancer: Balancer | None, asked: str = "") -> None:
