@@ -24,7 +24,7 @@ from wastedcores.recovery import recover
 from wastedcores.simulator import replay
 from wastedcores.simulator.measure import busy_share, marks
 from wastedcores.topology.machine import Machine
-from wastedcores.trace.header import Header, Window
+from wastedcores.trace.header import Header, TaskFacts, Window
 from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace
 from wastedcores.workload.builder import Workload
@@ -173,6 +173,18 @@ def test_a_tasks_file_tells_sessions_and_affinity():
     assert [t.allowed for t in program.templates] == [frozenset({2, 3}), frozenset({4})]
     forks = [row for t in program.tasks for row in t.rows if row[0] == 12]
     assert [row[2] for row in forks] == [1, -1]
+
+
+def test_the_second_of_two_snapshots_tells_of_tasks_that_were_born_meanwhile():
+    trace = recorded(workers(Workload("later"), 1, Script().compute(5 * MS)))
+    born = trace.only("fork").filter(pl.col("by_pid") > 0).select("pid", "by_pid").collect()
+    first, last = (
+        TaskFacts(pid=born[name][0], allowed=cpus, nice=0)
+        for name, cpus in (("by_pid", "0-15"), ("pid", "2-3"))
+    )
+    told = trace.with_header(tasks=[first], later_tasks=[last])
+    assert [t.allowed for t in recover(told).workload.program().templates] == [frozenset({2, 3})]
+    assert [t.allowed for t in recover(told, []).workload.program().templates] == [None]
 
 
 def test_a_task_that_may_run_anywhere_leaves_the_cpus_of_its_parent():
