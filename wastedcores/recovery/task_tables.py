@@ -78,8 +78,9 @@ class Seen:
         return np.where(mine, ns, self.tasks[task, sj.T_FIRST_NS])
 
     def ran_until(self, task: I64, ts_ns: I64) -> I64:
-        """Return until when tasks ran before some moments, or these moments if they ran then."""
-        return np.minimum(self._piece(task, ts_ns)[0][:, sj.P_END], ts_ns)
+        """Return until when tasks ran before some moments, or these moments if they ran then or never before."""
+        piece, found = self._piece(task, ts_ns)
+        return np.where(found, np.minimum(piece[:, sj.P_END], ts_ns), ts_ns)
 
     def cpu(self, task: I64, ts_ns: I64) -> I64:
         """Return the CPUs on which tasks ran at some moments; -1 if they did not."""
