@@ -79,6 +79,19 @@ def test_a_parent_waits_for_its_children():
     assert found.unknown == 0
 
 
+def test_a_shell_that_waits_for_all_its_children_does_so_in_a_replay():
+    """Three times it starts four children, the last of which computes for 100 ms."""
+    w = Workload("phases")
+    ctl = Script().mark("start")
+    for _ in range(3):
+        for ms in (10, 12, 14, 100):
+            ctl.compute(50_000).fork(w.template(f"child-{ms}", Script().compute(ms * MS)))
+        ctl.wait_children(0).compute(MS)
+    w.task("ctl", ctl.mark("end").compute(1000))
+    found = whatif(recorded(w), machine=MACHINE, to=["core"], seeds=1, workers=1)
+    assert found.itself.windows_ns[0] == pytest.approx(found.window_ns, rel=0.01)
+
+
 def test_a_waker_that_no_event_names_is_the_one_that_ran_at_all_wakeups():
     w = Workload("queue")
     ctl, queue = Script().compute(1000).mark("start"), w.semaphore()
