@@ -459,6 +459,33 @@ def test_work_that_does_not_end_in_time_counts_as_late_and_not_as_done():
     assert "1 of 1 replays under v4.1 did not end within 5 times" in found.reasons[0]
 
 
+def test_a_parent_that_has_more_to_do_does_not_wait_for_its_other_children_first():
+    """Task 5 waits for the exit of 6, then wakes 7 and waits for its answer; 7 exits before 5 waits for its last child."""
+
+    def exits(at_ms, pid, cpu):
+        gone = {"ts_ns": at_ms * MS, "kind": "exit", "cpu": cpu, "pid": pid}
+        return [gone, switch(at_ms * MS + 9000, cpu, pid, "X", 0)]
+
+    def wakes(at_ns, cpu, pid, src, by):
+        told = wakeup(at_ns, cpu, pid, src_cpu=src, by_pid=by)
+        return [told, switch(at_ns + 9, cpu, 0, "R", pid)]
+
+    events = [switch(0, 0, 0, "R", 5)]
+    for cpu, pid in ((1, 6), (2, 7), (3, 8)):
+        fork = {"ts_ns": cpu * MS, "kind": "fork", "cpu": 0, "pid": pid, "by_pid": 5, "comm": "c"}
+        first, begins = wakes(cpu * MS + 1, cpu, pid, 0, 5)
+        events += [fork, first | {"kind": "wakeup_new"}, begins]
+    events += [switch(5 * MS, 2, 7, "S", 0), switch(6 * MS, 0, 5, "S", 0)]
+    events += [*exits(20, 6, 1), *wakes(20 * MS + 5000, 0, 5, 1, 6), *wakes(21 * MS, 2, 7, 0, 5)]
+    events += [switch(22 * MS, 0, 5, "S", 0), *wakes(40 * MS, 0, 5, 2, 7), *exits(45, 7, 2)]
+    events += [switch(60 * MS, 0, 5, "S", 0), *exits(90, 8, 3)]
+    events += [*wakes(90 * MS + 5000, 0, 5, 3, 8), *exits(100, 5, 0)]
+    trace = trace_of(events, cpus=16)
+    found = whatif(trace, machine=MACHINE, kernel="v4.1", to=["core"], seeds=1, workers=1)
+    assert found.recovered.classes == {"exit of a child": 2, "message or lock": 2}
+    assert found.itself.windows_ns[0] == pytest.approx(found.window_ns, rel=0.01)
+
+
 def test_a_parent_that_waits_beyond_the_end_does_not_hold_up_a_replay():
     """Task 5 forks 7, which forks 8 and waits for 5. The exit of 8 ends the window, and 5 answers 7 only later."""
     fork = {"kind": "fork", "comm": "child"}

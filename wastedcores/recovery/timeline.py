@@ -186,9 +186,7 @@ def _children(seen: Seen) -> I64:
         ts, count = alive(seen, parent)
         born = seen.tasks[seen.tasks[:, sj.T_PARENT] == parent]
         forks = np.sort(born[:, sj.T_BORN_NS])
-        until = np.append(
-            mine[1:, sj.S_OUT_NS], _end_of_wait(seen, parent, int(mine[-1, sj.S_WAKE_NS]))
-        )
+        until = _ends_of_waits(seen, parent, mine[:, sj.S_WAKE_NS])
         left = count[np.maximum(np.searchsorted(ts, until, "right") - 1, 0)]
         throttle = mine[:, sj.S_OUT_NS] < forks[-1]
         most = int(count.max()) - 1
@@ -213,17 +211,22 @@ def _children(seen: Seen) -> I64:
     return np.concatenate(parts)
 
 
-def _end_of_wait(seen: Seen, parent: int, wake_ns: int) -> int:
-    """Return when a parent does something else after its last wait for a child: another sleep, a mark, or its exit."""
-    after = [seen.end_ns]
-    for table, owner, when in (
-        (seen.sleeps, sj.S_TASK, sj.S_OUT_NS),
-        (seen.marks, sj.M_TASK, sj.M_NS),
-    ):
-        ts = table[(table[:, owner] == parent) & (table[:, when] > wake_ns), when]
-        after += ts[:1].tolist()
+def _ends_of_waits(seen: Seen, parent: int, wake_ns: I64) -> I64:
+    """Return when a parent does something else after its waits for children: sleep, wake another task, write a mark, or exit.
+
+    Until then it may have gone on because several children had ended.
+    """
+    ts = [
+        table[table[:, owner] == parent, when]
+        for table, owner, when in (
+            (seen.sleeps, sj.S_TASK, sj.S_OUT_NS),
+            (seen.sleeps, sj.S_WAKER, sj.S_WAKER_NS),
+            (seen.marks, sj.M_TASK, sj.M_NS),
+        )
+    ]
     exit_ns = int(seen.tasks[parent, sj.T_EXIT_NS])
-    return min([*after, exit_ns] if exit_ns >= 0 else after)
+    acts = np.sort(np.concatenate([*ts, [exit_ns if exit_ns >= 0 else seen.end_ns]]))
+    return acts[np.minimum(np.searchsorted(acts, wake_ns, "right"), len(acts) - 1)]
 
 
 def _ends(seen: Seen) -> I64:
