@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.barriers import Rounds
 from wastedcores.recovery.classes import (
-    BARRIER,
     CHILD,
     DEVICE,
     LIKELY,
@@ -239,6 +238,3 @@ def _ends(seen: Seen) -> I64:
     ns = np.where(gone, t[:, sj.T_EXIT_NS], seen.end_ns + 1)
     ends = rows(np.arange(len(t)), at, ns, END, np.where(gone, 1, 0))
     return ends[gone | awake]
-
-
-__all__ = ["BARRIER", "Timeline", "timeline"]
