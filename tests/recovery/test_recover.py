@@ -318,6 +318,19 @@ def test_nice_values_of_tasks_that_are_born_in_the_trace():
     assert niced(recover(shown).workload.program()) == [[5], [], []]
 
 
+def test_tasks_of_sched_idle_get_the_least_weight_and_so_do_their_children():
+    trace = recorded(workers(Workload("idle"), 2, Script().compute(5 * MS)))
+    born = trace.only("fork").filter(pl.col("by_pid") > 0).select("pid", "by_pid").collect()
+    facts = [
+        {"pid": born["by_pid"][0], "policy": "idle", "nice": 0},
+        {"pid": born["pid"][1], "policy": "other", "nice": 0},
+    ]
+    found = recover(trace, facts)
+    assert [t.nice for t in found.workload.program().tasks if t.comm == "ctl"] == [19]
+    assert niced(found.workload.program()) == [[], [0]]
+    assert any("SCHED_IDLE" in note for note in found.notes)
+
+
 def test_a_nice_value_in_front_of_a_loop_moves_its_jump():
     w = Workload("hogs")
     hog = w.template("hog", Script().loop().compute(50 * MS).end(), daemon=True)

@@ -44,6 +44,7 @@ class Facts:
     bound: NDArray[np.bool_]  #: bool (tasks,): kernel threads of one CPU
     #: bool (tasks,): the stopper threads, which a replay already has
     stopper: NDArray[np.bool_]
+    idle: NDArray[np.bool_]  #: bool (tasks,): tasks of SCHED_IDLE, which a fork inherits
     #: the source of the sessions: "tasks", "names", or "" if there is none, so that all tasks share the root group
     told: str
 
@@ -64,6 +65,7 @@ def gather(
         np.zeros(count, np.bool_),
         np.zeros(count, np.bool_),
         np.array([bool(_STOPPER.match(c)) for c in seen.comms], np.bool_),
+        np.zeros(count, np.bool_),
         "names" if sessions else "tasks" if by_pid else "",
     )
     groups: dict[object, int] = {}
@@ -96,6 +98,10 @@ def gather(
             seen.nice[t] = fact.nice
         elif parent >= 0 and not seen.told_nice[t]:
             seen.nice[t] = seen.nice[parent]
+        policy = fact.policy if fact is not None else None
+        found.idle[t] = policy == "idle" if policy else parent >= 0 and found.idle[parent]
+        if found.idle[t]:
+            seen.nice[t] = 19
     return found
 
 

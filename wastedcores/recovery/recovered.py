@@ -199,4 +199,6 @@ def _notes(s: Seen, facts: Facts) -> tuple[str, ...]:
         )
     if s.realtime.any() and not facts.stopper[s.realtime].all():
         notes.append("real-time tasks are replayed as tasks of the fair class with nice -20")
+    if facts.idle.any():
+        notes.append("tasks of SCHED_IDLE are replayed as tasks of SCHED_OTHER with nice 19")
     return tuple(notes)
