@@ -133,7 +133,7 @@ def elsewhere(here: Task, machine: Machine | str | None, pin: Iterable[int] | No
             "would have no place. Choose a machine with at least as many."
         )
     program = _widened(here.program, here.machine.cpus, on.cpus)
-    program = _online(program if pin is None else _pinned(program, pin), on)
+    program = _online(program if pin is None else _pinned(program, frozenset(pin)), on)
     costs = replace(costs_of(on), refill_ns=here.costs.refill_ns)
     return replace(here, program=program, machine=on, costs=costs)
 
