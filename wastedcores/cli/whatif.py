@@ -166,7 +166,9 @@ def _print(found: WhatIf) -> None:
     from wastedcores.words.rich_text import count
 
     recorded = f"{found.window_ns / 1e9:.3f} s, " if found.itself.window_ns else ""
-    print(f"{found.trace}: {found.kernel} on {found.machine}, {count(found.seeds, 'seed')}")
+    print(
+        f"{found.trace}: {found.recorded_kernel} on {found.machine}, {count(found.seeds, 'seed')}"
+    )
     print(f"  recorded   {recorded}{found.busy_cpus:.1f} busy CPUs")
     print(f"  replayed   {_numbers(found.itself)}")
     print(f"  trust      {found.trust}\n")
