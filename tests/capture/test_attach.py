@@ -141,7 +141,13 @@ def test_the_facts_of_the_snapshot_are_in_the_header(files):
 )
 def test_a_snapshot_of_another_machine_or_boot_is_refused(files, changes, says):
     perf, snapshot = files(taken(**changes))
-    for verb in (["check"], ["import", "-o", perf.with_suffix(".parquet")]):
+    work = perf.with_name("work.json")
+    for verb in (
+        ["check"],
+        ["import", "-o", perf.with_suffix(".parquet")],
+        ["whatif"],
+        ["recover", "-o", work],
+    ):
         done = typed(verb[0], perf, *verb[1:], "--snapshot", snapshot)
         assert done.code == 2
         assert says in done.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.builders import switch, trace_of, wakeup
 
 from wastedcores.errors import UsageError
 from wastedcores.recovery import recover
@@ -37,6 +38,30 @@ def test_a_family_has_its_own_work_and_nobody_elses(trace):
     start, end = recovered.window_ns
     assert recovered.busy_cpus() * (end - start) == pytest.approx(24 * MS, rel=0.02)
     assert recover(trace).tasks == 7
+
+
+def test_a_pid_that_is_used_again_belongs_to_whoever_forked_it():
+    """Task 1 is no make. It forks a task 3 before make does, and a task 6 after make's has exited."""
+
+    def task(ms, pid, by):
+        at, cpu = ms * MS, by
+        return [
+            {"ts_ns": at, "kind": "fork", "cpu": cpu, "pid": pid, "by_pid": by, "comm": f"{pid}"},
+            wakeup(at + 1, 4, pid, by_pid=by) | {"kind": "wakeup_new"},
+            switch(at + 9, 4, 0, "R", pid),
+            {"ts_ns": at + 5 * MS, "kind": "exit", "cpu": 4, "pid": pid},
+            switch(at + 5 * MS + 9, 4, pid, "X", 0),
+        ]
+
+    events = [switch(0, 1, 0, "R", 1), switch(0, 2, 0, "R", 2) | {"comm": "make"}]
+    events += [*task(10, 3, 1), *task(20, 3, 2), *task(30, 6, 2), *task(40, 6, 1)]
+    events += [switch(60 * MS, 1, 1, "R", 1), switch(60 * MS, 2, 2, "S", 0), wakeup(60 * MS, 2, 2)]
+    family = family_of(trace_of(events, cpus=5), "make")
+    assert family.only("fork").collect()["ts_ns"].to_list() == [20 * MS, 30 * MS]
+    recovered = recover(family)
+    assert recovered.tasks == 3
+    start, end = recovered.window_ns
+    assert recovered.busy_per_cpu[4] * (end - start) == pytest.approx(10 * MS, rel=0.01)
 
 
 def test_a_name_that_nobody_has_is_refused(trace):

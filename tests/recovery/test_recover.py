@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from support.builders import switch, trace_of, wakeup
 
-from wastedcores.errors import NotRecoverableError, TraceContentError
+from wastedcores.errors import NotRecoverableError, TraceContentError, UnknownKernelError
 from wastedcores.kernels import KernelModel, balancer_of
 from wastedcores.prediction.machines_and_kernels import (
     check_modelled,
@@ -24,7 +24,7 @@ from wastedcores.recovery import recover
 from wastedcores.simulator import replay
 from wastedcores.simulator.measure import busy_share, marks
 from wastedcores.topology.machine import Machine
-from wastedcores.trace.header import Header, Window
+from wastedcores.trace.header import Header, TaskFacts, Window
 from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace
 from wastedcores.workload.builder import Workload
@@ -77,6 +77,19 @@ def test_a_parent_waits_for_its_children():
     found = recover(recorded(workers(Workload("children"), 8, body)))
     assert found.classes.get("exit of a child", 0) >= 1
     assert found.unknown == 0
+
+
+def test_a_shell_that_waits_for_all_its_children_does_so_in_a_replay():
+    """Three times it starts four children, the last of which computes for 100 ms."""
+    w = Workload("phases")
+    ctl = Script().mark("start")
+    for _ in range(3):
+        for ms in (10, 12, 14, 100):
+            ctl.compute(50_000).fork(w.template(f"child-{ms}", Script().compute(ms * MS)))
+        ctl.wait_children(0).compute(MS)
+    w.task("ctl", ctl.mark("end").compute(1000))
+    found = whatif(recorded(w), machine=MACHINE, to=["core"], seeds=1, workers=1)
+    assert found.itself.windows_ns[0] == pytest.approx(found.window_ns, rel=0.01)
 
 
 def test_a_waker_that_no_event_names_is_the_one_that_ran_at_all_wakeups():
@@ -175,6 +188,18 @@ def test_a_tasks_file_tells_sessions_and_affinity():
     assert [row[2] for row in forks] == [1, -1]
 
 
+def test_the_second_of_two_snapshots_tells_of_tasks_that_were_born_meanwhile():
+    trace = recorded(workers(Workload("later"), 1, Script().compute(5 * MS)))
+    born = trace.only("fork").filter(pl.col("by_pid") > 0).select("pid", "by_pid").collect()
+    first, last = (
+        TaskFacts(pid=born[name][0], allowed=cpus, nice=0)
+        for name, cpus in (("by_pid", "0-15"), ("pid", "2-3"))
+    )
+    told = trace.with_header(tasks=[first], later_tasks=[last])
+    assert [t.allowed for t in recover(told).workload.program().templates] == [frozenset({2, 3})]
+    assert [t.allowed for t in recover(told, []).workload.program().templates] == [None]
+
+
 def test_a_task_that_may_run_anywhere_leaves_the_cpus_of_its_parent():
     trace = recorded(workers(Workload("unbound"), 2, Script().compute(60 * MS)))
     born = trace.only("fork").filter(pl.col("by_pid") > 0).select("pid", "by_pid").collect()
@@ -243,6 +268,40 @@ def niced(found):
     return [[row[1] for row in t.rows if row[0] == OP_NICE] for t in found.templates]
 
 
+def woken_on(cpu: int):
+    """Task 1 computes on CPU 0; task 7 has slept on CPU 2 since before the trace, and is woken on another CPU."""
+    return trace_of(
+        [
+            switch(0, 0, 1, "R", 1),
+            {"ts_ns": 50 * MS, "kind": "migrate", "cpu": cpu, "src_cpu": 2, "pid": 7},
+            wakeup(50 * MS + 1, cpu, 7),
+            switch(50 * MS + 2, cpu, 0, "R", 7),
+            switch(70 * MS, cpu, 7, "S", 0),
+            switch(100 * MS, 0, 1, "R", 1),
+        ],
+        cpus=16,
+        known=False,
+    )
+
+
+def test_a_sleeper_that_was_bound_to_another_cpu_meanwhile_runs_there():
+    found = recover(woken_on(3), [{"pid": 7, "allowed": "3"}])
+    raw = run(task_of(found, Machine.preset(MACHINE), None), KernelModel.named("v4.1"), 1)
+    start = raw.phase_ns + found.lead_ns
+    assert busy_share(raw, 16, start + 55 * MS, start + 65 * MS)[3] == 1
+
+
+@pytest.mark.parametrize("facts", [[], [{"pid": 7, "allowed": "2"}]])
+def test_a_task_whose_cpu_went_offline_runs_on_another_one(facts):
+    off = Machine.preset(MACHINE).after([("offline", 2)])
+    ask = {"kernel": "v4.1", "to": ["core"], "tasks": facts, "seeds": 1, "workers": 1}
+    found = whatif(woken_on(3), machine=off, **ask)
+    assert found.itself.busy[0] == pytest.approx(found.busy_cpus, rel=0.02)
+    # the same work on another machine without that CPU
+    there = whatif(woken_on(3), machine=MACHINE, to_machine=off, **ask)
+    assert there.variants[0].busy[0] == pytest.approx(found.busy_cpus, rel=0.02)
+
+
 def test_nice_values_of_tasks_that_are_born_in_the_trace():
     """They come from a file or from the priorities of the events; a task of which neither tells inherits its parent's."""
     trace = recorded(workers(Workload("nice"), 3, Script().compute(5 * MS)))
@@ -257,6 +316,19 @@ def test_nice_values_of_tasks_that_are_born_in_the_trace():
     prio = pl.when(first).then(125).otherwise(120).cast(pl.Int16)
     shown = type(trace)(trace.events.with_columns(prio=prio), trace.header)
     assert niced(recover(shown).workload.program()) == [[5], [], []]
+
+
+def test_tasks_of_sched_idle_get_the_least_weight_and_so_do_their_children():
+    trace = recorded(workers(Workload("idle"), 2, Script().compute(5 * MS)))
+    born = trace.only("fork").filter(pl.col("by_pid") > 0).select("pid", "by_pid").collect()
+    facts = [
+        {"pid": born["by_pid"][0], "policy": "idle", "nice": 0},
+        {"pid": born["pid"][1], "policy": "other", "nice": 0},
+    ]
+    found = recover(trace, facts)
+    assert [t.nice for t in found.workload.program().tasks if t.comm == "ctl"] == [19]
+    assert niced(found.workload.program()) == [[], [0]]
+    assert any("SCHED_IDLE" in note for note in found.notes)
 
 
 def test_a_nice_value_in_front_of_a_loop_moves_its_jump():
@@ -303,6 +375,33 @@ def test_tasks_that_hardly_sleep_may_spin(body, says):
     found = recover(recorded(workers(Workload("spin"), 6, body)))
     assert not found.ends
     assert any("spins" in n and says in n for n in found.notes)
+
+
+def test_a_cpu_is_busy_while_it_switches():
+    """Two tasks wake each other after 10 us of work; the switch before that takes 1 us."""
+    w = Workload("pair")
+    ends = [w.semaphore(1), w.semaphore()]
+    for mine, other in (ends, ends[::-1]):
+        script = Script().loop().wait(mine).compute(10_000).post(other).end()
+        w.task("t", script, daemon=True)
+    w.task("end", Script().sleep(100 * MS), cpu=5)
+    trace = replay(w, MACHINE).trace
+    found = recover(trace)
+    raw = run(task_of(found, Machine.preset(MACHINE), None), KernelModel.named("v4.1"), 1)
+    start = raw.phase_ns + found.lead_ns
+    busy = busy_share(raw, 16, start + 50 * MS, start + 100 * MS).sum()
+    assert found.busy_cpus() == pytest.approx(busy, rel=0.01)
+
+
+def test_a_window_ends_where_the_trace_does():
+    w = Workload("endless")
+    w.task("hog", Script().sleep(MS).loop().compute(3 * MS).sleep(MS).end())
+    trace = replay(w, MACHINE, until_ns=100 * MS).trace
+    whole = recover(trace)
+    for start_ns, end_ns in ((-(10**9), 10**10), (0, 10**10)):
+        found = recover(trace.with_header(window=Window(start_ns=start_ns, end_ns=end_ns)))
+        assert found.window_ns == whole.window_ns
+        assert found.busy_per_cpu == whole.busy_per_cpu
 
 
 def test_work_without_an_end_is_replayed_for_the_recorded_time():
@@ -373,6 +472,59 @@ def test_work_that_does_not_end_in_time_counts_as_late_and_not_as_done():
     assert "1 of 1 replays under v4.1 did not end within 5 times" in found.reasons[0]
 
 
+def test_a_parent_that_has_more_to_do_does_not_wait_for_its_other_children_first():
+    """Task 5 waits for the exit of 6, then wakes 7 and waits for its answer; 7 exits before 5 waits for its last child."""
+
+    def exits(at_ms, pid, cpu):
+        gone = {"ts_ns": at_ms * MS, "kind": "exit", "cpu": cpu, "pid": pid}
+        return [gone, switch(at_ms * MS + 9000, cpu, pid, "X", 0)]
+
+    def wakes(at_ns, cpu, pid, src, by):
+        told = wakeup(at_ns, cpu, pid, src_cpu=src, by_pid=by)
+        return [told, switch(at_ns + 9, cpu, 0, "R", pid)]
+
+    events = [switch(0, 0, 0, "R", 5)]
+    for cpu, pid in ((1, 6), (2, 7), (3, 8)):
+        fork = {"ts_ns": cpu * MS, "kind": "fork", "cpu": 0, "pid": pid, "by_pid": 5, "comm": "c"}
+        first, begins = wakes(cpu * MS + 1, cpu, pid, 0, 5)
+        events += [fork, first | {"kind": "wakeup_new"}, begins]
+    events += [switch(5 * MS, 2, 7, "S", 0), switch(6 * MS, 0, 5, "S", 0)]
+    events += [*exits(20, 6, 1), *wakes(20 * MS + 5000, 0, 5, 1, 6), *wakes(21 * MS, 2, 7, 0, 5)]
+    events += [switch(22 * MS, 0, 5, "S", 0), *wakes(40 * MS, 0, 5, 2, 7), *exits(45, 7, 2)]
+    events += [switch(60 * MS, 0, 5, "S", 0), *exits(90, 8, 3)]
+    events += [*wakes(90 * MS + 5000, 0, 5, 3, 8), *exits(100, 5, 0)]
+    trace = trace_of(events, cpus=16)
+    found = whatif(trace, machine=MACHINE, kernel="v4.1", to=["core"], seeds=1, workers=1)
+    assert found.recovered.classes == {"exit of a child": 2, "message or lock": 2}
+    assert found.itself.windows_ns[0] == pytest.approx(found.window_ns, rel=0.01)
+
+
+def test_a_parent_that_waits_beyond_the_end_does_not_hold_up_a_replay():
+    """Task 5 forks 7, which forks 8 and waits for 5. The exit of 8 ends the window, and 5 answers 7 only later."""
+    fork = {"kind": "fork", "comm": "child"}
+    born = {"kind": "wakeup_new"}
+    events = [
+        switch(0, 0, 0, "R", 5),
+        fork | {"ts_ns": 1 * MS, "cpu": 0, "pid": 7, "by_pid": 5},
+        wakeup(1 * MS + 1, 1, 7, src_cpu=0, by_pid=5) | born,
+        switch(1 * MS + 9, 1, 0, "R", 7),
+        fork | {"ts_ns": 2 * MS, "cpu": 1, "pid": 8, "by_pid": 7},
+        wakeup(2 * MS + 1, 2, 8, src_cpu=1, by_pid=7) | born,
+        switch(2 * MS + 9, 2, 0, "R", 8),
+        switch(3 * MS, 1, 7, "S", 0),
+        {"ts_ns": 100 * MS, "kind": "exit", "cpu": 2, "pid": 8},
+        switch(100 * MS + 9, 2, 8, "X", 0),
+        wakeup(150 * MS, 1, 7, src_cpu=0, by_pid=5),
+        switch(150 * MS + 9, 1, 0, "R", 7),
+        switch(160 * MS, 1, 7, "S", 0),
+        switch(200 * MS, 0, 5, "S", 0),
+    ]
+    trace = trace_of(events, cpus=16)
+    found = whatif(trace, machine=MACHINE, kernel="v4.1", to=["core"], seeds=1, workers=1)
+    assert found.recovered.classes == {"message or lock": 1}
+    assert found.itself.windows_ns[0] == pytest.approx(found.window_ns, rel=0.01)
+
+
 @pytest.mark.parametrize("kind", ["switch", "wakeup"])
 def test_a_trace_without_switches_or_wakeups_says_how_to_record_them(kind):
     trace = recorded(workers(Workload("missing"), 2, Script().compute(5 * MS)))
@@ -402,6 +554,19 @@ def test_a_kernel_that_the_replay_does_not_model_is_refused():
     for release in ("5.10.0-33-amd64", "5.14.0-503.el9.x86_64", "4.18.0-553.el8_10.x86_64"):
         with pytest.raises(NotRecoverableError, match=release):
             whatif(trace.with_header(kernel_release=release), machine="bd-paper-16", seeds=1)
+
+
+def test_a_trace_that_calls_its_kernel_by_no_release_is_predicted_with_low_trust():
+    trace = recorded(workers(Workload("name"), 2, Script().compute(80 * MS).sleep(MS)))
+    nameless = trace.with_header(kernel_model=None, kernel_release="mykernel")
+    ask = {"machine": MACHINE, "to": ["core"], "seeds": 1, "workers": 1}
+    found = whatif(nameless, **ask)
+    assert found.trust == "low"
+    assert any(
+        "the trace calls its kernel 'mykernel', which is no release" in r for r in found.reasons
+    )
+    with pytest.raises(UnknownKernelError, match="mykernel"):
+        whatif(nameless, kernel="mykernel", **ask)
 
 
 def test_a_kernel_that_is_named_twice_is_predicted_once():

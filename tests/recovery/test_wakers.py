@@ -13,15 +13,19 @@ from support.kept_back.reading import meta_of, recorded
 from support.kept_back.work import machine_of
 
 from wastedcores.kernels import KernelModel
+from wastedcores.prediction.machines_and_kernels import place_of, task_of
+from wastedcores.prediction.one_replay import run, window_of
 from wastedcores.recovery import recover
 from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.messages import find_messages
 from wastedcores.recovery.task_tables import Seen, seen
 from wastedcores.simulator import replay
 from wastedcores.topology.machine import Machine
+from wastedcores.trace.named import open as opened
 from wastedcores.trace.trace import Trace
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.ops import OP_COMPUTE, OP_LOCK, OP_POST
+from wastedcores.workload.program import costs_of
 from wastedcores.workload.script import Script
 
 US, MS = 1_000, 1_000_000
@@ -94,6 +98,25 @@ def test_the_balancer_does_not_hide_whom_a_sched_waking_names():
     assert len(sleeps) >= 6
     assert (s.tasks[sleeps[-6:, sj.S_WAKER], sj.T_PID] == 5).all()
     assert (sleeps[-5:, sj.S_FROM_CPU] == 3).all()
+
+
+def test_who_slept_before_its_wakeup_was_written_woke_before_that():
+    """Task 5 wakes 7 on a far CPU, where the wakeup is written 5 us later, and sleeps until 7 answers."""
+    events = [switch(5 * US, 0, 5, "S", 0), wakeup(10 * US, 1, 7, src_cpu=0, by_pid=5)]
+    s, sleeps = told(rounds(events, times=1))
+    assert s.tasks[sleeps[-1, sj.S_WAKER], sj.T_PID] == 5
+    assert sleeps[-1, sj.S_WAKER_NS] - s.start_ns == MS + 5 * US
+
+
+def test_a_recorded_build_does_not_deadlock():
+    """Its wakeups were written up to 10 us after their wakers had fallen asleep; its replays never ended before."""
+    trace = opened("kernel-build")
+    on, model, _ = place_of(trace, None, None)
+    found = recover(trace, costs=costs_of(on), machine=on)
+    task = task_of(found, on, None)
+    start, end = window_of(task, run(task, model, 1))
+    recorded_ns = found.window_ns[1] - found.window_ns[0]
+    assert end - start == pytest.approx(recorded_ns, rel=0.05)
 
 
 def move(ts_ns: int, cpu: int, src: int, by: int) -> dict:

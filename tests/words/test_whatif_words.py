@@ -10,6 +10,7 @@ from support.builders import nr, trace_of
 
 from wastedcores import figures, words
 from wastedcores.analysis.explain import explain
+from wastedcores.cli.whatif import _print
 from wastedcores.invariant import check
 from wastedcores.prediction import Advice, Range, Variant, WhatIf, advise, weigh
 from wastedcores.prediction.advice import _from
@@ -193,3 +194,8 @@ def test_a_trace_that_does_not_say_where_it_was_made_gets_a_reason():
     advice = advise(trace, seeds=1)
     assert advice.proposals == ()
     assert "the machine or the kernel is not known" in advice.reasons[0]
+
+
+def test_the_command_names_the_recorded_kernel_and_not_the_one_that_stands_for_it(capsys):
+    _print(replace(answer(FIX), recorded_as="4.1.13-1-generic"))
+    assert capsys.readouterr().out.startswith("t: 4.1.13-1-generic on m, 3 seeds\n")

@@ -48,7 +48,6 @@ def recover(
     as_json: AsJson = False,
 ) -> None:
     """Recover the work of a trace as a workload to replay."""
-    from wastedcores.capture.snapshot import read_snapshot
     from wastedcores.cli._input import open_input
     from wastedcores.recovery import recover as run_recover
     from wastedcores.recovery.facts import family_of
@@ -56,12 +55,11 @@ def recover(
     from wastedcores.workload.file import write_workload
 
     check_writable(output)
-    opened = open_input(trace)
+    opened = open_input(trace, snapshot=snapshot)
     if family:
         opened = family_of(opened, family)
     window, _ = asked(opened, between, None)
-    facts = read_snapshot(snapshot).tasks if snapshot else None
-    found = run_recover(opened.with_header(window=window), facts, session or ())
+    found = run_recover(opened.with_header(window=window), sessions=session or ())
     write_workload(found.workload, output)
     if as_json:
         print_json(

@@ -118,12 +118,11 @@ def whatif(
     as_json: AsJson = False,
 ) -> None:
     """Predict from a trace what a fix would have gained."""
-    from wastedcores.capture.snapshot import read_snapshot
     from wastedcores.cli._input import kernel_of, open_input, recorded_machine
     from wastedcores.cpulist import parse_cpulist
     from wastedcores.prediction import whatif as run_whatif
 
-    opened = open_input(trace)
+    opened = open_input(trace, snapshot=told.snapshot)
     on = recorded_machine(opened, machine, hotplug_steps(ctx))
     found = run_whatif(
         opened,
@@ -132,7 +131,6 @@ def whatif(
         to=to,
         to_machine=to_machine,
         **vars(counted),
-        tasks=read_snapshot(told.snapshot).tasks if told.snapshot else None,
         sessions=told.session or (),
         pin=None if pin is None else parse_cpulist(pin),
         refill_ns=1000 * replays.refill_us,
@@ -168,7 +166,9 @@ def _print(found: WhatIf) -> None:
     from wastedcores.words.rich_text import count
 
     recorded = f"{found.window_ns / 1e9:.3f} s, " if found.itself.window_ns else ""
-    print(f"{found.trace}: {found.kernel} on {found.machine}, {count(found.seeds, 'seed')}")
+    print(
+        f"{found.trace}: {found.recorded_kernel} on {found.machine}, {count(found.seeds, 'seed')}"
+    )
     print(f"  recorded   {recorded}{found.busy_cpus:.1f} busy CPUs")
     print(f"  replayed   {_numbers(found.itself)}")
     print(f"  trust      {found.trust}\n")

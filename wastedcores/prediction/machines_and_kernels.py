@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from wastedcores.analysis.stated_machine import place
 from wastedcores.cpulist import format_cpulist
-from wastedcores.errors import NotRecoverableError, UsageError
+from wastedcores.errors import NotRecoverableError, UnknownKernelError, UsageError
 from wastedcores.kernels import (
     FIXES,
     Balancer,
@@ -72,11 +72,16 @@ def place_of(
 
 
 def balancer_on(trace: Trace, kernel: KernelModel | str | None) -> Balancer | None:
-    """Find out whether the replay may stand for the kernel of a recording."""
+    """Find out whether the replay may stand for the kernel of a recording; None if neither trace nor user names a release."""
     if isinstance(kernel, KernelModel):
         return balancer_of(kernel)
     name = kernel or trace.header.kernel_model or trace.header.kernel_release
-    return recorded_balancer(name) if name else None
+    try:
+        return recorded_balancer(name) if name else None
+    except UnknownKernelError:
+        if kernel:
+            raise
+        return None
 
 
 def check_modelled(trace: Trace, balancer: Balancer | None, asked: str = "") -> None:
@@ -101,7 +106,7 @@ def task_of(
     """Return what the replays of a recovered workload share."""
     start, end = recovered.window_ns
     return Task(
-        _widened(recovered.workload.program(), recovered.cpus, machine.cpus),
+        _online(_widened(recovered.workload.program(), recovered.cpus, machine.cpus), machine),
         machine,
         replace(costs_of(machine), refill_ns=refill_ns),
         recovered.marks,
@@ -122,13 +127,13 @@ def elsewhere(here: Task, machine: Machine | str | None, pin: Iterable[int] | No
         raise UsageError(
             f"pin {format_cpulist(pin)}: the machine has CPUs {format_cpulist(on.online_cpus)}."
         )
-    here = replace(here, program=_widened(here.program, here.machine.cpus, on.cpus))
-    program = here.program if pin is None else _pinned(here.program, frozenset(pin))
     if on.cpus < here.machine.cpus:
         raise UsageError(
             f"machine {on.name!r} has {on.cpus} CPUs and the recorded one {here.machine.cpus}; tasks that are bound to a CPU "
             "would have no place. Choose a machine with at least as many."
         )
+    program = _widened(here.program, here.machine.cpus, on.cpus)
+    program = _online(program if pin is None else _pinned(program, frozenset(pin)), on)
     costs = replace(costs_of(on), refill_ns=here.costs.refill_ns)
     return replace(here, program=program, machine=on, costs=costs)
 
@@ -141,6 +146,29 @@ def _widened(program: Program, before: int, cpus: int) -> Program:
         replace(t, allowed=every) if t.allowed == all_before else t for t in program.templates
     )
     return replace(program, masks=masks, templates=templates)
+
+
+def _online(program: Program, machine: Machine) -> Program:
+    """Return a program that keeps no task off every online CPU.
+
+    As in the kernel (select_fallback_rq()), a task whose CPUs are all offline may run anywhere. One that slept when its CPU went
+    offline begins on another one.
+    """
+    online = frozenset(machine.online_cpus)
+
+    def somewhere(cpus: frozenset[int]) -> frozenset[int]:
+        return cpus if cpus & online else online
+
+    tasks = tuple(
+        t if t.start_cpu in online else replace(t, start_cpu=min(online), allowed=online)
+        for t in program.tasks
+    )
+    templates = tuple(
+        t if t.allowed is None else replace(t, allowed=somewhere(t.allowed))
+        for t in program.templates
+    )
+    masks = tuple(map(somewhere, program.masks))
+    return replace(program, tasks=tasks, templates=templates, masks=masks)
 
 
 def _pinned(program: Program, cpus: frozenset[int]) -> Program:

@@ -88,11 +88,17 @@ def _forebears(seen: Seen, tasks: Iterable[int]) -> set[int]:
 def _until(seen: Seen, actions: I64, tasks: set[int], end_ns: int) -> I64:
     """Let tasks exit at the end of the span at the latest, so that a replay, which waits for them, does not outlast it.
 
-    An action before that moment depends only on earlier ones, so no task waits for an action that is left out here.
+    An action before that moment depends only on earlier ones, except a wait that lasts beyond it: the task that would end it
+    may have exited. Such a wait is left out, too.
     """
     mine = np.isin(actions[:, tl.A_TASK], list(tasks))
     late = mine & (actions[:, tl.A_NS] > end_ns)
     late |= mine & (actions[:, tl.A_WHAT] == tl.STOP)
+    s = seen.sleeps[seen.sleeps[:, sj.S_WAKE_NS] > end_ns]
+    asleep_ns = np.full(len(seen.tasks), np.iinfo(np.int64).max)
+    np.minimum.at(asleep_ns, s[:, sj.S_TASK], s[:, sj.S_OUT_NS])
+    waits = np.isin(actions[:, tl.A_WHAT], (tl.WAIT, tl.MEET))
+    late |= mine & waits & (actions[:, tl.A_NS] >= asleep_ns[actions[:, tl.A_TASK]])
     cut = np.unique(actions[late, tl.A_TASK])
     held = np.flatnonzero(np.isin(actions[:, tl.A_WHAT], (tl.LOCK, tl.UNLOCK)))
     late[held[::2]] |= late[held[1::2]]  # no task ends while it holds a lock
@@ -122,7 +128,7 @@ def _add_old(
     cpu = int(seen.tasks[t, sj.T_FIRST_CPU])
     allowed = facts.allowed[t] or frozenset(range(seen.cpus))
     script = Script()
-    if len(allowed) > 1:
+    if allowed != {cpu}:
         script.affinity(allowed)
     if state == sj.ASLEEP and born < 0:
         script.sleep(WARM_NS - start)

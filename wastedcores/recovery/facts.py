@@ -44,6 +44,7 @@ class Facts:
     bound: NDArray[np.bool_]  #: bool (tasks,): kernel threads of one CPU
     #: bool (tasks,): the stopper threads, which a replay already has
     stopper: NDArray[np.bool_]
+    idle: NDArray[np.bool_]  #: bool (tasks,): tasks of SCHED_IDLE, which a fork inherits
     #: the source of the sessions: "tasks", "names", or "" if there is none, so that all tasks share the root group
     told: str
 
@@ -64,6 +65,7 @@ def gather(
         np.zeros(count, np.bool_),
         np.zeros(count, np.bool_),
         np.array([bool(_STOPPER.match(c)) for c in seen.comms], np.bool_),
+        np.zeros(count, np.bool_),
         "names" if sessions else "tasks" if by_pid else "",
     )
     groups: dict[object, int] = {}
@@ -96,6 +98,10 @@ def gather(
             seen.nice[t] = fact.nice
         elif parent >= 0 and not seen.told_nice[t]:
             seen.nice[t] = seen.nice[parent]
+        policy = fact.policy if fact is not None else None
+        found.idle[t] = policy == "idle" if policy else parent >= 0 and found.idle[parent]
+        if found.idle[t]:
+            seen.nice[t] = 19
     return found
 
 
@@ -127,21 +133,35 @@ def family_of(trace: Trace, name: str) -> Trace:
     While a CPU runs other tasks it counts as idle, and wakeups by other tasks have no waker. So the result says how much each
     task of the family computed and why it slept, but not who had to wait: a check of it means nothing.
     """
-    events = trace.only("switch", *_OF_A_TASK).collect()
+    events = trace.only("switch", *_OF_A_TASK).collect().with_row_index("row")
     named = events.filter(pl.col("comm") == name, pl.col("pid") > 0)
     if named.is_empty():
         raise UsageError(
             f"{trace.name}: no task is called {name!r}, so there is no family to find."
         )
-    root = int(named["pid"][0])
-    pids = {root}
-    forks = events.filter(pl.col("kind") == "fork").select("pid", "by_pid")
-    for child, parent in forks.iter_rows():
-        if parent in pids:
-            pids.add(child)
-    mine, prev, by = (pl.col(c).is_in(sorted(pids)) for c in ("pid", "prev_pid", "by_pid"))
+    root, first = int(named["pid"][0]), int(named["row"][0])
+    forks = events.filter(pl.col("kind") == "fork").select("row", "pid", "by_pid")
+    births = forks.filter(pl.col("pid") == root, pl.col("row") <= first)["row"].to_list()
+    born = births[-1] if births else -1
+    # a fork begins another task of a pid that was used before
+    inside, changes = {root}, [(max(born, 0), root, True)]
+    for row, child, parent in forks.filter(pl.col("row") > born).iter_rows():
+        if (parent in inside) != (child in inside):
+            inside ^= {child}
+            changes.append((row, child, child in inside))
+    table = pl.DataFrame(changes, schema=["row", "pid", "mine"], orient="row")
+    table = table.cast({"row": events.schema["row"], "pid": events.schema["pid"]})
+    columns = {"mine": "pid", "prev": "prev_pid", "by": "by_pid"}
+    events = events.with_columns(
+        events.select("row", pid=column)
+        .join_asof(table, on="row", by="pid", check_sortedness=False)["mine"]
+        .fill_null(False)
+        .alias(of)
+        for of, column in columns.items()
+    )
+    mine, prev, by = (pl.col(of) for of in columns)
     switch = pl.col("kind") == "switch"
-    birth = (pl.col("kind") == "fork") & (pl.col("pid") == root)
+    birth = pl.col("row") == born
     kept = events.filter((mine & ~birth) | (switch & prev)).with_columns(
         pid=pl.when(mine).then("pid").otherwise(0),
         comm=pl.when(mine).then("comm"),
@@ -149,5 +169,6 @@ def family_of(trace: Trace, name: str) -> Trace:
         prev_comm=pl.when(prev).then("prev_comm"),
         by_pid=pl.when(by).then("by_pid"),
     )
+    kept = kept.drop("row", *columns)
     window = Window(start_ns=int(kept["ts_ns"][0]), end_ns=int(kept["ts_ns"][-1]))
     return Trace(kept.lazy(), trace.header).with_header(window=window)

@@ -70,9 +70,9 @@ def find_messages(seen: Seen, bound: Bool) -> None:
     sleeps[sure, sj.S_CLASS] = MESSAGE
     sleeps[sure, sj.S_WAKER] = sleeps[sure, sj.S_BY]
     sleeps[sure, sj.S_WAKER_AT] = sleeps[sure, sj.S_BY_AT]
-    named = sleeps[sure, sj.S_FAR] == sj.NAMED
-    when = np.where(named, sleeps[sure, sj.S_TOLD_NS], sleeps[sure, sj.S_WAKE_NS])
-    sleeps[sure, sj.S_WAKER_NS] = when
+    # some recorders write a wakeup when the sleeper is queued, and the waker may have left its CPU before that
+    told_ns = sleeps[sure, sj.S_TOLD_NS]
+    sleeps[sure, sj.S_WAKER_NS] = seen.ran_until(sleeps[sure, sj.S_WAKER], told_ns)
     free[sure] = False
     sleep, waker = wakers_by_alibi(seen, np.flatnonzero(free), family(seen))
     when = seen.ran_until(waker, sleeps[sleep, sj.S_WAKE_NS])

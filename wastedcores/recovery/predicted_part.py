@@ -39,11 +39,12 @@ def find_span(trace: Trace, seen: Seen, in_rounds: NDArray[np.bool_]) -> Span:
     """Find the part of a trace whose time is predicted.
 
     It is the window between two marks that tasks wrote. Without such marks it lasts from the start of the window that was asked
-    for (or of the trace) until the last exit of a task.
+    for (or of the trace) until the last exit of a task. What was asked for beyond the trace is left out.
     """
     window = trace.header.window
-    start = window.start_ns if window else seen.start_ns
-    end = window.end_ns if window else seen.end_ns
+    start, end = seen.start_ns, seen.end_ns
+    if window:
+        start, end = (min(max(t, start), end) for t in (window.start_ns, window.end_ns))
     first, last = _mark(seen, start), _mark(seen, end)
     if window and first is not None and last is not None and first != last:
         marker = int(seen.marks[last, sj.M_TASK])
@@ -66,9 +67,9 @@ def find_span(trace: Trace, seen: Seen, in_rounds: NDArray[np.bool_]) -> Span:
     return Span(start, last_exit, None, tuple(ending.tolist()), ())
 
 
-def busy_per_cpu(seen: Seen, span: Span) -> tuple[float, ...]:
-    """Return the share of a span in which each CPU was busy."""
-    begin = np.clip(seen.pieces[:, sj.P_SINCE], span.start_ns, span.end_ns)
+def busy_per_cpu(seen: Seen, span: Span, switch_ns: int) -> tuple[float, ...]:
+    """Return the share of a span in which each CPU was busy, with the switches, as it is counted in a replay."""
+    begin = np.clip(seen.pieces[:, sj.P_SINCE] - switch_ns, span.start_ns, span.end_ns)
     end = np.clip(seen.pieces[:, sj.P_END], span.start_ns, span.end_ns)
     busy = np.bincount(seen.pieces[:, sj.P_CPU], end - begin, seen.cpus)
     return tuple((busy / max(span.end_ns - span.start_ns, 1)).tolist())

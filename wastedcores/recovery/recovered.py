@@ -101,7 +101,8 @@ def recover(
     trace
         Any trace with switches and wakeups.
     tasks
-        What a snapshot tells of the tasks (``wastedcores snapshot``); None: what the trace's header has.
+        What a snapshot tells of the tasks (``wastedcores snapshot``); None: what the trace's header has, also of tasks that it
+        shows only when the trace ended.
     sessions
         Names. A task that is ever called so leads a session of its own, and its children inherit it.
     costs
@@ -121,7 +122,9 @@ def recover(
     """
     trace, costs = opened(trace), costs or Costs()
     s = seen(trace, costs.switch_ns)
-    facts = gather(s, tasks if tasks is not None else trace.header.tasks, sessions)
+    if tasks is None:  # a pid that is in both was used again, and the first task had it first
+        tasks = [*(trace.header.later_tasks or ()), *(trace.header.tasks or ())]
+    facts = gather(s, tasks, sessions)
     _forget_stoppers(s, facts)
     waits = classify(s, facts)
     if machine is None and trace.header.machine:
@@ -143,7 +146,7 @@ def recover(
         not span.why_endless,
         (*_notes(s, facts), *span.why_endless),
         bool(span.ending),
-        busy_per_cpu(s, span),
+        busy_per_cpu(s, span, costs.switch_ns),
         _guessed_work(s),
         s.cpus,
     )
@@ -196,4 +199,6 @@ def _notes(s: Seen, facts: Facts) -> tuple[str, ...]:
         )
     if s.realtime.any() and not facts.stopper[s.realtime].all():
         notes.append("real-time tasks are replayed as tasks of the fair class with nice -20")
+    if facts.idle.any():
+        notes.append("tasks of SCHED_IDLE are replayed as tasks of SCHED_OTHER with nice 19")
     return tuple(notes)

@@ -41,16 +41,14 @@ E_WIDTH = 10
     T_SINCE,  # when its present piece on a CPU began, with the cost of the switch
     T_CPU,  # where it is
     T_SLEEP,  # row of its present sleep, or -1
-    T_WAITED,  # time in which it was runnable but not on a CPU
-    T_READY_NS,  # since when it waits
     T_SLEPT,  # time asleep
     T_NUMBER,  # how many sleeps it had
     T_MOVED,  # whether it was ever seen on two CPUs
     T_PRIO_ROW,  # row of an event that shows its name and priority
     T_HERE_NS,  # since when it is runnable on its present CPU
     T_EXITING_NS,  # time of its exit event, or -1
-) = range(22)
-T_WIDTH = 22
+) = range(20)
+T_WIDTH = 20
 #: do_exit() of kernel/exit.c writes the event before exit_mm() since 6.16. Before that, a task ends after at most this much more
 #: CPU time; it was 88 us at most in recordings of 4.1 and 6.1.
 EXITING_NS = 100_000
@@ -203,7 +201,7 @@ def _wake(tasks: I64, sleeps: I64, t: int, now: int, cpu: int) -> None:
     elif tasks[t, T_EXIT_NS] >= 0:  # it slept on its way out
         tasks[t, T_EXIT_NS], tasks[t, T_EXIT_AT] = now, tasks[t, T_RAN]
     tasks[t, T_STATE] = WAITING
-    tasks[t, T_READY_NS] = tasks[t, T_HERE_NS] = now
+    tasks[t, T_HERE_NS] = now
 
 
 @inner
@@ -221,25 +219,21 @@ def _switch_out(tasks: I64, sleeps: I64, s: int, t: int, now: int, cpu: int, asl
         s += 1
     else:
         tasks[t, T_STATE] = WAITING
-        tasks[t, T_READY_NS] = tasks[t, T_HERE_NS] = now
+        tasks[t, T_HERE_NS] = now
     return s
 
 
 @inner
-def _switch_in(tasks: I64, sleeps: I64, t: int, now: int, cpu: int, switch_ns: int) -> int:
-    """Put a task on a CPU; return 1 if its wakeup is missing."""
+def _switch_in(tasks: I64, sleeps: I64, t: int, now: int, cpu: int, switch_ns: int) -> None:
+    """Put a task on a CPU; if its wakeup is missing, it woke up now."""
     state = tasks[t, T_STATE]
-    missing = int(state == ASLEEP)
-    if missing:
+    if state == ASLEEP:
         _wake(tasks, sleeps, t, now, cpu)
-    elif state == WAITING:
-        tasks[t, T_WAITED] += now - tasks[t, T_READY_NS]
     elif state == UNSEEN:
         tasks[t, T_FIRST_STATE] = WAITING
     _place(tasks, t, now, cpu)
     tasks[t, T_STATE] = RUNNING
     tasks[t, T_SINCE] = now + switch_ns
-    return missing
 
 
 @inner
@@ -343,21 +337,20 @@ def stretches(
     of_cpu: I64,
     start_ns: int,
     switch_ns: int,
-) -> tuple[int, int, int, int, int]:
-    """Go through the events once and fill the tables; return the rows of each and the number of contradictions.
+) -> tuple[int, int, int, int]:
+    """Go through the events once and fill the tables; return the rows of each.
 
     ``events`` is in order of time. E_ASLEEP tells whether a switch leaves its task asleep or dead. ``of_cpu`` is -2 for a CPU
     without a switch so far, and -1 for an idle one. If another task stops on a CPU than the one that ran there, the latter has
     left unseen, at that moment at the latest.
     """
-    n = s = m = k = odd = 0
+    n = s = m = k = 0
     for e in range(len(events)):
         event = events[e]
         now, kind, cpu = event[E_TS], event[E_KIND], event[E_CPU]
         prev = event[E_PREV] if kind == SWITCH else 0
         gone = of_cpu[cpu] if kind == SWITCH else -1
         if gone >= 0 and gone != of_pid[prev] and tasks[gone, T_STATE] == RUNNING:
-            odd += 1
             k = _piece(tasks, pieces, k, gone, now)
             s = _switch_out(tasks, sleeps, s, gone, now, cpu, 0)
         if prev > 0:
@@ -366,7 +359,6 @@ def stretches(
                 p = _new(tasks, n, of_pid, prev, now, cpu, event[E_ROW])
                 _seen_running(tasks, p, start_ns if of_cpu[cpu] == -2 else now)
                 n += 1
-            odd += int(tasks[p, T_STATE] != RUNNING)
             k = _piece(tasks, pieces, k, p, now)
             s = _switch_out(tasks, sleeps, s, p, now, cpu, event[E_ASLEEP])
             if tasks[p, T_STATE] == GONE:
@@ -379,7 +371,7 @@ def stretches(
         t = _task_of(tasks, of_pid, n, event, start_ns)
         n += int(t == n)
         if kind == SWITCH:
-            odd += _switch_in(tasks, sleeps, t, now, cpu, switch_ns)
+            _switch_in(tasks, sleeps, t, now, cpu, switch_ns)
             of_cpu[cpu] = t
         elif kind == FORK:
             _fork(tasks, t, by, now)
@@ -398,4 +390,4 @@ def stretches(
                 _other(tasks, sleeps, t, event, by)
     for t in range(n):
         k = _piece(tasks, pieces, k, t, events[-1, E_TS])
-    return n, s, m, k, odd
+    return n, s, m, k

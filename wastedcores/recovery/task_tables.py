@@ -50,8 +50,6 @@ class Seen:
     start_ns: int
     end_ns: int
     cpus: int  #: CPU numbers are below this
-    odd: int  #: number of events that contradict the state before them
-    wakers: bool  #: whether wakeups name the task in whose context they happened
 
     @cached_property
     def _keys(self) -> I64:
@@ -78,8 +76,9 @@ class Seen:
         return np.where(mine, ns, self.tasks[task, sj.T_FIRST_NS])
 
     def ran_until(self, task: I64, ts_ns: I64) -> I64:
-        """Return until when tasks ran before some moments, or these moments if they ran then."""
-        return np.minimum(self._piece(task, ts_ns)[0][:, sj.P_END], ts_ns)
+        """Return until when tasks ran before some moments, or these moments if they ran then or never before."""
+        piece, found = self._piece(task, ts_ns)
+        return np.where(found, np.minimum(piece[:, sj.P_END], ts_ns), ts_ns)
 
     def cpu(self, task: I64, ts_ns: I64) -> I64:
         """Return the CPUs on which tasks ran at some moments; -1 if they did not."""
@@ -164,7 +163,7 @@ def _pass(table: pl.DataFrame, events: I64, switch_ns: int, cpus: int) -> Seen:
     of_pid = np.full(pids, -1, np.int64)
     cpus = max(cpus, int(events[:, [sj.E_CPU, sj.E_SRC]].max(initial=0)) + 1)
     of_cpu = np.full(cpus, -2, np.int64)
-    n, s, m, k, odd = sj.stretches(
+    n, s, m, k = sj.stretches(
         events, tasks, sleeps, marks, pieces, of_pid, of_cpu, start_ns, switch_ns
     )
     tasks, sleeps, marks, pieces = tasks[:n], sleeps[:s], marks[:m], pieces[:k]
@@ -188,8 +187,6 @@ def _pass(table: pl.DataFrame, events: I64, switch_ns: int, cpus: int) -> Seen:
         start_ns,
         end_ns,
         cpus,
-        odd,
-        bool((events[np.isin(code, (sj.WAKEUP,)), sj.E_BY] > 0).any()),
     )
 
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.barriers import Rounds
 from wastedcores.recovery.classes import (
-    BARRIER,
     CHILD,
     DEVICE,
     LIKELY,
@@ -176,48 +175,57 @@ def _children(seen: Seen) -> I64:
     """Return the waits for children: each lasts until no more of them are alive than in the recording.
 
     A wait before another fork throttles the parent, as in ``make -j``: it lasts until fewer are alive than the most that ever
-    were. After its last fork a parent waits for as many to end as had ended when it went on.
+    were. After its last fork a parent waits for as many to end as had ended when it went on; and before every fork, if none was
+    alive whenever it forked after a wait, as behind ``wait`` in a shell.
     """
     s = _of_class(seen, CHILD)
     parts = [np.empty((0, A_WIDTH), np.int64)]
     for parent in np.unique(s[:, sj.S_TASK]).tolist():
         mine = s[s[:, sj.S_TASK] == parent]
         ts, count = alive(seen, parent)
-        most = int(count.max())
-        last_fork = int(seen.tasks[seen.tasks[:, sj.T_PARENT] == parent, sj.T_BORN_NS].max())
-        until = np.append(
-            mine[1:, sj.S_OUT_NS], _end_of_wait(seen, parent, int(mine[-1, sj.S_WAKE_NS]))
-        )
+        born = seen.tasks[seen.tasks[:, sj.T_PARENT] == parent]
+        forks = np.sort(born[:, sj.T_BORN_NS])
+        until = _ends_of_waits(seen, parent, mine[:, sj.S_WAKE_NS])
         left = count[np.maximum(np.searchsorted(ts, until, "right") - 1, 0)]
-        throttle = mine[:, sj.S_OUT_NS] < last_fork
-        arg = np.where(throttle, most - 1, left)
+        throttle = mine[:, sj.S_OUT_NS] < forks[-1]
+        most = int(count.max()) - 1
+        following = forks[np.searchsorted(forks, mine[throttle, sj.S_OUT_NS], "right")]
+        if count[np.searchsorted(ts, following) - 1].any():
+            left[throttle] = most
+        else:
+            until = np.minimum(until[throttle], following - 1)
+            left[throttle] = count[np.searchsorted(ts, until, "right") - 1]
         parts.append(
-            rows(mine[:, sj.S_TASK], mine[:, sj.S_AT], mine[:, sj.S_OUT_NS], CHILDREN, arg)
+            rows(mine[:, sj.S_TASK], mine[:, sj.S_AT], mine[:, sj.S_OUT_NS], CHILDREN, left)
         )
         if throttle.any():  # if a fork was not delayed, a child had ended before it
-            born = seen.tasks[seen.tasks[:, sj.T_PARENT] == parent]
             throttled = rows(
                 born[:, sj.T_PARENT],
                 born[:, sj.T_BORN_AT],
                 born[:, sj.T_BORN_NS] - 1,
                 CHILDREN,
-                most - 1,
+                most,
             )
             parts.append(throttled)
-    return np.concatenate(parts)  # fmt: skip
+    return np.concatenate(parts)
 
 
-def _end_of_wait(seen: Seen, parent: int, wake_ns: int) -> int:
-    """Return when a parent does something else after its last wait for a child: another sleep, a mark, or its exit."""
-    after = [seen.end_ns]
-    for table, owner, when in (
-        (seen.sleeps, sj.S_TASK, sj.S_OUT_NS),
-        (seen.marks, sj.M_TASK, sj.M_NS),
-    ):
-        ts = table[(table[:, owner] == parent) & (table[:, when] > wake_ns), when]
-        after += ts[:1].tolist()
+def _ends_of_waits(seen: Seen, parent: int, wake_ns: I64) -> I64:
+    """Return when a parent does something else after its waits for children: sleep, wake another task, write a mark, or exit.
+
+    Until then it may have gone on because several children had ended.
+    """
+    ts = [
+        table[table[:, owner] == parent, when]
+        for table, owner, when in (
+            (seen.sleeps, sj.S_TASK, sj.S_OUT_NS),
+            (seen.sleeps, sj.S_WAKER, sj.S_WAKER_NS),
+            (seen.marks, sj.M_TASK, sj.M_NS),
+        )
+    ]
     exit_ns = int(seen.tasks[parent, sj.T_EXIT_NS])
-    return min([*after, exit_ns] if exit_ns >= 0 else after)
+    acts = np.sort(np.concatenate([*ts, [exit_ns if exit_ns >= 0 else seen.end_ns]]))
+    return acts[np.minimum(np.searchsorted(acts, wake_ns, "right"), len(acts) - 1)]
 
 
 def _ends(seen: Seen) -> I64:
@@ -230,6 +238,3 @@ def _ends(seen: Seen) -> I64:
     ns = np.where(gone, t[:, sj.T_EXIT_NS], seen.end_ns + 1)
     ends = rows(np.arange(len(t)), at, ns, END, np.where(gone, 1, 0))
     return ends[gone | awake]
-
-
-__all__ = ["BARRIER", "Timeline", "timeline"]
