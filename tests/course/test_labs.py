@@ -238,6 +238,15 @@ def test_no_common_mistake_in_a_function_passes_with_any_seed(lab, task, seeds):
         assert len({str(x) for x in [right, *wrong]}) == 1 + len(wrong)
 
 
+def test_no_window_of_lab_1_begins_or_ends_at_the_time_of_a_row():
+    """The task does not say to which side such a row belongs, and promises that all times differ."""
+    from wastedcores.course.labs.idle_cores import tried
+
+    for seed in range(100):
+        for rows, *window in tried(seed):
+            assert not {t for t, _, _ in rows} & set(window)
+
+
 def test_the_bug_shows_with_every_seed_of_lab_5():
     from wastedcores.course.labs.overload_on_wakeup import (
         BUGGY,
