@@ -238,6 +238,15 @@ def test_no_common_mistake_in_a_function_passes_with_any_seed(lab, task, seeds):
         assert len({str(x) for x in [right, *wrong]}) == 1 + len(wrong)
 
 
+@pytest.mark.parametrize(("lab", "task"), [(3, "7"), (4, "8"), (5, "6"), (6, "6")])
+def test_a_ratio_need_not_be_rounded(lab, task):
+    v = variation(lab, "ada")
+    right = answers_of(lab)[task].right(v)
+    assert judge(lab, task, v, {"value": right + 0.0049}).passed
+    for wrong in (right + 0.02, float("nan"), [right], str(right)):
+        assert not judge(lab, task, v, {"value": wrong}).passed
+
+
 def test_no_window_of_lab_1_begins_or_ends_at_the_time_of_a_row():
     """The task does not say to which side such a row belongs, and promises that all times differ."""
     from wastedcores.course.labs.idle_cores import tried

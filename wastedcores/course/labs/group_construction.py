@@ -26,7 +26,7 @@ from wastedcores.course.labs.numa import (
 )
 from wastedcores.course.measuring import same
 from wastedcores.course.noted import Said, cpu_sets, noting
-from wastedcores.course.task import Manual, Task
+from wastedcores.course.task import Manual, Task, right_ratio
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import simulate
 from wastedcores.simulator.plain.stepping import Thread, balancing_pass
@@ -333,6 +333,6 @@ TASKS = (
         writes=_IS_THE_ANSWER,
     ),
     Task("6", "the proof", 2, 5, _measure_effect, _explain_effect, None, _follow_effect, hidden=True),
-    Task("7", "what the bug costs", 2, 5, explain=_explain_ratio),
+    Task("7", "what the bug costs", 2, 5, explain=_explain_ratio, right=right_ratio),
     Manual("8", "reflection: whose view?", 3, 10),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wastedcores.course.noted import RefusedAnswerError, Said, noting, whole_or_none
-from wastedcores.course.task import Manual, Task
+from wastedcores.course.task import Manual, Task, right_ratio
 from wastedcores.errors import ModelWarning, UsageError
 from wastedcores.invariant.checking import check
 from wastedcores.simulator.plain.answers import QUESTIONS
@@ -207,10 +207,6 @@ def _explain_ratio(v: Variation, want: Any, got: Any) -> str:
     return f"the ratio is not {got:g}. Divide the makespan under {BUGGY} by that under {FIXED}, and round to two digits."
 
 
-def _right_ratio(v: Variation, want: Any, got: Any) -> bool:
-    return bool(abs(want - got) <= 0.011)
-
-
 def _right_module(v: Variation, want: Any, got: Any) -> bool:
     return (
         got["refused"] == got["crowded"] == 0
@@ -245,7 +241,7 @@ TASKS = (
     Task("3", "the step that loses them", 1, 5, explain=_explain_step),
     Task("4", "who is affected", 2, 5, explain=_explain_cpus),
     Task("5", "nodes that work", 2, 10, explain=_explain_nodes),
-    Task("6", "what the bug costs", 2, 5, explain=_explain_ratio, right=_right_ratio),
+    Task("6", "what the bug costs", 2, 5, explain=_explain_ratio, right=right_ratio),
     Task(
         "7", "a module of your own", 5, 30, _measure_module, _explain_module, _right_module, _follow_module, hidden=True,
     ),
