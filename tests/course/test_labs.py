@@ -166,6 +166,14 @@ def test_an_answer_of_another_shape_is_refused_without_the_right_one():
         own.check("1", object())
 
 
+def test_a_list_with_something_twice_is_not_said_to_have_another_length():
+    def within(distance, node, limit):
+        return [node, *(n for n, d in enumerate(distance[node]) if d <= limit)]
+
+    with pytest.raises(WrongAnswerError, match="as expected, but something in it is of another"):
+        Lab(2, "ada").check("3", within)
+
+
 def test_plain_json_and_equality():
     import numpy as np
 

@@ -247,6 +247,10 @@ def judge(
         message = task.explain(v, want, got)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, StopIteration):
         # the answer has another shape than the right one
+        if _shape(want) == _shape(got):
+            return failed(
+                f"your answer is {_shape(got)}, as expected, but something in it is of another kind, or in it twice."
+            )
         return failed(f"expected {_shape(want)}, but your answer is {_shape(got)}.")
     for mistake in answer.mistakes:
         other = measured(task, v, mistake.answer(v))
