@@ -230,6 +230,15 @@ def test_files_json_yaml_meta_and_trace(tmp_path):
         assert find_machine(str(plain)).model().sched_debug == sched_debug
 
 
+def test_a_kernel_that_yaml_reads_as_a_number_is_refused(tmp_path):
+    path = tmp_path / "m.yaml"
+    path.write_text("cpus: 2\nkernel: 5.10\n")
+    with pytest.raises(TopologyError, match=r'kernel 5.1 is not a text.*kernel: "5.10"'):
+        find_machine(str(path))
+    path.write_text('cpus: 2\nkernel: "5.10"\n')
+    assert find_machine(str(path)).model().name == "v5.10"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
