@@ -138,7 +138,7 @@ class _Answers(Module):
     def suggest_cpu(self, k: Any, p: Any, waker_cpu: int, why: str) -> int | None:
         """Suggest a CPU for a thread that becomes runnable."""
         cpu = self._next("suggest_cpu")
-        if cpu in k.active:
+        if cpu is not None and cpu in k.active:
             self.crowded += _is_crowded(k, p, cpu)
         return cpu
 
