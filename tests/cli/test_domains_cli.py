@@ -54,7 +54,9 @@ def test_json_is_the_oracles(case, kernel, tmp_path):
     done = run(*args)
     assert done.code == 0, done.err
     got = json.loads(done.out)
-    assert list(got) == ["schema", "kernel", "cpus", "machine", "events"]
+    debug = bool(kernel) or want["sched_debug"]
+    keys = ["schema", "kernel", *["sched_debug"] * debug, "cpus", "machine", "events"]
+    assert list(got) == keys
     assert got["kernel"] == (kernel or want["kernel"])
     assert got["cpus"] == want["cpus"]
     assert got["events"] == plain(want["events"])
@@ -68,6 +70,14 @@ def test_sched_debug_of_the_file_can_be_overridden(tmp_path):
         run("--machine", path, "--no-sched-debug", "--json"),
     )
     assert with_it.out != without.out
+
+
+def test_printed_domains_of_sched_debug_can_be_read_again(tmp_path):
+    case, printed = tmp_path / "case.json", tmp_path / "printed.json"
+    case.write_text(json.dumps(load("4.1.3", "star4-hub0-x2")))
+    printed.write_text(run("--machine", case, "--json").out)
+    again = json.loads(run("--machine", printed, "--json").out)
+    assert again["events"] == json.loads(printed.read_text())["events"]
 
 
 def test_hotplug_steps_keep_their_order():

@@ -93,7 +93,7 @@ _GUEST = {
     "sanity", "scenario", "trace", "variant",
 }  # fmt: skip
 #: the fields that `wastedcores domains --json` prints
-_PRINTED = ("schema", "kernel", "cpus", "machine", "events", "lint", "note", "model")
+_PRINTED = ("schema", "kernel", "sched_debug", "cpus", "machine", "events", "lint", "note", "model")
 
 
 def is_oracle(data: dict[str, Any]) -> bool:
@@ -277,4 +277,4 @@ def _printed(path: Path, data: dict[str, Any]) -> dict[str, Any]:
             f"{path}: unknown field {wrong[0]!r} beside 'machine'; `wastedcores domains --json` prints {', '.join(_PRINTED)}. "
             "Move what describes the machine into the field machine, and remove the rest."
         )
-    return {**data["machine"], "kernel": data.get("kernel")}
+    return data["machine"] | {key: data.get(key) for key in ("kernel", "sched_debug")}
