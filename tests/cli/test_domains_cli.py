@@ -112,6 +112,15 @@ def test_text_says_which_cpus_see_which_groups():
     assert "{0-23,32-39,48-55} {8-47,56-63}" in done.out
 
 
+def test_text_keeps_cpus_apart_whose_domains_have_other_levels(tmp_path):
+    """CPUs 0 and 1 are threads of a core; 2 and 3 are cores with a common L2 cache."""
+    path = tmp_path / "hybrid.json"
+    path.write_text(json.dumps({"cpus": 4, "core_of_cpu": [0, 0, 1, 2], "l2_of_cpu": [0, 0, 1, 1]}))
+    done = run("--machine", path, "--kernel", "v6.12")
+    assert "CPUs 0-1, as CPU 0\n    SMT" in done.out
+    assert "CPUs 2-3, as CPU 2\n    CLS" in done.out
+
+
 def test_lint_exit_codes_text_and_json():
     bug = ["--machine", "bulldozer8x8", "--lint", "--pin", "8-23"]
     found = run(*bug, "--kernel", "v4.1")

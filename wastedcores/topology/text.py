@@ -36,7 +36,7 @@ def _views(domains: Domains, cpus: Sequence[int] | None) -> list[list[int]]:
     views: dict[str, list[int]] = {}
     for cpu in domains.cpus:
         outer = [d for d in domains.of(cpu) if not d.flags & lv.SD_SHARE_PKG_RESOURCES]
-        inner = [d.weight for d in domains.of(cpu)]
+        inner = [(d.level, d.weight) for d in domains.of(cpu)]
         key: object = (inner, [(d.level, d.span, _ring_key(d)) for d in outer])
         if not outer:
             key = (inner, [d.span for d in domains.of(cpu)[-1:]])
