@@ -121,6 +121,11 @@ def test_text_keeps_cpus_apart_whose_domains_have_other_levels(tmp_path):
     assert "CPUs 2-3, as CPU 2\n    CLS" in done.out
 
 
+def test_a_cpu_without_domains_is_offline_or_has_nothing_to_balance_with():
+    done = run("--machine", "nodes-2x1", "--offline", "1", "--cpu", "0-1")
+    assert "CPU 0\n    no domains: nothing to balance with\n  CPU 1\n    offline" in done.out
+
+
 def test_lint_exit_codes_text_and_json():
     bug = ["--machine", "bulldozer8x8", "--lint", "--pin", "8-23"]
     found = run(*bug, "--kernel", "v4.1")

@@ -24,7 +24,8 @@ def describe_domains(domains: Domains, cpus: Sequence[int] | None = None) -> str
         title = f"CPU {cpu}" if len(same) == 1 else f"CPUs {format_cpulist(same)}, as CPU {cpu}"
         mine = domains.of(cpu)
         lines = [_fill(f"  {title}", "")]
-        lines += [_domain(d) for d in mine] or ["    no domains: nothing to balance with"]
+        none = "no domains: nothing to balance with" if cpu in domains.cpus else "offline"
+        lines += [_domain(d) for d in mine] or [f"    {none}"]
         blocks.append("\n".join(lines))
     return "\n".join(blocks)
 
