@@ -126,6 +126,13 @@ def test_a_cpu_without_domains_is_offline_or_has_nothing_to_balance_with():
     assert "CPU 0\n    no domains: nothing to balance with\n  CPU 1\n    offline" in done.out
 
 
+def test_lint_names_no_designated_cpus_where_every_cpu_balances():
+    machine = ["--machine", "bulldozer8x8", "--lint", "--pin", "8-23", "--kernel"]
+    paper, patch = (run(*machine, f"v4.1+group_construction{r}").out for r in ("", ":patch"))
+    assert "designated CPUs" in paper
+    assert "designated" not in patch
+
+
 def test_lint_exit_codes_text_and_json():
     bug = ["--machine", "bulldozer8x8", "--lint", "--pin", "8-23"]
     found = run(*bug, "--kernel", "v4.1")

@@ -230,7 +230,9 @@ def _explain(
 
 
 def _designated(domains: Domains, allowed: int) -> list[Designated]:
-    """Find the designated CPUs of the local groups of all allowed CPUs."""
+    """Find the designated CPUs of the local groups of all allowed CPUs; there are none if every CPU balances."""
+    if domains.kernel.every_cpu_balances:
+        return []
     out: dict[tuple[str, int, int], Designated] = {}
     for cpu in cpus_in(allowed):
         for d in domains.of(cpu):
