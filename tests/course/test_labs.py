@@ -363,6 +363,13 @@ def test_the_source_notebook_runs_to_the_end(lab, tmp_path):
     assert all("right" in c.outputs[0].data["text/plain"] for c in checks)
 
 
+def test_the_first_node_of_a_group_is_explained_in_a_whole_sentence():
+    v = variation(3, "ada")
+    first, *rest = answers_of(3)["1"].right(v)
+    found = judge(3, "1", v, {"value": [first[1:], *rest]})
+    assert found.message.endswith("Node 0 belongs to the group, because it is that node itself.")
+
+
 def test_the_order_inside_of_a_group_does_not_matter():
     v = variation(3, "ada")
     right = answers_of(3)["1"].right(v)

@@ -241,9 +241,10 @@ def _explain_by_hand(v: Variation, want: Any, got: Any) -> str:
             wrong = sorted(set(group) ^ set(got[i]))
             n = wrong[0]
             belongs = "belongs" if n in group else "does not belong"
+            away = ("that node itself", "one hop from it", "two hops from it")[v.hops(starts, n)]
             return (
                 f"group {i + 1} begins with node {starts}, the first node that no group before it contains. Node {n} {belongs} "
-                f"to it, because it is {('the node itself', 'one hop', 'two hops')[v.hops(starts, n)]} from node {starts}."
+                f"to the group, because it is {away}."
             )
     return f"after {len(want)} groups every node is covered, so there is no group {len(want) + 1}."
 
