@@ -166,6 +166,12 @@ def test_an_answer_of_another_shape_is_refused_without_the_right_one():
         own.check("1", object())
 
 
+def test_a_number_that_no_float_can_hold_is_wrong():
+    for lab, task, answer in ((2, "8", [10**400, 2]), (3, "7", 10**400), (1, "4", 10**400)):
+        with pytest.raises(WrongAnswerError, match=f"task {task}: "):
+            Lab(lab, "ada").check(task, answer)
+
+
 def test_a_list_with_something_twice_is_not_said_to_have_another_length():
     def within(distance, node, limit):
         return [node, *(n for n, d in enumerate(distance[node]) if d <= limit)]

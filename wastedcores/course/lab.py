@@ -208,6 +208,10 @@ def _drawn_elsewhere(lab: int) -> list[Any]:
     return read_variations(lab, Path(path).read_text()) if path else []
 
 
+#: what an answer of another shape than the right one, or with a number that no float can hold, raises
+_OTHER_SHAPE = (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError)
+
+
 def judge(
     lab: int, name: str, v: Any, found: dict[str, Any], hidden: bool = False, quoted: bool = True
 ) -> Feedback:
@@ -239,13 +243,13 @@ def judge(
         got = followed(found)
     except RefusedAnswerError as error:
         return failed(str(error))
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError):
+    except _OTHER_SHAPE:
         return failed("the answer has another shape than the task asks for.")
     try:
         if task.right(v, want, got) if task.right else same(want, got):
             return Feedback(name, True, task.points, task.points, f"right ({task.title}).")
         message = task.explain(v, want, got)
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError, StopIteration):
+    except (*_OTHER_SHAPE, StopIteration):
         # the answer has another shape than the right one
         if _shape(want) == _shape(got):
             return failed(
