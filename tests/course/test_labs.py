@@ -172,6 +172,11 @@ def test_a_number_that_no_float_can_hold_is_wrong():
             Lab(lab, "ada").check(task, answer)
 
 
+def test_an_id_may_be_a_number():
+    assert Lab(2, 1234567).v == Lab(2, "1234567").v
+    assert "1234567" in Lab(2, 1234567)._repr_html_()
+
+
 def test_a_list_with_something_twice_is_not_said_to_have_another_length():
     def within(distance, node, limit):
         return [node, *(n for n, d in enumerate(distance[node]) if d <= limit)]

@@ -86,7 +86,8 @@ class Lab(Shown):
     def __init__(self, number: int, student: str) -> None:
         from wastedcores.course.lab import variation
 
-        self.number, self.student = number, os.environ.get(STUDENT, student)
+        # an id may be a number
+        self.number, self.student = number, str(os.environ.get(STUDENT, student))
         self.module = module_of(number)
         drawn = _drawn_elsewhere(number)
         self.variation = self.v = drawn[0] if drawn else variation(number, self.student)
