@@ -212,9 +212,11 @@ def _explain(
         )
     elif lost := [d for d in booted.of(cpu) if d.span >> other & 1]:
         level = level_name(lost[0])
+        was_there = {cpu, other} <= set(domains.machine.boot_online)
+        spans, then = ("spanned", "at boot") if was_there else ("would span", "after a reboot")
         reason, detail = (
             MISSING,
-            f"{level} spanned CPUs {cpu} and {other} at boot and is not rebuilt {domains.when}",
+            f"{level} {spans} CPUs {cpu} and {other} {then} and is not rebuilt {domains.when}",
         )
     else:
         top = domains.of(cpu)[-1] if domains.of(cpu) else None
