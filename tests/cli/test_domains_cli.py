@@ -123,6 +123,8 @@ def test_text_keeps_cpus_apart_whose_domains_have_other_levels(tmp_path):
 
 def test_a_cpu_without_domains_is_offline_or_has_nothing_to_balance_with():
     done = run("--machine", "nodes-2x1", "--offline", "1", "--cpu", "0-1")
+    assert "boot: 2 CPUs online" in done.out
+    assert "after cpu1 offline: 1 CPU online" in done.out
     assert "CPU 0\n    no domains: nothing to balance with\n  CPU 1\n    offline" in done.out
 
 

@@ -18,7 +18,8 @@ MOST_GROUPS = 32
 
 def describe_domains(domains: Domains, cpus: Sequence[int] | None = None) -> str:
     """Describe the domains of each CPU. CPUs with the same domains outside their cache are described together."""
-    blocks = [f"{domains.when}: {len(domains.cpus)} CPUs online"]
+    count = len(domains.cpus)
+    blocks = [f"{domains.when}: {count} CPU{'s' * (count > 1)} online"]
     for same in _views(domains, cpus):
         cpu = same[0]
         title = f"CPU {cpu}" if len(same) == 1 else f"CPUs {format_cpulist(same)}, as CPU {cpu}"
