@@ -84,8 +84,6 @@ class Lab(Shown):
     """
 
     def __init__(self, number: int, student: str) -> None:
-        from wastedcores.course.lab import variation
-
         # an id may be a number
         self.number, self.student = number, str(os.environ.get(STUDENT, student))
         self.module = module_of(number)
@@ -109,8 +107,6 @@ class Lab(Shown):
     @cached_property
     def hidden_variations(self) -> list[Any]:
         """The machines and numbers of hidden checks."""
-        from wastedcores.course.lab import variation
-
         if drawn := _drawn_elsewhere(self.number):
             return drawn[1:]
         path = os.environ.get(SECRET)
@@ -203,8 +199,6 @@ def _drawn_elsewhere(lab: int) -> list[Any]:
 
     So the sandbox needs neither the secret nor the functions that draw.
     """
-    from wastedcores.course.lab import read_variations
-
     path = os.environ.get(VARIATIONS)
     return read_variations(lab, Path(path).read_text()) if path else []
 
