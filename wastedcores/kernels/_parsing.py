@@ -62,8 +62,11 @@ def modules(parts: list[str], name: str) -> tuple[str, ...]:
 
 
 def fix_name(fix: str, name: str) -> str:
-    """Return the full name of a fix, or refuse an unknown one."""
-    fix = SHORT.get(fix, fix)
+    """Return the name of a fix, or refuse an unknown one."""
+    if fix == NO_AUTOGROUP:
+        raise UnknownKernelError(
+            f"kernel {name!r}: {NO_AUTOGROUP} takes no value; write +{NO_AUTOGROUP}."
+        )
     if fix in MODULES:
         raise UnknownKernelError(
             f"kernel {name!r}: {fix} is not a fix of Linux but an optimisation module; write core+{fix}."
