@@ -54,7 +54,9 @@ def test_json_is_the_oracles(case, kernel, tmp_path):
     done = run(*args)
     assert done.code == 0, done.err
     got = json.loads(done.out)
-    assert list(got) == ["schema", "kernel", "cpus", "machine", "events"]
+    debug = bool(kernel) or want["sched_debug"]
+    keys = ["schema", "kernel", *["sched_debug"] * debug, "cpus", "machine", "events"]
+    assert list(got) == keys
     assert got["kernel"] == (kernel or want["kernel"])
     assert got["cpus"] == want["cpus"]
     assert got["events"] == plain(want["events"])
@@ -68,6 +70,14 @@ def test_sched_debug_of_the_file_can_be_overridden(tmp_path):
         run("--machine", path, "--no-sched-debug", "--json"),
     )
     assert with_it.out != without.out
+
+
+def test_printed_domains_of_sched_debug_can_be_read_again(tmp_path):
+    case, printed = tmp_path / "case.json", tmp_path / "printed.json"
+    case.write_text(json.dumps(load("4.1.3", "star4-hub0-x2")))
+    printed.write_text(run("--machine", case, "--json").out)
+    again = json.loads(run("--machine", printed, "--json").out)
+    assert again["events"] == json.loads(printed.read_text())["events"]
 
 
 def test_hotplug_steps_keep_their_order():
@@ -100,6 +110,29 @@ def test_text_says_which_cpus_see_which_groups():
     assert done.code == 0
     assert "CPUs 16-23, as CPU 16" in done.out
     assert "{0-23,32-39,48-55} {8-47,56-63}" in done.out
+
+
+def test_text_keeps_cpus_apart_whose_domains_have_other_levels(tmp_path):
+    """CPUs 0 and 1 are threads of a core; 2 and 3 are cores with a common L2 cache."""
+    path = tmp_path / "hybrid.json"
+    path.write_text(json.dumps({"cpus": 4, "core_of_cpu": [0, 0, 1, 2], "l2_of_cpu": [0, 0, 1, 1]}))
+    done = run("--machine", path, "--kernel", "v6.12")
+    assert "CPUs 0-1, as CPU 0\n    SMT" in done.out
+    assert "CPUs 2-3, as CPU 2\n    CLS" in done.out
+
+
+def test_a_cpu_without_domains_is_offline_or_has_nothing_to_balance_with():
+    done = run("--machine", "nodes-2x1", "--offline", "1", "--cpu", "0-1")
+    assert "boot: 2 CPUs online" in done.out
+    assert "after cpu1 offline: 1 CPU online" in done.out
+    assert "CPU 0\n    no domains: nothing to balance with\n  CPU 1\n    offline" in done.out
+
+
+def test_lint_names_no_designated_cpus_where_every_cpu_balances():
+    machine = ["--machine", "bulldozer8x8", "--lint", "--pin", "8-23", "--kernel"]
+    paper, patch = (run(*machine, f"v4.1+group_construction{r}").out for r in ("", ":patch"))
+    assert "designated CPUs" in paper
+    assert "designated" not in patch
 
 
 def test_lint_exit_codes_text_and_json():

@@ -166,6 +166,25 @@ def test_an_answer_of_another_shape_is_refused_without_the_right_one():
         own.check("1", object())
 
 
+def test_a_number_that_no_float_can_hold_is_wrong():
+    for lab, task, answer in ((2, "8", [10**400, 2]), (3, "7", 10**400), (1, "4", 10**400)):
+        with pytest.raises(WrongAnswerError, match=f"task {task}: "):
+            Lab(lab, "ada").check(task, answer)
+
+
+def test_an_id_may_be_a_number():
+    assert Lab(2, 1234567).v == Lab(2, "1234567").v
+    assert "1234567" in Lab(2, 1234567)._repr_html_()
+
+
+def test_a_list_with_something_twice_is_not_said_to_have_another_length():
+    def within(distance, node, limit):
+        return [node, *(n for n, d in enumerate(distance[node]) if d <= limit)]
+
+    with pytest.raises(WrongAnswerError, match="as expected, but something in it is of another"):
+        Lab(2, "ada").check("3", within)
+
+
 def test_plain_json_and_equality():
     import numpy as np
 
@@ -236,6 +255,24 @@ def test_no_common_mistake_in_a_function_passes_with_any_seed(lab, task, seeds):
         right = measured(own, v, answers_of(lab)[task].right(v))
         wrong = [measured(own, v, m.answer(v)) for m in answers_of(lab)[task].mistakes]
         assert len({str(x) for x in [right, *wrong]}) == 1 + len(wrong)
+
+
+@pytest.mark.parametrize(("lab", "task"), [(3, "7"), (4, "8"), (5, "6"), (6, "6")])
+def test_a_ratio_need_not_be_rounded(lab, task):
+    v = variation(lab, "ada")
+    right = answers_of(lab)[task].right(v)
+    assert judge(lab, task, v, {"value": right + 0.0049}).passed
+    for wrong in (right + 0.02, float("nan"), [right], str(right)):
+        assert not judge(lab, task, v, {"value": wrong}).passed
+
+
+def test_no_window_of_lab_1_begins_or_ends_at_the_time_of_a_row():
+    """The task does not say to which side such a row belongs, and promises that all times differ."""
+    from wastedcores.course.labs.idle_cores import tried
+
+    for seed in range(100):
+        for rows, *window in tried(seed):
+            assert not {t for t, _, _ in rows} & set(window)
 
 
 def test_the_bug_shows_with_every_seed_of_lab_5():
@@ -335,6 +372,13 @@ def test_the_source_notebook_runs_to_the_end(lab, tmp_path):
     notebook = nbformat.read(out, as_version=4)
     checks = [c for c in notebook.cells if {"check", "hidden"} & set(c.metadata.get("tags", []))]
     assert all("right" in c.outputs[0].data["text/plain"] for c in checks)
+
+
+def test_the_first_node_of_a_group_is_explained_in_a_whole_sentence():
+    v = variation(3, "ada")
+    first, *rest = answers_of(3)["1"].right(v)
+    found = judge(3, "1", v, {"value": [first[1:], *rest]})
+    assert found.message.endswith("Node 0 belongs to the group, because it is that node itself.")
 
 
 def test_the_order_inside_of_a_group_does_not_matter():

@@ -98,8 +98,8 @@ def naive_spans(rows, begins, ends, key, check, breaks=None):
     """The definition of a span, with a dictionary."""
     lengths, opened = [None] * len(rows), {}
     for i, e in enumerate(rows):
-        if breaks and breaks(e):
-            opened.pop(e["prev_pid"], None)
+        if breaks and e["kind"] == "switch":
+            opened.pop(e[breaks], None)
         k = e[key[1]]
         if ends(e) and k in opened:
             at = opened.pop(k)
@@ -152,7 +152,7 @@ def test_spans__agree_with_their_definition(seed):
             lambda e: e["kind"] == "wakeup", ("prev_pid", "pid"), None),
     }  # fmt: skip
     for column, (begins, ends, key, check) in cases.items():
-        breaks = is_switch if column == "wait_ns" else None
+        breaks = {"wait_ns": "prev_pid", "blocked_ns": "pid"}.get(column)
         expected = naive_spans(rows, begins, ends, key, check, breaks)
         assert sum(x is not None for x in expected) > 5, column
         assert table[column].to_list() == expected, column
@@ -174,6 +174,15 @@ def test_spans__a_wakeup_of_a_running_task_is_no_wait():
     )  # fmt: skip
     found = EventTable(woken).with_columns(["wait_ns"])
     assert found["wait_ns"].to_list() == [None, None, None, 100, None]
+
+
+def test_spans__a_task_that_runs_again_without_a_wakeup_was_not_blocked_until_the_next_one():
+    again = trace(
+        [switch(0, 0, 5, 0, "Z"), row(100, "wakeup_new", 0, 5), switch(110, 0, 0, 5),
+         switch(200, 0, 5, 0), row(230, "wakeup", 0, 5)]
+    )  # fmt: skip
+    found = EventTable(again).with_columns(["blocked_ns"])
+    assert found["blocked_ns"].to_list() == [None, None, None, 30, None]
 
 
 def test_spans__of_the_user_by_any_column():

@@ -133,6 +133,7 @@ def test_language__chooses(query, rows):
         ('cpu in (1, "a")', 11, "is a number, and this is a text"),
         ("cpu in (1, pid)", 11, "only be constants"),
         ("cpu in 3", 7, "after in there must be a list"),
+        ('comm in ("cc1")', 9, 'list of values, as in ("a", "b") or ("a",)'),
         ("cpu is 3", 7, "must be None"),
         ("cpu < None", 6, "neither less nor greater"),
         ('cpu = "a"', 4, "write == instead of ="),

@@ -97,6 +97,15 @@ def test_oracle_files_keep_numbers_and_asymmetry():
     assert sparse.distance[0, 3] == 20
 
 
+@pytest.mark.parametrize(
+    ("numbers", "nodes"), [([0, 1, 2], 3), ([0, 1], 2), ([0, 1, 4], 5), ([], 2)]
+)
+def test_nodes_without_cpus_are_there_without_a_distance_table(numbers, nodes):
+    m = Machine.from_dict({"node_of_cpu": [0, 0, 1, 1], "node_ids": numbers})
+    assert m.nodes == nodes
+    assert set(m.distance[~np.eye(nodes, dtype=bool)].tolist()) == {20}
+
+
 def test_a_case_with_fewer_cpus_than_it_says_is_explained():
     case = load("4.1.3", "nocpu-ring4")
     case["node_of_cpu"][-1], case["requested_node_of_cpu"] = None, [0]
@@ -146,6 +155,10 @@ FULL = {"cpus": 4, "node_of_cpu": [0, 0, 1, 1], "distance": [[10, 20], [20, 10]]
         ({"numa": 2}, "unknown field 'numa'; known are name, cpus"),
         ({"sockets": 2}, "unknown field 'sockets'; known are"),
         ({"nodes": [0, 1]}, "the description cannot be read"),
+        ({"nodes": 3}, "it has 3 nodes, but the distance table has 2"),
+        ({"node_ids": [0, 1, 2]}, "node_ids [0, 1, 2] are not the numbers of the 2 nodes"),
+        ({"node_ids": [0, -1]}, "node_ids [0, -1] are not the numbers"),
+        ({"node_ids": [1, 1]}, "node_ids [1, 1] are not the numbers"),
         ({"hotplug": [["sideways", 1]]}, "hotplug step 'sideways'"),
         ({"thread_siblings": ["0,9", "1", "2", "3"]}, "CPU 9, but CPUs are 0-3"),
         ({"thread_siblings": [[0, -1], [1]]}, "CPU -1, but CPUs are 0-3"),
@@ -215,6 +228,15 @@ def test_files_json_yaml_meta_and_trace(tmp_path):
     ):
         plain.write_text(json.dumps(load(kernel, name)))
         assert find_machine(str(plain)).model().sched_debug == sched_debug
+
+
+def test_a_kernel_that_yaml_reads_as_a_number_is_refused(tmp_path):
+    path = tmp_path / "m.yaml"
+    path.write_text("cpus: 2\nkernel: 5.10\n")
+    with pytest.raises(TopologyError, match=r'kernel 5.1 is not a text.*kernel: "5.10"'):
+        find_machine(str(path))
+    path.write_text('cpus: 2\nkernel: "5.10"\n')
+    assert find_machine(str(path)).model().name == "v5.10"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import json
 
 import pytest
@@ -153,6 +154,13 @@ def test_linter_names_the_missing_level():
     assert {b.reason for b in found.blocked} == {MISSING}
     assert found.blocked[0].target == (0, 1)
     assert found.blocked[0].source == tuple(range(2, 16))
+    assert "NUMA<=16 spanned CPUs 0 and 2 at boot and is" in found.blocked[0].detail
+
+
+def test_linter_does_not_say_that_an_offline_cpu_was_in_a_level_at_boot():
+    machine = dataclasses.replace(preset("bd-paper-16"), boot_online=tuple(range(1, 16)))
+    found = lint(build_domains(machine.online(0), "v4.1"))
+    assert "NUMA<=16 would span CPUs 0 and 2 after a reboot and is" in found.blocked[0].detail
 
 
 def test_node_2_pulls_from_node_1_with_the_fix_only():

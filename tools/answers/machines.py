@@ -70,6 +70,7 @@ class Domains(Strict):
 
     schema_: Literal["wastedcores.domains/1"] = Field(alias="schema")
     kernel: str | None
+    sched_debug: Literal[True] = absent("the kernel was booted with sched_debug")
     cpus: int
     machine: Machine
     events: list[Event] = absent()

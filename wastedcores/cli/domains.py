@@ -116,6 +116,7 @@ def _json(
     out: dict[str, Any] = {
         "schema": "wastedcores.domains/1",
         "kernel": kernel,
+        **({"sched_debug": True} if events[0].kernel.sched_debug else {}),
         "cpus": machine.cpus,
         "machine": machine.to_dict(),
     }

@@ -84,9 +84,8 @@ class Lab(Shown):
     """
 
     def __init__(self, number: int, student: str) -> None:
-        from wastedcores.course.lab import variation
-
-        self.number, self.student = number, os.environ.get(STUDENT, student)
+        # an id may be a number
+        self.number, self.student = number, str(os.environ.get(STUDENT, student))
         self.module = module_of(number)
         drawn = _drawn_elsewhere(number)
         self.variation = self.v = drawn[0] if drawn else variation(number, self.student)
@@ -108,8 +107,6 @@ class Lab(Shown):
     @cached_property
     def hidden_variations(self) -> list[Any]:
         """The machines and numbers of hidden checks."""
-        from wastedcores.course.lab import variation
-
         if drawn := _drawn_elsewhere(self.number):
             return drawn[1:]
         path = os.environ.get(SECRET)
@@ -202,10 +199,12 @@ def _drawn_elsewhere(lab: int) -> list[Any]:
 
     So the sandbox needs neither the secret nor the functions that draw.
     """
-    from wastedcores.course.lab import read_variations
-
     path = os.environ.get(VARIATIONS)
     return read_variations(lab, Path(path).read_text()) if path else []
+
+
+#: what an answer of another shape than the right one, or with a number that no float can hold, raises
+_OTHER_SHAPE = (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError)
 
 
 def judge(
@@ -239,14 +238,18 @@ def judge(
         got = followed(found)
     except RefusedAnswerError as error:
         return failed(str(error))
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError):
+    except _OTHER_SHAPE:
         return failed("the answer has another shape than the task asks for.")
     try:
         if task.right(v, want, got) if task.right else same(want, got):
             return Feedback(name, True, task.points, task.points, f"right ({task.title}).")
         message = task.explain(v, want, got)
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError, StopIteration):
+    except (*_OTHER_SHAPE, StopIteration):
         # the answer has another shape than the right one
+        if _shape(want) == _shape(got):
+            return failed(
+                f"your answer is {_shape(got)}, as expected, but something in it is of another kind, or in it twice."
+            )
         return failed(f"expected {_shape(want)}, but your answer is {_shape(got)}.")
     for mistake in answer.mistakes:
         other = measured(task, v, mistake.answer(v))

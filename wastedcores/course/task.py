@@ -23,6 +23,11 @@ def _other(v: Any, want: Measured, got: Measured) -> str:
     return f"expected {want}, but your answer is {got}."
 
 
+def right_ratio(v: Any, want: Measured, got: Measured) -> bool:
+    """Tell whether a ratio of about two digits is right, rounded or not."""
+    return bool(abs(want - got) <= 0.011)
+
+
 @dataclass(frozen=True)
 class Task:
     """A task that a check judges."""

@@ -8,6 +8,7 @@ import re
 from wastedcores.errors import UnknownKernelError, UnmodelledKernelError
 from wastedcores.kernels.generations import (
     FIXES,
+    FORK_WAIT,
     MODULES,
     NEWEST,
     NO_AUTOGROUP,
@@ -35,18 +36,10 @@ def is_release(name: str) -> bool:
     name = name.strip()
     if not re.fullmatch(r"\d+\.\d+\.\d+(?:[-+~_.#][\w.~+#-]*)?", name, re.ASCII):
         return False
-    words = (
-        *FIXES,
-        *SHORT,
-        *MODULES,
-        "all_fixes",
-        "base_slice_ns",
-        "newidle",
-        NO_AUTOGROUP,
-        *(f"NO_{feature}" for feature in FEATURES),
-    )
+    near = [*FIXES, "all_fixes", "base_slice_ns", "newidle", FORK_WAIT, NO_AUTOGROUP]
+    near += [f"no_{feature.lower()}" for feature in FEATURES]
     return not any(
-        part in words or part.upper() in words or difflib.get_close_matches(part, words[:4], 1, 0.7)
+        part in (*SHORT, *MODULES) or difflib.get_close_matches(part.lower(), near, 1, 0.7)
         for part in name.split("+")[1:]
     )
 
@@ -69,14 +62,17 @@ def modules(parts: list[str], name: str) -> tuple[str, ...]:
 
 
 def fix_name(fix: str, name: str) -> str:
-    """Return the full name of a fix, or refuse an unknown one."""
-    fix = SHORT.get(fix, fix)
+    """Return the name of a fix, or refuse an unknown one."""
+    if fix == NO_AUTOGROUP:
+        raise UnknownKernelError(
+            f"kernel {name!r}: {NO_AUTOGROUP} takes no value; write +{NO_AUTOGROUP}."
+        )
     if fix in MODULES:
         raise UnknownKernelError(
             f"kernel {name!r}: {fix} is not a fix of Linux but an optimisation module; write core+{fix}."
         )
     if fix not in FIXES:
-        near = difflib.get_close_matches(fix, FIXES, 1)
+        near = difflib.get_close_matches(fix, (*FIXES, "all_fixes", NO_AUTOGROUP), 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise UnknownKernelError(
             f"kernel {name!r}: unknown fix {fix!r}{hint}; known are {', '.join(FIXES)} and all_fixes, "

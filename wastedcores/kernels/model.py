@@ -90,13 +90,18 @@ class KernelModel:
             parts = []  # a distributor's suffix
         fixes: dict[str, Any] = {}
         strategy, off, base_slice_ns, newidle = 0, set[str](), None, None
+        given = set[str]()
         for part in parts:
             if part.upper().startswith("NO_"):
                 off.add(_parsing.feature(part, version, name))
                 continue
+            fix, _, reading = part.partition(":")
+            fix = gs.SHORT.get(fix, fix)
+            if fix in given:
+                raise UnknownKernelError(f"kernel {name!r}: {fix} is given twice; give it once.")
+            given.add(fix)
             if part == gs.NO_AUTOGROUP:
                 continue
-            fix, _, reading = part.partition(":")
             if fix == "isolcpus":
                 raise UnknownKernelError(
                     f"kernel {name!r}: isolated CPUs belong to the machine; write them into the field isolated of a file that "
@@ -115,12 +120,13 @@ class KernelModel:
                     )
                 strategy = int(reading)
                 continue
+            named = gs.FIXES if fix == "all_fixes" else (_parsing.fix_name(fix, name),)
             if reading not in ("", "paper", "patch"):
                 raise UnknownKernelError(
                     f"kernel {name!r}: {reading!r} is not a reading of a fix; write {fix} (the paper's text) or "
                     f"{fix}:patch (the authors' published patch)."
                 )
-            for one in gs.FIXES if fix == "all_fixes" else (_parsing.fix_name(fix, name),):
+            for one in named:
                 if version >= gs.MAINLINE.get(one, (99,)):
                     since = ".".join(map(str, gs.MAINLINE[one]))
                     instead = "leave it out"

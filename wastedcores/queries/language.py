@@ -246,7 +246,8 @@ class _Reader:
         if held.type == TEXT and asked.type == TEXT and isinstance(asked.constant, str):
             return _plain(held.expr).str.contains(asked.constant, literal=True).fill_null(False)
         raise self.error(
-            right, "after in there must be a list of values in parentheses, a text, or cpu_mask."
+            right,
+            'after in there must be a list of values, as in ("a", "b") or ("a",), a text column, or cpu_mask.',
         )
 
     def in_mask(self, node: ast.expr, mask: pl.Expr, cpu: int) -> pl.Expr:

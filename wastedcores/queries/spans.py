@@ -25,7 +25,8 @@ class Span:
         A sentence about the column.
     broken, broken_by
         A query and a column: after such an event, the open span of the task in that column has no length. A running task that
-        is woken does not wait, and the next switch from it shows that it ran.
+        is woken does not wait, and the next switch from it shows that it ran. A task that runs again without a wakeup did not
+        sleep, its wakeup was lost, or it is a new task with the number of one that has ended.
     """
 
     name: str
@@ -65,7 +66,8 @@ SPANS = {
              doc="For a wakeup of a task that does not run: how long until it ran.",
              broken='kind == "switch"', broken_by="prev_pid"),
         Span("blocked", _LEFT, 'kind == "wakeup"', ("prev_pid", "pid"),
-             doc="For a switch from a task that sleeps: how long until its wakeup."),
+             doc="For a switch from a task that sleeps: how long until its wakeup.",
+             broken='kind == "switch"', broken_by="pid"),
         Span("life", 'kind == "fork"', 'kind == "exit"', "pid",
              doc="For a fork: how long until the new task ended."),
         Span("sleep", 'kind == "cpu_idle" and value >= 0', 'kind == "cpu_idle" and value == -1',

@@ -43,15 +43,17 @@ def limit(count: int, most: int, what: str, name: str) -> None:
         raise TopologyError(f"machine {name!r}: it has {count} {what}; Linux has 1 to {most}.")
 
 
-def by_node_id(
-    distance: list[list[int]], ids: list[int] | None, node: list[int]
-) -> tuple[list[list[int]], list[int]]:
+def by_node_id(distance: list[list[int]], ids: list[int]) -> list[list[int]]:
     """Move rows to their node numbers; x86 fills absent nodes with 20 (arch/x86/mm/numa.c: numa_alloc_distance())."""
-    if ids is None or ids == list(range(len(ids))):
-        return distance, node
+    if not ids:
+        return distance
+    if not len(set(ids)) == len(ids) == len(distance) or min(ids) < 0:
+        raise UsageError(
+            f"node_ids {ids} are not the numbers of the {len(distance)} nodes of the distance table; give one for each row."
+        )
     size = max(ids) + 1
     full = [[10 if i == j else REMOTE_DISTANCE for j in range(size)] for i in range(size)]
     for i, row in zip(ids, distance, strict=True):
         for j, d in zip(ids, row, strict=True):
             full[i][j] = d
-    return full, node
+    return full

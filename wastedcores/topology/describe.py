@@ -53,14 +53,14 @@ def from_oracle(data: dict[str, Any], name: str) -> Machine:
     """Make the machine of a case."""
     cpus = int(data["cpus"])
     limit(cpus, MAX_CPUS, "CPUs", name)
-    limit(max(data.get("node_ids") or [0]) + 1, MAX_NODES, "nodes", name)
+    numbers = data.get("node_ids") or []
+    limit(max(numbers, default=0) + 1, MAX_NODES, "nodes", name)
     asked = data.get("requested_node_of_cpu") or [0] * cpus
     node = [int(asked[c] if n is None else n) for c, n in enumerate(data["node_of_cpu"][:cpus])]
     topology = [data["cpu_topology"][str(c)] for c in range(cpus)]
     told = [t["pkg"] for t in topology]
     package = packages([None if p in ("", None) else int(p) for p in told], node)
     core = ids((t["threads"] or [c] for c, t in enumerate(topology)), cpus)
-    distance, node = by_node_id(data["distance"], data.get("node_ids"), node)
     booted = (data.get("events") or [{}])[0].get("online", range(cpus))
     isolated = re.search(r"\bisolcpus=([\d,-]+)", data.get("kernel_args") or "")
     fields: dict[str, Any] = dict(  # noqa: C408
@@ -70,7 +70,7 @@ def from_oracle(data: dict[str, Any], name: str) -> Machine:
         core_of_cpu=core,
         llc_of_cpu=data.get("llc_of_cpu") or package_on_node(package, node),
         l2_of_cpu=data.get("l2_of_cpu") or core,
-        distance=distance,
+        distance=by_node_id(data["distance"], numbers),
         boot_online=tuple(booted),
         isolated=tuple(parse_cpulist(isolated[1], "isolcpus")) if isolated else (),
         asymmetric=True,
@@ -93,7 +93,7 @@ _GUEST = {
     "sanity", "scenario", "trace", "variant",
 }  # fmt: skip
 #: the fields that `wastedcores domains --json` prints
-_PRINTED = ("schema", "kernel", "cpus", "machine", "events", "lint", "note", "model")
+_PRINTED = ("schema", "kernel", "sched_debug", "cpus", "machine", "events", "lint", "note", "model")
 
 
 def is_oracle(data: dict[str, Any]) -> bool:
@@ -180,7 +180,8 @@ def _from_description(data: dict[str, Any], name: str) -> Machine:
         raise TopologyError(
             f"machine {name!r}: node_of_cpu has {len(node)} entries for {cpus} CPUs; it needs one per CPU."
         )
-    count = max(int(data.get("nodes", 1)), max(node, default=0) + 1)
+    numbers = [int(n) for n in data.get("node_ids") or ()]
+    count = max(int(data.get("nodes", 1)), *(n + 1 for n in (*node, *numbers)))
     limit(count, MAX_NODES, "nodes", name)
     distance = data.get("distance")
     if distance is None:
@@ -192,8 +193,13 @@ def _from_description(data: dict[str, Any], name: str) -> Machine:
             f"machine {name!r}: the distance table has rows of {sorted({len(r) for r in distance})} entries and "
             f"{len(distance)} rows; the table must be square, with one row and one column per node."
         )
-    limit(max(data.get("node_ids") or [0]) + 1, MAX_NODES, "nodes", name)
-    distance, _ = by_node_id(distance, data.get("node_ids"), node)
+    elif "nodes" in data and int(data["nodes"]) != len(distance):
+        raise TopologyError(
+            f"machine {name!r}: it has {data['nodes']} nodes, but the distance table has {len(distance)}; give a row and a "
+            "column for each node."
+        )
+    else:
+        distance = by_node_id(distance, numbers)
     package = [int(p) for p in data.get("package_of_cpu", node)]
     if "thread_siblings" in data:
         core = ids((_cpulist(s, "thread_siblings") for s in data["thread_siblings"]), cpus)
@@ -271,4 +277,4 @@ def _printed(path: Path, data: dict[str, Any]) -> dict[str, Any]:
             f"{path}: unknown field {wrong[0]!r} beside 'machine'; `wastedcores domains --json` prints {', '.join(_PRINTED)}. "
             "Move what describes the machine into the field machine, and remove the rest."
         )
-    return {**data["machine"], "kernel": data.get("kernel")}
+    return data["machine"] | {key: data.get(key) for key in ("kernel", "sched_debug")}

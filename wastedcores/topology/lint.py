@@ -212,9 +212,11 @@ def _explain(
         )
     elif lost := [d for d in booted.of(cpu) if d.span >> other & 1]:
         level = level_name(lost[0])
+        was_there = {cpu, other} <= set(domains.machine.boot_online)
+        spans, then = ("spanned", "at boot") if was_there else ("would span", "after a reboot")
         reason, detail = (
             MISSING,
-            f"{level} spanned CPUs {cpu} and {other} at boot and is not rebuilt {domains.when}",
+            f"{level} {spans} CPUs {cpu} and {other} {then} and is not rebuilt {domains.when}",
         )
     else:
         top = domains.of(cpu)[-1] if domains.of(cpu) else None
@@ -230,7 +232,9 @@ def _explain(
 
 
 def _designated(domains: Domains, allowed: int) -> list[Designated]:
-    """Find the designated CPUs of the local groups of all allowed CPUs."""
+    """Find the designated CPUs of the local groups of all allowed CPUs; there are none if every CPU balances."""
+    if domains.kernel.every_cpu_balances:
+        return []
     out: dict[tuple[str, int, int], Designated] = {}
     for cpu in cpus_in(allowed):
         for d in domains.of(cpu):

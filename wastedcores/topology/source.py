@@ -69,7 +69,12 @@ def find_machine(name: str) -> Source:
     data = read_description(path)
     title = data.get("name") or data.get("run") or path.stem
     machine = Machine.from_dict(data, str(title))
-    kernel = str(data["kernel"]) if data.get("kernel") else None
+    kernel = data.get("kernel") or None
+    if not isinstance(kernel, str | None):
+        raise TopologyError(
+            f"{path}: kernel {kernel!r} is not a text, and as numbers 5.1 and 5.10 are the same; write it in quotes, as in "
+            'kernel: "5.10".'
+        )
     if "variant" in data and not is_oracle(data):
         kernel = KernelModel.of_guest_variant(str(data["variant"])).name
     return Source(machine, kernel, bool(data.get("sched_debug", False)), path)

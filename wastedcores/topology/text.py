@@ -18,13 +18,15 @@ MOST_GROUPS = 32
 
 def describe_domains(domains: Domains, cpus: Sequence[int] | None = None) -> str:
     """Describe the domains of each CPU. CPUs with the same domains outside their cache are described together."""
-    blocks = [f"{domains.when}: {len(domains.cpus)} CPUs online"]
+    count = len(domains.cpus)
+    blocks = [f"{domains.when}: {count} CPU{'s' * (count > 1)} online"]
     for same in _views(domains, cpus):
         cpu = same[0]
         title = f"CPU {cpu}" if len(same) == 1 else f"CPUs {format_cpulist(same)}, as CPU {cpu}"
         mine = domains.of(cpu)
         lines = [_fill(f"  {title}", "")]
-        lines += [_domain(d) for d in mine] or ["    no domains: nothing to balance with"]
+        none = "no domains: nothing to balance with" if cpu in domains.cpus else "offline"
+        lines += [_domain(d) for d in mine] or [f"    {none}"]
         blocks.append("\n".join(lines))
     return "\n".join(blocks)
 
@@ -36,7 +38,7 @@ def _views(domains: Domains, cpus: Sequence[int] | None) -> list[list[int]]:
     views: dict[str, list[int]] = {}
     for cpu in domains.cpus:
         outer = [d for d in domains.of(cpu) if not d.flags & lv.SD_SHARE_PKG_RESOURCES]
-        inner = [d.weight for d in domains.of(cpu)]
+        inner = [(d.level, d.weight) for d in domains.of(cpu)]
         key: object = (inner, [(d.level, d.span, _ring_key(d)) for d in outer])
         if not outer:
             key = (inner, [d.span for d in domains.of(cpu)[-1:]])

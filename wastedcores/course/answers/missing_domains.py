@@ -52,6 +52,16 @@ class _Spread(Module):
         )
 
 
+class _Lowest(Module):
+    """Suggest the idle CPU with the lowest number."""
+
+    name = "lowest"
+
+    def suggest_cpu(self, k: Any, p: Any, waker_cpu: int, why: str) -> int | None:
+        """Suggest a CPU for a thread that becomes runnable."""
+        return min((c for c in p.allowed & k.active if k.rqs[c].nr_running == 0), default=None)
+
+
 class _OneNode(Module):
     """Suggest a CPU of node 0, idle or not."""
 
@@ -106,6 +116,8 @@ ANSWERS = {
     "7": Answer(lambda v: _Spread, (
         Mistake(lambda v: _OneNode,
             "A module that fills one node is refused whenever another node has an idle CPU. This is the rule of the core."),
+        Mistake(lambda v: _Lowest,
+            "The idle CPU with the lowest number fills one node after the other. Count the busy CPUs of each node."),
         Mistake(lambda v: _Silent,
             "Your module never has an opinion. Override suggest_cpu, and return the number of a CPU."),
         Mistake(lambda v: _Sticky,

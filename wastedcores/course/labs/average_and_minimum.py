@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from wastedcores.course.noted import RefusedAnswerError
-from wastedcores.course.task import Manual, Task
+from wastedcores.course.task import Manual, Task, right_ratio
 from wastedcores.kernels import KernelModel
 from wastedcores.lecture import TOPOLOGIES
 from wastedcores.simulator import simulate
@@ -395,6 +395,6 @@ TASKS = (
         "7", "a rule that settles", 4, 20, _measure_steady, _explain_steady, _right_steady, _follow_steady,
         hidden=True,
     ),
-    Task("8", "what the bug costs", 2, 5, explain=_explain_ratio),
+    Task("8", "what the bug costs", 2, 5, explain=_explain_ratio, right=right_ratio),
     Manual("9", "reflection: is the minimum ideal?", 3, 10),
 )  # fmt: skip

@@ -26,7 +26,7 @@ from wastedcores.course.labs.numa import (
 )
 from wastedcores.course.measuring import same
 from wastedcores.course.noted import Said, cpu_sets, noting
-from wastedcores.course.task import Manual, Task
+from wastedcores.course.task import Manual, Task, right_ratio
 from wastedcores.kernels import KernelModel
 from wastedcores.simulator import simulate
 from wastedcores.simulator.plain.stepping import Thread, balancing_pass
@@ -241,9 +241,10 @@ def _explain_by_hand(v: Variation, want: Any, got: Any) -> str:
             wrong = sorted(set(group) ^ set(got[i]))
             n = wrong[0]
             belongs = "belongs" if n in group else "does not belong"
+            away = ("that node itself", "one hop from it", "two hops from it")[v.hops(starts, n)]
             return (
                 f"group {i + 1} begins with node {starts}, the first node that no group before it contains. Node {n} {belongs} "
-                f"to it, because it is {('the node itself', 'one hop', 'two hops')[v.hops(starts, n)]} from node {starts}."
+                f"to the group, because it is {away}."
             )
     return f"after {len(want)} groups every node is covered, so there is no group {len(want) + 1}."
 
@@ -333,6 +334,6 @@ TASKS = (
         writes=_IS_THE_ANSWER,
     ),
     Task("6", "the proof", 2, 5, _measure_effect, _explain_effect, None, _follow_effect, hidden=True),
-    Task("7", "what the bug costs", 2, 5, explain=_explain_ratio),
+    Task("7", "what the bug costs", 2, 5, explain=_explain_ratio, right=right_ratio),
     Manual("8", "reflection: whose view?", 3, 10),
 )  # fmt: skip

@@ -125,7 +125,8 @@ def tried(seed: int) -> list[tuple[list[Row], int, int]]:
         changes = [(0, cpu, rng.choice((0, 1, 2))) for cpu in range(cpus)]
         for i in range(1, 40):
             changes.append((10 * i, rng.randrange(cpus), rng.choice((0, 0, 1, 1, 2, 3))))
-        made.append((changes, rng.randrange(31, 120), rng.randrange(250, 399)))
+        # odd, so that a window neither begins nor ends at the time of a row
+        made.append((changes, rng.randrange(31, 120) | 1, rng.randrange(250, 399) | 1))
     return made
 
 

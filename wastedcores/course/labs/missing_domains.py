@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from wastedcores.course.noted import RefusedAnswerError, Said, noting, whole_or_none
-from wastedcores.course.task import Manual, Task
+from wastedcores.course.task import Manual, Task, right_ratio
 from wastedcores.errors import ModelWarning, UsageError
 from wastedcores.invariant.checking import check
 from wastedcores.simulator.plain.answers import QUESTIONS
@@ -129,13 +130,17 @@ class _Answers(Module):
 
     def __init__(self, said: dict[str, Said]) -> None:
         self.said = said
+        self.crowded = 0  #: suggestions for which :func:`_is_crowded` is true
 
     def _next(self, question: str) -> int | None:
         return whole_or_none(self.said[question].next()) if question in self.said else None
 
     def suggest_cpu(self, k: Any, p: Any, waker_cpu: int, why: str) -> int | None:
         """Suggest a CPU for a thread that becomes runnable."""
-        return self._next("suggest_cpu")
+        cpu = self._next("suggest_cpu")
+        if cpu is not None and cpu in k.active:
+            self.crowded += _is_crowded(k, p, cpu)
+        return cpu
 
     def suggest_source(self, k: Any, cpu: int) -> int | None:
         """Suggest a CPU from which a CPU without work should take a thread."""
@@ -146,6 +151,14 @@ class _Answers(Module):
         return self._next("suggest_pull")
 
 
+def _is_crowded(k: Any, p: Any, cpu: int) -> bool:
+    """Tell whether a thread could get an idle CPU on a node with fewer busy CPUs than this CPU's node has."""
+    node = k.machine.node_of_cpu
+    busy = Counter(node[rq.cpu] for rq in k.rqs if rq.nr_running)
+    idle = (c for c in p.allowed & k.active if not k.rqs[c].nr_running)
+    return any(busy[node[c]] < busy[node[cpu]] for c in idle)
+
+
 def _follow_module(v: Variation, answers: Any) -> dict[str, float]:
     """Run the application with these answers."""
     if not isinstance(answers, dict) or not set(answers) <= set(QUESTIONS):
@@ -154,10 +167,10 @@ def _follow_module(v: Variation, answers: Any) -> dict[str, float]:
     with warnings.catch_warnings():
         # the student has been warned where the module ran
         warnings.simplefilter("ignore", ModelWarning)
-        found = try_module(v, _Answers(said))
+        found = try_module(v, module := _Answers(said))
     for one in said.values():
         one.ended()
-    return found
+    return found | {"crowded": module.crowded}
 
 
 # --- how a wrong answer is explained ----------------------------------------------------------------------------------
@@ -194,13 +207,9 @@ def _explain_ratio(v: Variation, want: Any, got: Any) -> str:
     return f"the ratio is not {got:g}. Divide the makespan under {BUGGY} by that under {FIXED}, and round to two digits."
 
 
-def _right_ratio(v: Variation, want: Any, got: Any) -> bool:
-    return bool(abs(want - got) <= 0.011)
-
-
 def _right_module(v: Variation, want: Any, got: Any) -> bool:
     return (
-        got["refused"] == 0
+        got["refused"] == got["crowded"] == 0
         and got["taken"] >= v.threads
         and got["wasted_ms"] <= want["wasted_ms"]
         and got["makespan_ms"] <= MOST_RATIO * want["makespan_ms"]
@@ -215,6 +224,11 @@ def _explain_module(v: Variation, want: Any, got: Any) -> str:
         )
     if got["taken"] < v.threads:
         return f"the core took {got['taken']} suggestions of your module; expected at least {v.threads}, one for each thread."
+    if got["crowded"]:
+        return (
+            f"of your module's suggestions {got['crowded']} named a CPU of a node with more busy CPUs than the node of another "
+            "idle CPU. Compare the numbers of busy CPUs of the nodes first."
+        )
     return (
         f"with your module the application takes {got['makespan_ms']:.1f} ms, and may take "
         f"{MOST_RATIO * want['makespan_ms']:.1f} ms."
@@ -227,7 +241,7 @@ TASKS = (
     Task("3", "the step that loses them", 1, 5, explain=_explain_step),
     Task("4", "who is affected", 2, 5, explain=_explain_cpus),
     Task("5", "nodes that work", 2, 10, explain=_explain_nodes),
-    Task("6", "what the bug costs", 2, 5, explain=_explain_ratio, right=_right_ratio),
+    Task("6", "what the bug costs", 2, 5, explain=_explain_ratio, right=right_ratio),
     Task(
         "7", "a module of your own", 5, 30, _measure_module, _explain_module, _right_module, _follow_module, hidden=True,
     ),

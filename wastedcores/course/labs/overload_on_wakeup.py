@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from wastedcores.course.noted import RefusedAnswerError, Said, cpu_or_none, noting
-from wastedcores.course.task import Manual, Task
+from wastedcores.course.task import Manual, Task, right_ratio
 from wastedcores.simulator.plain.stepping import Thread, cpu_after_wakeup
 from wastedcores.simulator.replay import replay
 from wastedcores.topology.machine import Machine
@@ -284,7 +284,7 @@ TASKS = (
         "5", "the proof in the scheduler", 3, 10, _measure_makespan, _explain_makespan,
         _right_makespan, _follow_makespan, hidden=True,
     ),
-    Task("6", "what the bug costs", 2, 5, explain=_explain_ratio),
+    Task("6", "what the bug costs", 2, 5, explain=_explain_ratio, right=right_ratio),
     Task("7", "the wasted time", 2, 10, explain=_explain_wasted, right=_right_wasted),
     Manual("8", "reflection: the price of the fix", 3, 10),
 )  # fmt: skip
