@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from wastedcores.trace.trace import Trace
 
 Report = Callable[[str], None]
-#: the beginning of the line that reports chronic waste
-CHRONIC = "CHRONIC WASTE"
+#: takes a message of the collector, or of the judge of its recordings
+Hear = Callable[[dict[str, Any]], None]
 
 
 class _Counts:
@@ -196,8 +196,8 @@ def add_message(
 class Recordings:
     """The recordings of one live check."""
 
-    def __init__(self, result: LiveCheck, folder: Path, report: Callable[[str], None]) -> None:
-        self.result, self.folder, self.report = result, folder, report
+    def __init__(self, result: LiveCheck, folder: Path, report: Report, hear: Hear) -> None:
+        self.result, self.folder, self.report, self.hear = result, folder, report, hear
         self._of_violations: list[Path] = []
         #: how many recordings of ten slices were kept, by verdict
         self._kept: Counter[str] = Counter()
@@ -232,7 +232,8 @@ class Recordings:
             kept = None if enough else str(trace.path)
             self.result.chronic.append({**found.chronic._asdict(), "evidence": kept})
             del self.result.chronic[: -self.result.options.most_listed]
-            self.report(f"{CHRONIC}: five of ten slices waste {found.chronic.share:.1%} or more")
+            self.hear({"event": "chronic waste"})
+            self.report(f"CHRONIC: five of ten slices waste {found.chronic.share:.1%} or more")
         if found.verdict == "clean" or enough:
             raw.with_suffix(".parquet").unlink()
             return
@@ -296,7 +297,7 @@ def live_check(
     output: str | Path | None = None,
     backend: str = "auto",
     progress: Report | None = None,
-    on_message: Callable[[dict[str, Any]], None] | None = None,
+    on_message: Hear = lambda _: None,
     evidence: Evidence | None = None,
 ) -> LiveCheck:
     """Check the invariant on this machine as it runs.
@@ -315,7 +316,7 @@ def live_check(
     progress
         Called with a line of text now and then; the line ``looking`` says that the checker has started.
     on_message
-        Called with each message of the collector. Only with the BPF backend.
+        Called with each message of the collector, and with the event ``chronic waste`` of a recording. Only with the BPF backend.
     evidence
         Keeps the recordings within limits and judges them at once, instead of ``output``. Only with the BPF backend.
 
@@ -352,7 +353,7 @@ def live_check(
 
             record_and_check(result, folder, seconds, chosen, report)
         else:
-            recordings = evidence or Recordings(result, folder, report)
+            recordings = evidence or Recordings(result, folder, report, on_message)
             _check_in_kernel(result, recordings, seconds, chosen, report, on_message)
         if output is None and evidence is None:  # the recordings go away with the scratch folder
             for found in (*result.violations, *result.chronic):
@@ -366,7 +367,7 @@ def _check_in_kernel(
     seconds: float | None,
     backend: Backend,
     report: Report,
-    on_message: Callable[[dict[str, Any]], None] | None,
+    on_message: Hear,
 ) -> None:
     duration = [] if seconds is None else ["--seconds", f"{seconds:g}"]
     own = ["--own", str(os.getpid())]
@@ -382,8 +383,7 @@ def _check_in_kernel(
     def receive() -> None:
         for message, recording in messages(received):
             event, raw = message["event"], None
-            if on_message is not None:
-                on_message(message)
+            on_message(message)
             if recording:
                 raw = recordings.write(event, message["number"], recording)
             add_message(result, message, raw, report)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wastedcores.capture.evidence import Evidence, Limits
 from wastedcores.capture.group_rows import GroupRows
-from wastedcores.capture.live import CHRONIC, live_check
+from wastedcores.capture.live import live_check
 from wastedcores.capture.live_result import LiveCheck, LiveOptions
 from wastedcores.capture.metrics import Metrics, TextFile, serve
 from wastedcores.errors import UsageError
@@ -112,6 +112,9 @@ def run_service(
         metrics.message(message)
         if message["event"] == "violation":
             log(message)
+        # only without evidence, whose recordings _telling() counts
+        elif message["event"] == "chronic waste":
+            metrics.chronic()
         elif message["event"] == "ready":
             notify("READY=1")
         elif message["event"] == "progress":
@@ -122,8 +125,6 @@ def run_service(
             file.write()
 
     def say(line: str) -> None:
-        if line.startswith(CHRONIC):  # only without evidence, whose recordings _telling() counts
-            metrics.chronic()
         in_journal = "JOURNAL_STREAM" in os.environ and line.startswith("VIOLATION ")
         if " checks, " not in line and not in_journal:  # log() writes violations with their fields
             progress(line)
