@@ -270,6 +270,41 @@ def test_ten_recorded_slices_are_kept_only_if_the_waste_in_them_may_be_chronic(
     assert (served.verdict, noted) == ("violations", ["chronic"])
 
 
+def test_ctrl_c_while_a_recording_is_judged_does_not_lose_it(fake, tmp_path, monkeypatch):
+    """Without it, the machine would be called clean."""
+    messages = [
+        {"event": "ready", "bytes": 0},
+        {"event": "chronic", "bytes": 3, "number": 1},
+        {"event": "end", "bytes": 0, "checks": 3, "confirmed": 0, "seconds": 3.5},
+    ]
+    imported = iter([KeyboardInterrupt, 4])
+
+    def import_trace(_, output, **more):
+        if (wasted_ms := next(imported)) is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        return written_trace(output, wasted_ms)
+
+    monkeypatch.setattr(io, "import_trace", import_trace)
+    fake("".join(json.dumps(m) + "\n" + ("raw" if m["bytes"] else "") for m in messages), "bpf")
+    result = check_live(seconds=1, output=tmp_path)
+    assert (result.verdict, len(result.chronic)) == ("violations", 1)
+    assert [p.name for p in tmp_path.iterdir()] == ["chronic-1.parquet"]
+
+
+def test_a_recording_for_which_there_is_no_room_leaves_no_half_a_file(fake, tmp_path, monkeypatch):
+    sent = [{"event": "ready", "bytes": 0}, {"event": "chronic", "bytes": 3, "number": 1}]
+    fake("".join(json.dumps(m) + "\n" + ("raw" if m["bytes"] else "") for m in sent), "bpf")
+
+    def full(path, blob):
+        path.write_text("h")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(UsageError, match=f"{tmp_path}/chronic-1.wct: No space left on device"):
+        check_live(seconds=1, output=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_recordings_that_decide_nothing_are_limited_too(fake, tmp_path, monkeypatch):
     messages = [
         {"event": "ready", "bytes": 0},

@@ -22,11 +22,11 @@ from wastedcores.capture.live_result import LiveCheck, LiveOptions
 from wastedcores.capture.snapshot import header_facts, take
 from wastedcores.capture.system import this_machine, throttled, throttled_since
 from wastedcores.errors import CollectorError, UsageError
+from wastedcores.files import written_whole
 
 if TYPE_CHECKING:
     from wastedcores.capture.evidence import Evidence
     from wastedcores.invariant import CheckResult
-    from wastedcores.trace.trace import Trace
 
 Report = Callable[[str], None]
 #: takes a message of the collector, or of the judge of its recordings
@@ -198,7 +198,8 @@ class Recordings:
 
     def __init__(self, result: LiveCheck, folder: Path, report: Report, hear: Hear) -> None:
         self.result, self.folder, self.report, self.hear = result, folder, report, hear
-        self._of_violations: list[Path] = []
+        #: what the collector recorded; a file exists until it is judged
+        self._raw: list[Path] = []
         #: how many recordings of ten slices were kept, by verdict
         self._kept: Counter[str] = Counter()
         self._throttled, self._first = throttled(), take()
@@ -206,30 +207,34 @@ class Recordings:
     def write(self, kind: str, number: int, blob: bytes) -> Path | None:
         """Keep what the collector sent as a file."""
         raw = self.folder / f"{kind}-{number}.wct"
-        raw.write_bytes(blob)
+        try:
+            with written_whole(raw) as part:
+                part.write_bytes(blob)
+        except OSError as e:
+            raise UsageError(f"{raw}: {e.strerror}. Choose another folder with -o.") from e
         return raw
 
     def add(self, raw: Path) -> None:
         """Take what the collector recorded. Possible chronic waste is judged at once, violations in :meth:`finish`."""
+        self._raw.append(raw)
         if raw.stem.startswith("chronic"):
             self._judge(raw)
-        else:
-            self._of_violations.append(raw)
 
     def finish(self) -> None:
-        """Check the recordings of violations that still exist; the worst becomes ``result.worst``."""
-        for raw in self._of_violations:
-            if raw.exists():
-                self._keep_the_worse(self._check(self._import(raw)))
+        """Check what is not judged yet, also because Ctrl-C came meanwhile; the worst becomes ``result.worst``."""
+        for raw in filter(Path.exists, self._raw):
+            if raw.stem.startswith("chronic"):
+                self._judge(raw)
+            else:
+                self._keep_the_worse(self._check(raw))
         _explain_clean_recording(self.result)
 
     def _judge(self, raw: Path) -> None:
         """Keep ten recorded slices if the waste in them is chronic or unknown; the looks that led to them were samples."""
-        trace = self._import(raw)
-        found = self._check(trace)
+        found = self._check(raw)
         enough = self._kept[found.verdict] >= self.result.options.most_recordings
         if found.verdict == "violations" and found.chronic is not None:
-            kept = None if enough else str(trace.path)
+            kept = None if enough else str(found.trace.path)
             self.result.chronic.append({**found.chronic._asdict(), "evidence": kept})
             del self.result.chronic[: -self.result.options.most_listed]
             self.hear({"event": "chronic waste"})
@@ -240,13 +245,12 @@ class Recordings:
         self._kept[found.verdict] += 1
         self._keep_the_worse(found)
 
-    def _import(self, raw: Path) -> Trace:
+    def _check(self, raw: Path) -> CheckResult:
         # a watch that finds nothing does not need these modules
-        from wastedcores.trace.io import (
-            import_trace,
-        )
+        from wastedcores.invariant import check
+        from wastedcores.trace.io import import_trace
 
-        facts = header_facts(self._first, take())
+        facts, options = header_facts(self._first, take()), self.result.options
         facts["provenance"] = {"throttled": throttled_since(self._throttled, throttled())}
         trace = import_trace(
             raw,
@@ -255,15 +259,10 @@ class Recordings:
             source="recorded here by unclaimed.py (bpf)",
             facts=facts,
         )
-        raw.unlink()
         self.report(f"{trace.name}: {trace.header.events} events")
-        return trace
-
-    def _check(self, trace: Trace) -> CheckResult:
-        from wastedcores.invariant import check
-
-        options = self.result.options
-        return check(trace, persist_ns=options.persist_ns, chronic_share=options.chronic_share)
+        found = check(trace, persist_ns=options.persist_ns, chronic_share=options.chronic_share)
+        raw.unlink()
+        return found
 
     def _keep_the_worse(self, found: CheckResult) -> None:
         worst = self.result.worst
