@@ -305,6 +305,18 @@ def test_a_recording_for_which_there_is_no_room_leaves_no_half_a_file(fake, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+def test_chronic_waste_in_a_recording_of_tracefs_is_told(fake, tmp_path, monkeypatch):
+    """The verdict rests on it, so the answer and the report must not leave it out."""
+    fake(TRACE, "tracefs")
+    wasting = written_trace(tmp_path / "recording.parquet", wasted_ms=4)
+    monkeypatch.setattr(record, "capture", lambda *_, **__: wasting)
+    result = check_live(seconds=0.1, output=tmp_path)
+    assert (result.verdict, result.worst.kind) == ("violations", "chronic")
+    (found,) = result.chronic
+    assert found["evidence"] == str(tmp_path / "recording.parquet")
+    assert "chronic: in five of ten slices of 100 ms" in _describe(result, None)
+
+
 def test_recordings_that_decide_nothing_are_limited_too(fake, tmp_path, monkeypatch):
     messages = [
         {"event": "ready", "bytes": 0},

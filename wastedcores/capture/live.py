@@ -100,6 +100,8 @@ def record_and_check(
     found = check(trace, persist_ns=persist_ns, chronic_share=result.options.chronic_share)
     result.worst = found
     result.seconds = found.duration_ns / 1e9
+    if found.verdict == "violations" and found.chronic is not None:
+        result.chronic.append({**found.chronic._asdict(), "evidence": str(file)})
     if result.confirmed:
         if found.verdict != "violations":
             result.notes.append(
