@@ -346,12 +346,20 @@ def live_check(
         except OSError as e:
             raise UsageError(f"{folder}: {e.strerror}. Choose another folder with -o.") from e
         if chosen.name == "tracefs":
-            if options.tally or evidence is not None:
-                raise UsageError(
-                    f"metrics and evidence within limits need the BPF backend: {probe(checker=True)[0].why}. "
-                    "`wastedcores doctor` says what is missing."
+            asked = {"metrics": options.tally, "evidence within limits": evidence is not None}
+            asked |= {"--event-driven": options.event_driven, "--deficit": options.deficit}
+            asked |= {"--useless": options.useless}
+            if any(asked.values()):
+                bpf = probe(checker=True)[0]
+                why = (
+                    "Leave --backend out."
+                    if bpf.works
+                    else f"BPF: {bpf.why}. See: wastedcores doctor."
                 )
-
+                raise UsageError(
+                    f"{' and '.join(what for what in asked if asked[what])}: only the BPF backend has this, and tracefs was "
+                    f"chosen. {why}"
+                )
             record_and_check(result, folder, seconds, chosen, report)
         else:
             recordings = evidence or Recordings(result, folder, report, on_message)
