@@ -305,6 +305,36 @@ def test_a_recording_for_which_there_is_no_room_leaves_no_half_a_file(fake, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("left", "verdict"), [(False, "violations"), (True, "clean")])
+def test_a_service_that_keeps_evidence_answers_with_the_chronic_waste_in_it(
+    fake, tmp_path, monkeypatch, left, verdict
+):
+    """The waste that a killed process recorded is not of this watch."""
+    waste = {"start_ns": 0, "window_ns": 1_000_000_000, "share": 0.02}
+    found = {"kind": "chronic", "chronic": waste, "recording": "c.parquet", "left_by_another": left}
+
+    class Judging:
+        def __init__(self, *_, told):
+            self.told = told
+
+        def write(self, *_):
+            return Path("c.wct")
+
+        def add(self, _):
+            self.told("kept", found)
+
+        def finish(self):
+            pass
+
+    monkeypatch.setattr(service, "Evidence", Judging)
+    chronic = {"event": "chronic", "bytes": 3, "number": 1}
+    fake(f"{lines([MESSAGES[0], chronic])}raw{lines([MESSAGES[-1] | {'confirmed': 0}])}", "bpf")
+    kept = service.ServiceOptions(output=tmp_path)
+    served = service.run_service(kept, LiveOptions(), seconds=1, progress=lambda _: None)
+    assert served.verdict == verdict
+    assert served.chronic == ([] if left else [{**waste, "evidence": "c.parquet"}])
+
+
 def test_chronic_waste_in_a_recording_of_tracefs_is_told(fake, tmp_path, monkeypatch):
     """The verdict rests on it, so the answer and the report must not leave it out."""
     fake(TRACE, "tracefs")
