@@ -74,7 +74,7 @@ def explain(
     """Explain why CPUs stayed idle, and propose fixes on request."""
     from wastedcores.analysis.examined import examine
     from wastedcores.analysis.explain import explain as run_explain
-    from wastedcores.cli._input import kernel_of, open_input, recorded_machine
+    from wastedcores.cli._input import kernel_of, open_input, recorded_machine, told_tasks
     from wastedcores.cpulist import parse_cpulist
     from wastedcores.words.cause import fix_sentences, price_sentences
     from wastedcores.words.steps import next_after_explaining
@@ -94,11 +94,7 @@ def explain(
         whole=counted.whole,
         ignore_affinity=ignore_affinity,
     )
-    tasks = None
-    if told.snapshot:
-        from wastedcores.capture.snapshot import read_snapshot
-
-        tasks = read_snapshot(told.snapshot).tasks
+    tasks = told_tasks(opened, told.snapshot)
     found = run_explain(run.result, on, ran, tasks, run.runqueues)
     advice = None
     if seeds:

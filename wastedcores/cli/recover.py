@@ -48,8 +48,7 @@ def recover(
     as_json: AsJson = False,
 ) -> None:
     """Recover the work of a trace as a workload to replay."""
-    from wastedcores.capture.snapshot import read_snapshot
-    from wastedcores.cli._input import open_input
+    from wastedcores.cli._input import open_input, told_tasks
     from wastedcores.recovery import recover as run_recover
     from wastedcores.recovery.facts import family_of
     from wastedcores.trace.window import asked
@@ -57,10 +56,10 @@ def recover(
 
     check_writable(output)
     opened = open_input(trace)
+    facts = told_tasks(opened, snapshot)
     if family:
         opened = family_of(opened, family)
     window, _ = asked(opened, between, None)
-    facts = read_snapshot(snapshot).tasks if snapshot else None
     found = run_recover(opened.with_header(window=window), facts, session or ())
     write_workload(found.workload, output)
     if as_json:

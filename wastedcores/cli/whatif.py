@@ -118,8 +118,7 @@ def whatif(
     as_json: AsJson = False,
 ) -> None:
     """Predict from a trace what a fix would have gained."""
-    from wastedcores.capture.snapshot import read_snapshot
-    from wastedcores.cli._input import kernel_of, open_input, recorded_machine
+    from wastedcores.cli._input import kernel_of, open_input, recorded_machine, told_tasks
     from wastedcores.cpulist import parse_cpulist
     from wastedcores.prediction import whatif as run_whatif
 
@@ -132,7 +131,7 @@ def whatif(
         to=to,
         to_machine=to_machine,
         **vars(counted),
-        tasks=read_snapshot(told.snapshot).tasks if told.snapshot else None,
+        tasks=told_tasks(opened, told.snapshot),
         sessions=told.session or (),
         pin=None if pin is None else parse_cpulist(pin),
         refill_ns=1000 * replays.refill_us,
