@@ -47,7 +47,8 @@ def find_traces(where: str, table: Path | None = None) -> list[Found]:
     if is_url(where):
         found = list(_behind(where))
     elif where.endswith(LIST) and Path(where).is_file():
-        lines = [line.strip() for line in Path(where).read_text().splitlines()]
+        text = Path(where).read_text(errors="surrogateescape")  # a name need not be text
+        lines = [line.strip() for line in text.splitlines()]
         named = [line for line in lines if line and not line.startswith("#")]
         found = [f for line in dict.fromkeys(named) for f in find_traces(line, table)]
     elif (path := Path(where)).is_dir():
