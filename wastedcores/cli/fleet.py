@@ -48,6 +48,7 @@ _EXIT_CODES = (
     )
 )
 def fleet(
+    ctx: typer.Context,
     where: Annotated[
         str,
         Argument(
@@ -90,11 +91,13 @@ def fleet(
     from wastedcores.files import written_whole
     from wastedcores.sweep.prometheus import PREFIX, machine_hours, wasted_by_group
 
+    asked = where.startswith(PREFIX)
+    _refuse_unused(ctx, asked)
     for path in (output, page):
         if path is not None:
             check_writable(path)
     groups = None
-    if where.startswith(PREFIX):
+    if asked:
         table, groups = machine_hours(where, hours), wasted_by_group(where, hours)
         with written_whole(output) as part:
             table.write_parquet(part)
@@ -118,6 +121,31 @@ def fleet(
             f"{first['error'][0]}"
         )
     raise typer.Exit(3 if counts["unknown"] else 0)
+
+
+#: options about how traces are checked; a Prometheus has the answers of services that were given such options themselves
+_OF_TRACES = (
+    "persist", "chronic", "whole", "ignore_affinity", "silent", "scheduler", "workers",
+)  # fmt: skip
+
+
+def _refuse_unused(ctx: typer.Context, asked: bool) -> None:
+    """Refuse options that would change nothing."""
+    unused = [
+        parameter.opts[0]
+        for parameter in ctx.command.params
+        if parameter.name in (_OF_TRACES if asked else ("hours",))
+        and getattr(ctx.get_parameter_source(parameter.name), "name", "") == "COMMANDLINE"
+    ]
+    if unused:
+        why = (
+            "a Prometheus has what services told it"
+            if asked
+            else "only a Prometheus is asked for hours"
+        )
+        raise UsageError(
+            f"{', '.join(unused)}: this changes nothing here, because {why}. Leave it out."
+        )
 
 
 def _checked(
@@ -170,10 +198,11 @@ def _text(
     worst = ranked(table, "host").head(10)
     if worst.height:
         width = max(7, *(len(h) for h in worst["host"]))
-        lines += ["", f"  {'machine':<{width}}  CPUs wasted       rows  with violations"]
+        lines += ["", f"  {'machine':<{width}}  CPUs wasted       rows  with violations  unknown"]
         for row in worst.iter_rows(named=True):
             lines.append(
-                f"  {row['host']:<{width}}  {number(row['wasted_cpus']):>11}  {row['traces']:>9}  {row['violations']:>15}"
+                f"  {row['host']:<{width}}  {number(row['wasted_cpus']):>11}  {row['traces']:>9}  {row['violations']:>15}  "
+                f"{row['unknown']:>7}"
             )
     more = (
         f"open {page}"
