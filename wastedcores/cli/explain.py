@@ -19,6 +19,7 @@ from wastedcores.cli._options import (
     Persist,
     TraceInput,
     hotplug_steps,
+    refuse_unused,
 )
 from wastedcores.cli._output import print_json, print_next, wrapped
 from wastedcores.units import duration_ns
@@ -79,6 +80,8 @@ def explain(
     from wastedcores.words.cause import fix_sentences, price_sentences
     from wastedcores.words.steps import next_after_explaining
 
+    if not seeds:
+        refuse_unused(ctx, ("session",), "only the replays of --seeds have sessions")
     opened = open_input(trace)
     # the verdict needs to know where threads may run
     if told.snapshot and opened.header.tasks is None:

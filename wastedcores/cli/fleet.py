@@ -20,6 +20,7 @@ from wastedcores.cli._options import (
     Silent,
     Whole,
     Workers,
+    refuse_unused,
 )
 from wastedcores.cli._output import check_writable, print_json
 from wastedcores.errors import UsageError
@@ -92,7 +93,19 @@ def fleet(
     from wastedcores.sweep.prometheus import PREFIX, machine_hours, wasted_by_group
 
     asked = where.startswith(PREFIX)
-    _refuse_unused(ctx, asked)
+    if asked:
+        of_traces = (
+            "persist",
+            "chronic",
+            "whole",
+            "ignore_affinity",
+            "silent",
+            "scheduler",
+            "workers",
+        )
+        refuse_unused(ctx, of_traces, "a Prometheus has what services told it")
+    else:
+        refuse_unused(ctx, ("hours",), "only a Prometheus is asked for hours")
     for path in (output, page):
         if path is not None:
             check_writable(path)
@@ -121,31 +134,6 @@ def fleet(
             f"{first['error'][0]}"
         )
     raise typer.Exit(3 if counts["unknown"] else 0)
-
-
-#: options about how traces are checked; a Prometheus has the answers of services that were given such options themselves
-_OF_TRACES = (
-    "persist", "chronic", "whole", "ignore_affinity", "silent", "scheduler", "workers",
-)  # fmt: skip
-
-
-def _refuse_unused(ctx: typer.Context, asked: bool) -> None:
-    """Refuse options that would change nothing."""
-    unused = [
-        parameter.opts[0]
-        for parameter in ctx.command.params
-        if parameter.name in (_OF_TRACES if asked else ("hours",))
-        and getattr(ctx.get_parameter_source(parameter.name), "name", "") == "COMMANDLINE"
-    ]
-    if unused:
-        why = (
-            "a Prometheus has what services told it"
-            if asked
-            else "only a Prometheus is asked for hours"
-        )
-        raise UsageError(
-            f"{', '.join(unused)}: this changes nothing here, because {why}. Leave it out."
-        )
 
 
 def _checked(
