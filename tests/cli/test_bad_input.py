@@ -79,6 +79,7 @@ WRONG = [
     ("course grade . --lab 4 -o grades.html", "name the table .csv"),
     ("course grade . --lab 4 -o grades.rows", "name the table .csv"),
     ("import junk.txt -o .", "it is a directory"),
+    ("fleet . --page nowhere/x.html", "wastedcores: nowhere/x.html: cannot write there"),
     ("import junk.txt -o nowhere/x.parquet", "there is no directory nowhere"),
     ("export nosuch", "no such file, and no data set of that name"),
     ("export junk.txt", "not a trace that this package reads"),
