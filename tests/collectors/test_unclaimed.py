@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 from types import SimpleNamespace
@@ -111,3 +112,22 @@ def test_the_rings_of_all_cpus_have_512_mib_at_most(unclaimed, monkeypatch, cpus
     monkeypatch.setattr(unclaimed._bpf, "possible", lambda: cpus)
     assert unclaimed.parse([]).buffer == mib
     assert unclaimed.parse(["--buffer", "16"]).buffer == 16
+
+
+def test_a_recording_that_cannot_be_written_is_told_and_leaves_no_half(
+    unclaimed, monkeypatch, tmp_path, capsys
+):
+    """The checker looks on, and its line about the violation is not lost."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    a = SimpleNamespace(dir=str(tmp_path / "e"), framed=False)
+    found = dict.fromkeys(("idle_cpu", "lasted_ms", "pid", "busy_nr", "busy_cpu"), 1)
+    unclaimed.keep(a, "violation", b"blob", number=1, **found)
+    monkeypatch.setattr(unclaimed.os, "replace", full)
+    unclaimed.keep(a, "violation", b"blob", number=2, **found)
+    assert [p.name for p in (tmp_path / "e").iterdir()] == ["violation-1.wct"]
+    said = capsys.readouterr()
+    assert said.out.count("CPU 1 was idle") == 2
+    assert "violation-2.wct: cannot write: No space left on device" in said.err
