@@ -261,7 +261,7 @@ def watch(a, checker, stop):
             raise_violation(a, checker, s)
             # a violation in these slices has been recorded already
             quiet_until = now + 11 * a.persist
-        elif now >= quiet_until and checker.may_be_chronic(s):
+        elif a.chronic and now >= quiet_until and checker.may_be_chronic(s):
             slices += 1
             keep(a, "chronic", checker.recording_of_slices(), number=slices)
             # the reader judges it on this machine, and its work must not be in the next recording

@@ -22,6 +22,9 @@ class Clock:
     def sleep(self, seconds):
         self.now += seconds
 
+    def strftime(self, form):
+        return form
+
 
 class Looked:
     """A checker that counts a look at each question about its state."""
@@ -75,9 +78,9 @@ def run(unclaimed, monkeypatch):
     monkeypatch.setattr(unclaimed._bpf, "online", lambda: [0, 1])
     monkeypatch.setattr(unclaimed, "time", Clock())
 
-    def run(checker):
+    def run(checker, *options):
         monkeypatch.setattr(unclaimed, "Checker", lambda a: checker)
-        return unclaimed.main(["--seconds", "10"])
+        return unclaimed.main(["--seconds", "10", *options])
 
     return run
 
@@ -91,6 +94,16 @@ def test_a_checker_that_looks_no_more_ends_with_an_error(run, capsys):
     """As after its CPU went offline and came back, between two questions which CPUs are online."""
     assert run(Looked(step=0)) == 2
     assert "no look for 7 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("options", "recorded"), [((), 0), (("--chronic",), 1)])
+def test_slices_are_recorded_only_where_chronic_waste_is_looked_for(run, options, recorded):
+    """The looks of suspicions and of the event-driven mode find pairs in slices, too."""
+    checker, taken = Looked(), []
+    checker.may_be_chronic = lambda s: True
+    checker.recording_of_slices = lambda: taken.append(1) or b""
+    assert run(checker, *options) == 0
+    assert len(taken) == recorded
 
 
 def test_a_timer_whose_cpu_went_offline_is_started_on_another_one(run, capsys):
