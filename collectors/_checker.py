@@ -106,6 +106,8 @@ class Checker:
         self.put("hold", 1)
         sudo = os.getppid() if "SUDO_UID" in os.environ else 0
         struct.pack_into("<3I", self.memory, CHECK.size, os.getpid(), a.own or 0, sudo)
+        if a.event_driven:
+            self._start_counts()  # while the kernel does not count yet: this program's additions are not atomic
         r.start(extra, attach=recording)
         r.programs.iterate("task", "own_leaders")
         self.decisions = _decisions.Decisions(r.programs) if a.profile else None
@@ -115,8 +117,6 @@ class Checker:
             )
         if a.deficit:
             self.delays = self._delays()
-        if a.event_driven:
-            self._start_counts()
         self.put("next_check", time.monotonic_ns())
         self.tally = _tally.Tally(r.programs) if a.tally else None
         self.start_timers(_bpf.online()[0])
@@ -139,7 +139,8 @@ class Checker:
             self.r.programs.timer("on_sample", _tally.PERIOD_NS, cpu)
 
     def _start_counts(self):
-        """Give each CPU whose runqueue has not changed yet the state that the first snapshot of all tasks shows."""
+        """Give each CPU the state that a snapshot of all tasks shows. One that has changed since is right at its next change."""
+        self.r.take_snapshot()
         size = 48 + 8 * self.r.mask_words
         for at in range(0, len(self.r.tasks) - size + 1, size):
             _, _, _, cpu, nr, *_ = struct.unpack_from("<QIIIIHHI16s", self.r.tasks, at)

@@ -73,7 +73,7 @@ class Decisions:
         self.idle = {programs.btf.enum_value("cpu_idle_type", k): v for k, v in IDLE_NAMES.items()}
         self.view = struct.Struct("%s%dQ" % (VIEW_HEAD.format, GROUPS * self.words))
         self.asks = memoryview(programs.mmap("asks", ASKS * ASK.size))
-        self.count = memoryview(programs.mmap("asked", 8))
+        self.count = memoryview(programs.mmap("asked", 8, write=True))
         try:
             self.sampled = bool(self._views())
         except (_bpf.CannotLoad, OSError, KeyError) as e:
@@ -152,8 +152,10 @@ class Decisions:
 
     def profile(self, seconds):
         """Attach, watch, detach, and return the payload of a block: JSON with the decisions."""
+        struct.pack_into(
+            "<Q", self.count, 0, 0
+        )  # nothing is attached, and all places are free again
         links = self._attach()
-        first = struct.unpack_from("<Q", self.count)[0]
         samples, end = [], time.monotonic() + seconds
         while time.monotonic() < end or (self.sampled and len(samples) < 2):
             if self.sampled:
@@ -164,23 +166,23 @@ class Decisions:
                     samples.append((now, views))
             time.sleep(SAMPLE_S)
         self._detach(links)
-        last = struct.unpack_from("<Q", self.count)[0]
+        (calls,) = struct.unpack_from("<Q", self.count)
         rows = without_domain(samples)
-        rows += self._probed(first, last, samples) if self.how else sampled(samples)
+        rows += self._probed(calls, samples) if self.how else sampled(samples)
         return json.dumps(
             {
                 "how": self.how,
                 "refused": self.refused,
                 "sampled": self.sampled,
-                "lost": max(0, last - max(first, ASKS)),
+                "lost": max(0, calls - ASKS),
                 "rows": rows,
             }
         ).encode()
 
-    def _probed(self, first, last, samples):
+    def _probed(self, calls, samples):
         """Return a row per call that the probes saw."""
         rows = []
-        for i in range(first, min(last, ASKS)):
+        for i in range(min(calls, ASKS)):
             ts, imbalance, cpu, by_cpu, idle, level, before, after, goes_on, moved, busiest, _ = (
                 ASK.unpack_from(self.asks, i * ASK.size)
             )

@@ -278,8 +278,11 @@ def main(argv=None):
         return 2
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    except OSError:  # some control groups allow no real-time threads
-        os.nice(-20)
+    except (
+        OSError
+    ):  # some control groups allow no real-time threads, and some containers no higher priority
+        with contextlib.suppress(OSError):
+            os.nice(-20)
     _privilege.drop_all()
     checker = Checker(fd, int(a.persist * 1e9), {os.getpid(), *([a.own] if a.own else [])})
     say("ready", s_ns=int(a.period * 1e9), m_ns=int(a.persist * 1e9))

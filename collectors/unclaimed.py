@@ -26,6 +26,7 @@
 #
 # REQUIRES: Linux 5.8+ with BTF; CAP_BPF and CAP_PERFMON, or root.
 
+import contextlib
 import json
 import os
 import sys
@@ -146,9 +147,16 @@ def show_probes(a):
 def keep(a, event, blob, **fields):
     """Send a message with its recording, and write that into the folder for recordings if one was named."""
     if a.dir and blob:
-        os.makedirs(a.dir, exist_ok=True)
-        with open(os.path.join(a.dir, "%s-%d.wct" % (event, fields["number"])), "wb") as f:
-            f.write(blob)
+        name = os.path.join(a.dir, "%s-%d.wct" % (event, fields["number"]))
+        try:
+            os.makedirs(a.dir, exist_ok=True)
+            with open(name + ".part", "wb") as f:
+                f.write(blob)
+            os.replace(name + ".part", name)
+        except OSError as e:
+            with contextlib.suppress(OSError):
+                os.unlink(name + ".part")
+            print("unclaimed: %s: cannot write: %s" % (name, e.strerror), file=sys.stderr)
     say(a, event, blob if a.framed else b"", **fields)
 
 
@@ -253,7 +261,7 @@ def watch(a, checker, stop):
             raise_violation(a, checker, s)
             # a violation in these slices has been recorded already
             quiet_until = now + 11 * a.persist
-        elif now >= quiet_until and checker.may_be_chronic(s):
+        elif a.chronic and now >= quiet_until and checker.may_be_chronic(s):
             slices += 1
             keep(a, "chronic", checker.recording_of_slices(), number=slices)
             # the reader judges it on this machine, and its work must not be in the next recording

@@ -141,13 +141,11 @@ def test_the_facts_of_the_snapshot_are_in_the_header(files):
 )
 def test_a_snapshot_of_another_machine_or_boot_is_refused(files, changes, says):
     perf, snapshot = files(taken(**changes))
-    work = perf.with_name("work.json")
-    for verb in (
-        ["check"],
+    written = [
         ["import", "-o", perf.with_suffix(".parquet")],
-        ["whatif"],
-        ["recover", "-o", work],
-    ):
+        ["recover", "-o", perf.with_name("work.json")],
+    ]
+    for verb in (["check"], *written, ["explain"], ["whatif"]):
         done = typed(verb[0], perf, *verb[1:], "--snapshot", snapshot)
         assert done.code == 2
         assert says in done.err

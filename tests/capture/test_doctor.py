@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from wastedcores.capture import doctor
 from wastedcores.capture.backends import distribution
+from wastedcores.errors import CollectorError
 
 
 @pytest.mark.parametrize(
@@ -47,6 +50,38 @@ def test_missing_programs_come_with_three_commands(monkeypatch, tmp_path, check)
     assert "dnf install" in found.command("fedora")
     assert "pacman -S" in found.command("arch")
     assert "pip install bcc" not in str(found.fix)
+
+
+def test_why_the_online_checker_cannot_be_loaded_is_told_and_points_to_no_doctor(monkeypatch):
+    """Whoever reads it has asked the doctor already."""
+    monkeypatch.setattr(doctor.os, "geteuid", lambda: 0)
+    refused = subprocess.CompletedProcess([], 2, "", "unclaimed: the kernel refuses\nits log")
+    monkeypatch.setattr(doctor, "choose", lambda *_, **__: None)
+    monkeypatch.setattr(doctor, "command", lambda *_: [])
+    monkeypatch.setattr(doctor, "_run", lambda _: refused)
+    doctor._checker_says.cache_clear()
+    found = doctor.check_checker()
+    assert (found.state, found.fix) == ("limited", {})
+    assert found.says == "it cannot be loaded (unclaimed: the kernel refuses)"
+    assert doctor.check_decisions().says == f"the online checker: {found.says}"
+
+    def nothing(*_, **__):
+        raise CollectorError("nothing can capture here. bpf: no BTF. See also: wastedcores doctor.")
+
+    monkeypatch.setattr(doctor, "choose", nothing)
+    doctor._checker_says.cache_clear()
+    assert doctor.check_checker().says == "nothing can capture here. bpf: no BTF."
+    doctor._checker_says.cache_clear()
+
+
+def test_an_installed_package_has_no_makefile(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "__file__", str(tmp_path / "wastedcores" / "capture" / "doctor.py"))
+
+    def absent(name):
+        raise doctor.importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.importlib.metadata, "version", absent)
+    assert doctor.check_libraries().command("any") == "pip install 'wastedcores[lab]'"
 
 
 def test_a_check_that_fails_is_a_finding(monkeypatch):

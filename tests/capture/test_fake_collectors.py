@@ -270,6 +270,83 @@ def test_ten_recorded_slices_are_kept_only_if_the_waste_in_them_may_be_chronic(
     assert (served.verdict, noted) == ("violations", ["chronic"])
 
 
+def test_ctrl_c_while_a_recording_is_judged_does_not_lose_it(fake, tmp_path, monkeypatch):
+    """Without it, the machine would be called clean."""
+    messages = [
+        {"event": "ready", "bytes": 0},
+        {"event": "chronic", "bytes": 3, "number": 1},
+        {"event": "end", "bytes": 0, "checks": 3, "confirmed": 0, "seconds": 3.5},
+    ]
+    imported = iter([KeyboardInterrupt, 4])
+
+    def import_trace(_, output, **more):
+        if (wasted_ms := next(imported)) is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        return written_trace(output, wasted_ms)
+
+    monkeypatch.setattr(io, "import_trace", import_trace)
+    fake("".join(json.dumps(m) + "\n" + ("raw" if m["bytes"] else "") for m in messages), "bpf")
+    result = check_live(seconds=1, output=tmp_path)
+    assert (result.verdict, len(result.chronic)) == ("violations", 1)
+    assert [p.name for p in tmp_path.iterdir()] == ["chronic-1.parquet"]
+
+
+def test_a_recording_for_which_there_is_no_room_leaves_no_half_a_file(fake, tmp_path, monkeypatch):
+    sent = [{"event": "ready", "bytes": 0}, {"event": "chronic", "bytes": 3, "number": 1}]
+    fake("".join(json.dumps(m) + "\n" + ("raw" if m["bytes"] else "") for m in sent), "bpf")
+
+    def full(path, blob):
+        path.write_text("h")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(UsageError, match=f"{tmp_path}/chronic-1.wct: No space left on device"):
+        check_live(seconds=1, output=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("left", "verdict"), [(False, "violations"), (True, "clean")])
+def test_a_service_that_keeps_evidence_answers_with_the_chronic_waste_in_it(
+    fake, tmp_path, monkeypatch, left, verdict
+):
+    """The waste that a killed process recorded is not of this watch."""
+    waste = {"start_ns": 0, "window_ns": 1_000_000_000, "share": 0.02}
+    found = {"kind": "chronic", "chronic": waste, "recording": "c.parquet", "left_by_another": left}
+
+    class Judging:
+        def __init__(self, *_, told):
+            self.told = told
+
+        def write(self, *_):
+            return Path("c.wct")
+
+        def add(self, _):
+            self.told("kept", found)
+
+        def finish(self):
+            pass
+
+    monkeypatch.setattr(service, "Evidence", Judging)
+    chronic = {"event": "chronic", "bytes": 3, "number": 1}
+    fake(f"{lines([MESSAGES[0], chronic])}raw{lines([MESSAGES[-1] | {'confirmed': 0}])}", "bpf")
+    kept = service.ServiceOptions(output=tmp_path)
+    served = service.run_service(kept, LiveOptions(), seconds=1, progress=lambda _: None)
+    assert served.verdict == verdict
+    assert served.chronic == ([] if left else [{**waste, "evidence": "c.parquet"}])
+
+
+def test_chronic_waste_in_a_recording_of_tracefs_is_told(fake, tmp_path, monkeypatch):
+    """The verdict rests on it, so the answer and the report must not leave it out."""
+    fake(TRACE, "tracefs")
+    wasting = written_trace(tmp_path / "recording.parquet", wasted_ms=4)
+    monkeypatch.setattr(record, "capture", lambda *_, **__: wasting)
+    result = check_live(seconds=0.1, output=tmp_path)
+    assert (result.verdict, result.worst.kind) == ("violations", "chronic")
+    (found,) = result.chronic
+    assert found["evidence"] == str(tmp_path / "recording.parquet")
+    assert "chronic: in five of ten slices of 100 ms" in _describe(result, None)
+
+
 def test_recordings_that_decide_nothing_are_limited_too(fake, tmp_path, monkeypatch):
     messages = [
         {"event": "ready", "bytes": 0},

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from wastedcores.capture import service, unit
-from wastedcores.capture.live_result import LiveOptions
+from wastedcores.capture.live_result import LiveCheck, LiveOptions
 from wastedcores.errors import UsageError
 from wastedcores.units import duration_ns
 
@@ -197,6 +197,7 @@ def test_a_violation_is_not_in_the_journal_as_a_line_of_output_too(monkeypatch):
     def live_check(options, *, progress, **_):
         for line in ("looking", "VIOLATION 3: CPU 1 was idle", "9 checks, 0 suspected"):
             progress(line)
+        return LiveCheck(options, "bpf")
 
     monkeypatch.setattr(service, "live_check", live_check)
     for stream, lines in ((None, ["looking", "VIOLATION 3: CPU 1 was idle"]), ("8:1", ["looking"])):

@@ -39,5 +39,16 @@ def test_a_service_on_a_kernel_without_type_information_says_so(monkeypatch):
     pretended = [backends.Backend("bpf", False, lacks), backends.Backend("tracefs", True, "here")]
     monkeypatch.setattr(backends, "probe", lambda checker=False: pretended)
     monkeypatch.setattr(live, "probe", lambda checker=False: pretended)
-    with pytest.raises(UsageError, match=r"need the BPF backend: this kernel has no .*BTF"):
+    with pytest.raises(
+        UsageError, match=r"metrics: only the BPF backend .*: this kernel has no .*BTF"
+    ):
         live_check(LiveOptions(tally=True), seconds=1)
+
+
+@pytest.mark.parametrize("option", ["event_driven", "deficit", "useless"])
+def test_what_tracefs_cannot_look_for_is_refused(monkeypatch, option):
+    """A count of 0 would say that it was looked for."""
+    tracefs = backends.Backend("tracefs", True, "here")
+    monkeypatch.setattr(live, "choose", lambda *_, **__: tracefs)
+    with pytest.raises(UsageError, match=f"--{option.replace('_', '-')}: only the BPF backend"):
+        live_check(LiveOptions(**{option: True}), seconds=1)

@@ -10,6 +10,7 @@ import pytest
 from support.typed import typed
 
 from wastedcores.reports.notebook import _inputs
+from wastedcores.sweep.traces import check_once, find_traces, runs_of
 from wastedcores.trace.io import open_trace
 
 
@@ -84,3 +85,15 @@ def test_a_gate_takes_every_recording_of_a_folder_also_one_that_is_a_folder(ring
     done = typed("compare", before, rings, "--gate", rules, "--json")
     assert done.code in (0, 3), done.err
     assert json.loads(done.out)["rules"][0]["n"] == [2, 1]
+
+
+def test_fleet_takes_it_as_one_trace(rings, tmp_path):
+    hidden = tmp_path / ".traces"
+    shutil.copytree(rings, hidden / "one" / "tracer")
+    (hidden / "one" / "note.txt").write_text("a file beside it")
+    found = find_traces(str(hidden))
+    assert [f.name for f in found] == [f"{hidden}/one/note.txt", f"{hidden}/one/tracer"]
+    (itself,) = find_traces(str(rings))
+    assert itself.bytes == found[1].bytes == sum(f.stat().st_size for f in rings.iterdir())
+    row = check_once(**dict(runs_of([itself])[0].arguments))
+    assert (row["format"], row["verdict"]) == ("schedlog", "violations")

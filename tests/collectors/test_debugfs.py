@@ -184,6 +184,9 @@ def test_a_dropped_suspicion_is_looked_at_again_after_m_three_times(debugfs, mon
     """A made-up clock: each check ends at once, and every suspicion is dropped."""
     clock, looked = [0.0], []
 
+    def refused(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
     class Dropping(debugfs.Checker):
         def check(self):
             looked.append(round(clock[0], 3))
@@ -193,7 +196,8 @@ def test_a_dropped_suspicion_is_looked_at_again_after_m_three_times(debugfs, mon
     monkeypatch.setattr(debugfs, "FILES", (str(tmp_path / "debug"),))
     monkeypatch.setattr(debugfs, "Checker", Dropping)
     monkeypatch.setattr(debugfs._privilege, "drop_all", lambda: None)
-    monkeypatch.setattr(debugfs.os, "sched_setscheduler", lambda *_: None)
+    for name in ("sched_setscheduler", "nice"):  # as in a container
+        monkeypatch.setattr(debugfs.os, name, refused)
     monkeypatch.setattr(debugfs.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(debugfs.time, "sleep", lambda s: clock.__setitem__(0, clock[0] + s))
     assert debugfs.main(["-S", "1s", "-M", "100ms", "--seconds", "2.5"]) == 0

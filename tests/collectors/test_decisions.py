@@ -127,8 +127,26 @@ def watching(collector, monkeypatch):
     monkeypatch.setattr(collector._bpf, "bpf", refused)
     found = collector.Decisions.__new__(collector.Decisions)
     found.ready, found.how, found.refused = [("fentry", 5)], {"load_balance": "fentry"}, {}
-    found.count, found.sampled = bytes(8), True
+    found.count, found.sampled = bytearray(8), True
     return found
+
+
+def test_every_violation_has_room_for_its_calls(collector, watching, monkeypatch):
+    """A service watches for weeks, and its violations together have more calls than there is room for."""
+    watching.sampled, watching.idle = False, {0: "idle"}
+    watching.asks = bytearray(collector.ASKS * collector.ASK.size)
+
+    def attach():
+        (number,) = struct.unpack_from("<Q", watching.count)
+        for i in range(number, min(number + 5_000, collector.ASKS)):
+            collector.ASK.pack_into(watching.asks, i * collector.ASK.size, i, 0, *[1] * 10)
+        struct.pack_into("<Q", watching.count, 0, number + 5_000)
+        return []
+
+    monkeypatch.setattr(watching, "_attach", attach, raising=False)
+    for _ in range(3):
+        told = json.loads(watching.profile(0.001))
+        assert (len(told["rows"]), told["lost"]) == (5_000, 0)
 
 
 def test_a_probe_that_is_refused_when_it_is_attached_leaves_the_samples(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 from types import SimpleNamespace
@@ -20,6 +21,9 @@ class Clock:
 
     def sleep(self, seconds):
         self.now += seconds
+
+    def strftime(self, form):
+        return form
 
 
 class Looked:
@@ -74,9 +78,9 @@ def run(unclaimed, monkeypatch):
     monkeypatch.setattr(unclaimed._bpf, "online", lambda: [0, 1])
     monkeypatch.setattr(unclaimed, "time", Clock())
 
-    def run(checker):
+    def run(checker, *options):
         monkeypatch.setattr(unclaimed, "Checker", lambda a: checker)
-        return unclaimed.main(["--seconds", "10"])
+        return unclaimed.main(["--seconds", "10", *options])
 
     return run
 
@@ -90,6 +94,16 @@ def test_a_checker_that_looks_no_more_ends_with_an_error(run, capsys):
     """As after its CPU went offline and came back, between two questions which CPUs are online."""
     assert run(Looked(step=0)) == 2
     assert "no look for 7 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("options", "recorded"), [((), 0), (("--chronic",), 1)])
+def test_slices_are_recorded_only_where_chronic_waste_is_looked_for(run, options, recorded):
+    """The looks of suspicions and of the event-driven mode find pairs in slices, too."""
+    checker, taken = Looked(), []
+    checker.may_be_chronic = lambda s: True
+    checker.recording_of_slices = lambda: taken.append(1) or b""
+    assert run(checker, *options) == 0
+    assert len(taken) == recorded
 
 
 def test_a_timer_whose_cpu_went_offline_is_started_on_another_one(run, capsys):
@@ -111,3 +125,22 @@ def test_the_rings_of_all_cpus_have_512_mib_at_most(unclaimed, monkeypatch, cpus
     monkeypatch.setattr(unclaimed._bpf, "possible", lambda: cpus)
     assert unclaimed.parse([]).buffer == mib
     assert unclaimed.parse(["--buffer", "16"]).buffer == 16
+
+
+def test_a_recording_that_cannot_be_written_is_told_and_leaves_no_half(
+    unclaimed, monkeypatch, tmp_path, capsys
+):
+    """The checker looks on, and its line about the violation is not lost."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    a = SimpleNamespace(dir=str(tmp_path / "e"), framed=False)
+    found = dict.fromkeys(("idle_cpu", "lasted_ms", "pid", "busy_nr", "busy_cpu"), 1)
+    unclaimed.keep(a, "violation", b"blob", number=1, **found)
+    monkeypatch.setattr(unclaimed.os, "replace", full)
+    unclaimed.keep(a, "violation", b"blob", number=2, **found)
+    assert [p.name for p in (tmp_path / "e").iterdir()] == ["violation-1.wct"]
+    said = capsys.readouterr()
+    assert said.out.count("CPU 1 was idle") == 2
+    assert "violation-2.wct: cannot write: No space left on device" in said.err

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 
-from wastedcores.errors import WorkloadError
+from wastedcores.errors import UsageError, WorkloadError
 from wastedcores.studies import nas, nas_fit, published, replays
 from wastedcores.studies.replays import machine_named
 from wastedcores.workload import spmd
@@ -69,6 +70,18 @@ def test_scorecard_calibrates_on_blanked_tables(monkeypatch, tmp_path):
         ):
             with pytest.raises(DatasetError, match="blank"):
                 tables.number(table, row, column)
+
+
+def test_a_replay_of_the_database_that_fails_ends_the_calibration_with_its_error(
+    monkeypatch, tmp_path
+):
+    from wastedcores.studies import calibration
+
+    monkeypatch.setattr(calibration.nas_fit, "calibrate", lambda *a, **k: {})
+    failed = pl.DataFrame({"kernel": ["v4.1"], "error": ["no memory"]})
+    monkeypatch.setattr(calibration, "sweep", lambda *a, **k: failed)
+    with pytest.raises(UsageError, match="a replay failed: no memory"):
+        calibration.calibrate(tmp_path, note=lambda _: None)
 
 
 def test_calibrate__recovers_the_parameters_of_a_known_program():

@@ -56,6 +56,7 @@ def load_tool(name):
         (0.4, 0.0, "percent", "same"),
         (-0.2, -0.3, "percent", "same"),
         (3.0, 0.0, "percent", "opposite"),
+        (40.0, 1.0, "percent", "direction only"),
         (100.0, 30.0, "s", "direction only"),
         ("{0};{1}", "{0};{1}", "nodes", "same"),
         ("{0}", "{1}", "nodes", "opposite"),

@@ -158,6 +158,7 @@ def test_the_page_ranks_machines_kernels_and_groups(pretended, tmp_path):
     done = typed("fleet", pretended, "--hours", "2", "-o", out, "--page", page)
     assert done.code == 1, done.out
     assert "b:1" in done.out
+    assert "with violations  unknown\n" in done.out
     assert "4 machine hours: 2 with violations" in done.out
     table = pl.read_parquet(out)
     assert table.height == 4
@@ -192,6 +193,21 @@ def test_a_full_disk_leaves_the_table_of_yesterday(pretended, tmp_path, monkeypa
     assert "No space left" in done.err
     assert out.read_bytes() == b"yesterday"
     assert [p.name for p in tmp_path.iterdir()] == ["t.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("where", "option", "why"),
+    [
+        ("prometheus+http://127.0.0.1:1", ("--persist", "50ms"), "what services told it"),
+        ("prometheus+http://127.0.0.1:1", ("--whole",), "what services told it"),
+        ("traces", ("--hours", "3"), "only a Prometheus is asked for hours"),
+    ],
+)
+def test_an_option_that_changes_nothing_is_refused(where, option, why):
+    done = typed("fleet", where, *option)
+    assert done.code == 2
+    assert f"{option[0]}: this changes nothing here" in " ".join(done.err.split())
+    assert why in " ".join(done.err.split())
 
 
 @pytest.mark.parametrize("address", ["prometheus+http://127.0.0.1:1", "prometheus+http://no such"])

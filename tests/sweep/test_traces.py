@@ -19,7 +19,8 @@ from support.waiting import wait_for
 from wastedcores.errors import UsageError
 from wastedcores.invariant import check
 from wastedcores.reports.fleet import _map, fleet_page
-from wastedcores.sweep import sweep
+from wastedcores.sweep import execute, sweep
+from wastedcores.sweep.store import table_of
 from wastedcores.sweep.traces import check_once, find_traces, ranked, runs_of
 from wastedcores.trace.io import open_trace
 
@@ -80,6 +81,19 @@ def test_what_the_product_writes_beside_traces_is_no_trace(folder):
     assert len(found) == 5
     assert found[-1] == "violation-1.parquet"
     assert len(find_traces(str(folder))) == 6
+
+
+@pytest.mark.parametrize("named", ["folder", "list"])
+def test_a_name_that_is_no_text_spoils_no_table(tmp_path, named):
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    (traces / os.fsdecode(b"caf\xe9.txt")).write_text("no trace at all")
+    names = tmp_path / "traces.list"
+    names.write_bytes(os.fsencode(traces) + b"/caf\xe9.txt\n")
+    (run,) = runs_of(find_traces(str(traces if named == "folder" else names)))
+    table = table_of([(run, execute(run.task, run.arguments))])
+    assert table["trace"][0].endswith("/caf\\udce9.txt")
+    assert "not a trace" in table["error"][0]
 
 
 @pytest.mark.slow

@@ -79,7 +79,9 @@ def check_libraries() -> Finding:
             absent.append(name)
     if not absent:
         return Finding("libraries", "ok", ", ".join(have))
-    says, fix = f"absent: {', '.join(absent)}", {"any": "make setup"}
+    checkout = Path(__file__).parents[2] / "Makefile"
+    fix = {"any": "make setup" if checkout.exists() else "pip install 'wastedcores[lab]'"}
+    says = f"absent: {', '.join(absent)}"
     return Finding("libraries", "missing", says, "reports, notebooks", fix)
 
 
@@ -181,11 +183,17 @@ def check_event_kinds() -> Finding:
 
 
 @lru_cache(maxsize=1)
-def _checker_says() -> dict[str, Any]:
-    """Load the online checker for a moment and return what it tells; an empty one if it cannot be loaded."""
-    backend = choose("bpf", checker=True)
-    done = _run(command("unclaimed.py", ["--probes", "--buffer", "0.0625"], backend))
-    return {} if done is None or done.returncode else dict(json.loads(done.stdout))
+def _checker_says() -> dict[str, Any] | str:
+    """Load the online checker for a moment and return what it tells, or why it cannot be loaded."""
+    try:
+        backend = choose("bpf", checker=True)
+        done = _run(command("unclaimed.py", ["--probes", "--buffer", "0.0625"], backend))
+        if done is None or done.returncode:
+            said = done.stderr.strip().partition("\n")[0] if done else "it does not answer"
+            return f"it cannot be loaded ({said})"
+        return dict(json.loads(done.stdout))
+    except (CollectorError, ValueError) as e:
+        return str(e).partition(" See also: wastedcores doctor")[0]
 
 
 def check_checker() -> Finding:
@@ -194,12 +202,9 @@ def check_checker() -> Finding:
     if os.geteuid() != 0:
         fix = {"any": "sudo wastedcores doctor"}
         return Finding("online checker", "limited", "only root can try", need, fix)
-    try:
-        found = _checker_says()
-    except (CollectorError, ValueError) as e:
-        return Finding("online checker", "limited", str(e), need)
-    if not found:
-        return Finding("online checker", "limited", "it cannot be loaded", need)
+    found = _checker_says()
+    if isinstance(found, str):
+        return Finding("online checker", "limited", found, need)
     says = f"{OBJECT} through {LIBBPF}: no compiler is needed"
     if found["way"] != "object":
         says = f"bcc compiles it at each start: {found['no_object']}"
@@ -208,20 +213,15 @@ def check_checker() -> Finding:
 
 def check_decisions() -> Finding:
     """Try whether the functions of the load balancer can be probed, which the online checker does after a violation."""
-    state, fix = "limited", {}
-    if os.geteuid() != 0:
-        says, fix = "only root can try", {"any": "sudo wastedcores doctor"}
-    else:
-        try:
-            found = _checker_says()
-            says = "the online checker cannot be loaded"
-            if found:
-                says = probes_sentence(found)
-                state = "ok" if len(found["how"]) == len(FUNCTIONS) else "limited"
-        except (CollectorError, ValueError) as e:
-            says = str(e)
     need = "reasons of the load balancer in the evidence of watch"
-    return Finding("decisions", state, says, need, fix)
+    if os.geteuid() != 0:
+        fix = {"any": "sudo wastedcores doctor"}
+        return Finding("decisions", "limited", "only root can try", need, fix)
+    found = _checker_says()
+    if isinstance(found, str):
+        return Finding("decisions", "limited", f"the online checker: {found}", need)
+    state = "ok" if len(found["how"]) == len(FUNCTIONS) else "limited"
+    return Finding("decisions", state, probes_sentence(found), need)
 
 
 def check_bcc() -> Finding:

@@ -189,7 +189,8 @@ def judge(
     chronic_share: float | None,
     key: Path | None,
 ) -> dict[str, Any]:
-    """Turn a recording into a trace with what ``check`` says about it; keep nothing if it is clean. Return what it says.
+    """Turn a recording into a trace with what ``check`` says about it; keep nothing if it is clean. Return what it says, the path
+    of the trace, and whether another process left it, so that there are no ``facts``.
 
     Only the process that judges imports what reads and checks traces, which takes 90 MB.
     """
@@ -222,7 +223,7 @@ def judge(
                 _to_disk(part)
     _to_disk(raw.parent)
     raw.unlink()
-    return told
+    return told | {"recording": str(output), "left_by_another": not facts}
 
 
 def _to_disk(path: Path) -> None:

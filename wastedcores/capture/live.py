@@ -22,15 +22,15 @@ from wastedcores.capture.live_result import LiveCheck, LiveOptions
 from wastedcores.capture.snapshot import header_facts, take
 from wastedcores.capture.system import this_machine, throttled, throttled_since
 from wastedcores.errors import CollectorError, UsageError
+from wastedcores.files import written_whole
 
 if TYPE_CHECKING:
     from wastedcores.capture.evidence import Evidence
     from wastedcores.invariant import CheckResult
-    from wastedcores.trace.trace import Trace
 
 Report = Callable[[str], None]
-#: the beginning of the line that reports chronic waste
-CHRONIC = "CHRONIC WASTE"
+#: takes a message of the collector, or of the judge of its recordings
+Hear = Callable[[dict[str, Any]], None]
 
 
 class _Counts:
@@ -100,6 +100,8 @@ def record_and_check(
     found = check(trace, persist_ns=persist_ns, chronic_share=result.options.chronic_share)
     result.worst = found
     result.seconds = found.duration_ns / 1e9
+    if found.verdict == "violations" and found.chronic is not None:
+        result.chronic.append({**found.chronic._asdict(), "evidence": str(file)})
     if result.confirmed:
         if found.verdict != "violations":
             result.notes.append(
@@ -196,9 +198,10 @@ def add_message(
 class Recordings:
     """The recordings of one live check."""
 
-    def __init__(self, result: LiveCheck, folder: Path, report: Callable[[str], None]) -> None:
-        self.result, self.folder, self.report = result, folder, report
-        self._of_violations: list[Path] = []
+    def __init__(self, result: LiveCheck, folder: Path, report: Report, hear: Hear) -> None:
+        self.result, self.folder, self.report, self.hear = result, folder, report, hear
+        #: what the collector recorded; a file exists until it is judged
+        self._raw: list[Path] = []
         #: how many recordings of ten slices were kept, by verdict
         self._kept: Counter[str] = Counter()
         self._throttled, self._first = throttled(), take()
@@ -206,46 +209,50 @@ class Recordings:
     def write(self, kind: str, number: int, blob: bytes) -> Path | None:
         """Keep what the collector sent as a file."""
         raw = self.folder / f"{kind}-{number}.wct"
-        raw.write_bytes(blob)
+        try:
+            with written_whole(raw) as part:
+                part.write_bytes(blob)
+        except OSError as e:
+            raise UsageError(f"{raw}: {e.strerror}. Choose another folder with -o.") from e
         return raw
 
     def add(self, raw: Path) -> None:
         """Take what the collector recorded. Possible chronic waste is judged at once, violations in :meth:`finish`."""
+        self._raw.append(raw)
         if raw.stem.startswith("chronic"):
             self._judge(raw)
-        else:
-            self._of_violations.append(raw)
 
     def finish(self) -> None:
-        """Check the recordings of violations that still exist; the worst becomes ``result.worst``."""
-        for raw in self._of_violations:
-            if raw.exists():
-                self._keep_the_worse(self._check(self._import(raw)))
+        """Check what is not judged yet, also because Ctrl-C came meanwhile; the worst becomes ``result.worst``."""
+        for raw in filter(Path.exists, self._raw):
+            if raw.stem.startswith("chronic"):
+                self._judge(raw)
+            else:
+                self._keep_the_worse(self._check(raw))
         _explain_clean_recording(self.result)
 
     def _judge(self, raw: Path) -> None:
         """Keep ten recorded slices if the waste in them is chronic or unknown; the looks that led to them were samples."""
-        trace = self._import(raw)
-        found = self._check(trace)
+        found = self._check(raw)
         enough = self._kept[found.verdict] >= self.result.options.most_recordings
         if found.verdict == "violations" and found.chronic is not None:
-            kept = None if enough else str(trace.path)
+            kept = None if enough else str(found.trace.path)
             self.result.chronic.append({**found.chronic._asdict(), "evidence": kept})
             del self.result.chronic[: -self.result.options.most_listed]
-            self.report(f"{CHRONIC}: five of ten slices waste {found.chronic.share:.1%} or more")
+            self.hear({"event": "chronic waste"})
+            self.report(f"CHRONIC: five of ten slices waste {found.chronic.share:.1%} or more")
         if found.verdict == "clean" or enough:
             raw.with_suffix(".parquet").unlink()
             return
         self._kept[found.verdict] += 1
         self._keep_the_worse(found)
 
-    def _import(self, raw: Path) -> Trace:
+    def _check(self, raw: Path) -> CheckResult:
         # a watch that finds nothing does not need these modules
-        from wastedcores.trace.io import (
-            import_trace,
-        )
+        from wastedcores.invariant import check
+        from wastedcores.trace.io import import_trace
 
-        facts = header_facts(self._first, take())
+        facts, options = header_facts(self._first, take()), self.result.options
         facts["provenance"] = {"throttled": throttled_since(self._throttled, throttled())}
         trace = import_trace(
             raw,
@@ -254,15 +261,10 @@ class Recordings:
             source="recorded here by unclaimed.py (bpf)",
             facts=facts,
         )
-        raw.unlink()
         self.report(f"{trace.name}: {trace.header.events} events")
-        return trace
-
-    def _check(self, trace: Trace) -> CheckResult:
-        from wastedcores.invariant import check
-
-        options = self.result.options
-        return check(trace, persist_ns=options.persist_ns, chronic_share=options.chronic_share)
+        found = check(trace, persist_ns=options.persist_ns, chronic_share=options.chronic_share)
+        raw.unlink()
+        return found
 
     def _keep_the_worse(self, found: CheckResult) -> None:
         worst = self.result.worst
@@ -296,7 +298,7 @@ def live_check(
     output: str | Path | None = None,
     backend: str = "auto",
     progress: Report | None = None,
-    on_message: Callable[[dict[str, Any]], None] | None = None,
+    on_message: Hear = lambda _: None,
     evidence: Evidence | None = None,
 ) -> LiveCheck:
     """Check the invariant on this machine as it runs.
@@ -315,7 +317,7 @@ def live_check(
     progress
         Called with a line of text now and then; the line ``looking`` says that the checker has started.
     on_message
-        Called with each message of the collector. Only with the BPF backend.
+        Called with each message of the collector, and with the event ``chronic waste`` of a recording. Only with the BPF backend.
     evidence
         Keeps the recordings within limits and judges them at once, instead of ``output``. Only with the BPF backend.
 
@@ -344,15 +346,23 @@ def live_check(
         except OSError as e:
             raise UsageError(f"{folder}: {e.strerror}. Choose another folder with -o.") from e
         if chosen.name == "tracefs":
-            if options.tally or evidence is not None:
-                raise UsageError(
-                    f"metrics and evidence within limits need the BPF backend: {probe(checker=True)[0].why}. "
-                    "`wastedcores doctor` says what is missing."
+            asked = {"metrics": options.tally, "evidence within limits": evidence is not None}
+            asked |= {"--event-driven": options.event_driven, "--deficit": options.deficit}
+            asked |= {"--useless": options.useless}
+            if any(asked.values()):
+                bpf = probe(checker=True)[0]
+                why = (
+                    "Leave --backend out."
+                    if bpf.works
+                    else f"BPF: {bpf.why}. See: wastedcores doctor."
                 )
-
+                raise UsageError(
+                    f"{' and '.join(what for what in asked if asked[what])}: only the BPF backend has this, and tracefs was "
+                    f"chosen. {why}"
+                )
             record_and_check(result, folder, seconds, chosen, report)
         else:
-            recordings = evidence or Recordings(result, folder, report)
+            recordings = evidence or Recordings(result, folder, report, on_message)
             _check_in_kernel(result, recordings, seconds, chosen, report, on_message)
         if output is None and evidence is None:  # the recordings go away with the scratch folder
             for found in (*result.violations, *result.chronic):
@@ -366,7 +376,7 @@ def _check_in_kernel(
     seconds: float | None,
     backend: Backend,
     report: Report,
-    on_message: Callable[[dict[str, Any]], None] | None,
+    on_message: Hear,
 ) -> None:
     duration = [] if seconds is None else ["--seconds", f"{seconds:g}"]
     own = ["--own", str(os.getpid())]
@@ -382,8 +392,7 @@ def _check_in_kernel(
     def receive() -> None:
         for message, recording in messages(received):
             event, raw = message["event"], None
-            if on_message is not None:
-                on_message(message)
+            on_message(message)
             if recording:
                 raw = recordings.write(event, message["number"], recording)
             add_message(result, message, raw, report)

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import tomllib
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wastedcores.capture.evidence import Evidence, Limits
 from wastedcores.capture.group_rows import GroupRows
-from wastedcores.capture.live import CHRONIC, live_check
+from wastedcores.capture.live import live_check
 from wastedcores.capture.live_result import LiveCheck, LiveOptions
 from wastedcores.capture.metrics import Metrics, TextFile, serve
 from wastedcores.errors import UsageError
@@ -25,6 +26,8 @@ from wastedcores.trace.pseudonyms import Pseudonyms
 JOURNAL = "/run/systemd/journal/socket"
 #: at most one recording of each kind is kept in this time
 _RECORD_EVERY_S = 3600.0
+#: the violations, and the recordings with chronic waste, that the answer at the end lists: the last ones
+_MOST_LISTED = 100
 
 
 class ServiceOptions(BaseModel):
@@ -99,19 +102,23 @@ def run_service(
         progress(f"metrics at http://{host}:{port}/metrics")
     file = TextFile(service.textfile, registry) if service.textfile is not None else None
     evidence = None
+    chronic: deque[dict[str, Any]] = deque(maxlen=_MOST_LISTED)
     if service.output is not None:
         evidence = Evidence(
             service.output,
             options,
             Limits(int(service.keep_mb * 1e6), service.keep_days * 86_400),
             service.pseudonyms,
-            told=_telling(metrics),
+            told=_telling(metrics, chronic),
         )
 
     def heard(message: dict[str, Any]) -> None:
         metrics.message(message)
         if message["event"] == "violation":
             log(message)
+        # only without evidence, whose recordings _telling() counts
+        elif message["event"] == "chronic waste":
+            metrics.chronic()
         elif message["event"] == "ready":
             notify("READY=1")
         elif message["event"] == "progress":
@@ -122,32 +129,38 @@ def run_service(
             file.write()
 
     def say(line: str) -> None:
-        if line.startswith(CHRONIC):  # only without evidence, whose recordings _telling() counts
-            metrics.chronic()
         in_journal = "JOURNAL_STREAM" in os.environ and line.startswith("VIOLATION ")
         if " checks, " not in line and not in_journal:  # log() writes violations with their fields
             progress(line)
 
-    return live_check(
+    result = live_check(
         replace(
             options,
             tally=True,
             record_every_s=_RECORD_EVERY_S,
             most_recordings=10**9 if evidence else 0,
-            most_listed=100,
+            most_listed=_MOST_LISTED,
         ),
         seconds=seconds,
         progress=say,
         on_message=heard,
         evidence=evidence,
     )
+    result.chronic += chronic
+    return result
 
 
-def _telling(metrics: Metrics) -> Callable[[str, dict[str, Any] | None], None]:
+def _telling(
+    metrics: Metrics, chronic: deque[dict[str, Any]]
+) -> Callable[[str, dict[str, Any] | None], None]:
+    """Count what becomes of the recordings, and collect the chronic waste in those of this process."""
+
     def told(result: str, found: dict[str, Any] | None) -> None:
         metrics.recording(result, found)
         if found and found["kind"] == "chronic":
             metrics.chronic()
+            if not found["left_by_another"]:
+                chronic.append({**found["chronic"], "evidence": found["recording"]})
 
     return told
 

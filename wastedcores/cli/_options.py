@@ -249,6 +249,22 @@ def until_ns(seconds: float | None) -> int | None:
     return round(seconds * 1e9)
 
 
+def refuse_unused(ctx: typer.Context, names: Sequence[str], why: str) -> None:
+    """Refuse the options of these parameters, if they were typed, because they would change nothing."""
+    from wastedcores.errors import UsageError
+
+    unused = [
+        parameter.opts[0]
+        for parameter in ctx.command.params
+        if parameter.name in names
+        and getattr(ctx.get_parameter_source(parameter.name), "name", "") == "COMMANDLINE"
+    ]
+    if unused:
+        raise UsageError(
+            f"{', '.join(unused)}: this changes nothing here, because {why}. Leave it out."
+        )
+
+
 class HotplugCommand(typer.core.TyperCommand):
     """A command that keeps the order in which ``--offline`` and ``--online`` were typed, which click does not."""
 

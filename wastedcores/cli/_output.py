@@ -147,7 +147,7 @@ def check_writable(path: Path) -> None:
     elif not os.access(folder, os.W_OK):
         reason = f"writing in {folder} is not allowed"
     if reason:
-        raise UsageError(f"-o {path}: cannot write there, {reason}.")
+        raise UsageError(f"{path}: cannot write there, {reason}.")
     tell_leftovers(folder)
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
 from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
@@ -19,6 +20,7 @@ from wastedcores.cli._options import (
     Seed,
     Settings,
     Until,
+    refuse_unused,
     settings,
     until_ns,
 )
@@ -76,6 +78,7 @@ _ROWS = (
     )
 )
 def compare(
+    ctx: typer.Context,
     scenario: Annotated[
         str,
         Argument(
@@ -159,10 +162,8 @@ def compare(
         from wastedcores.cli._compare_traces import compare_traces
         from wastedcores.units import duration_ns
 
-        if kernel or machine or set_ or until or kind is not Kind.costs:
-            raise UsageError(
-                "--kernel, --machine, --set, --until and --kind are for a scenario, and two traces are compared as recorded."
-            )
+        of_replays = ("kernel", "machine", "seed", "set_", "until", "kind")
+        refuse_unused(ctx, of_replays, "two traces are compared as recorded")
         persist_ns = duration_ns(persist, "--persist")
         if gate is not None:
             from wastedcores.cli._gate import gate as run_gate

@@ -8,7 +8,14 @@ import typer
 from typer import Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, HotplugCommand, Offline, Online, hotplug_steps
+from wastedcores.cli._options import (
+    AsJson,
+    HotplugCommand,
+    Offline,
+    Online,
+    hotplug_steps,
+    refuse_unused,
+)
 from wastedcores.cli._output import print_json, wrapped
 
 if TYPE_CHECKING:
@@ -76,6 +83,8 @@ def domains(
 
     if pin is not None and not run_lint:
         raise UsageError("--pin says which CPUs --lint checks; give --lint too.")
+    if run_lint:
+        refuse_unused(ctx, ("cpu",), "--lint shows no domains; --pin says which CPUs it checks")
     source = find_machine(machine)
     model, note = source.model_and_note(kernel, sched_debug)
     events = domain_events(source.machine.after(hotplug_steps(ctx)), model)

@@ -19,6 +19,7 @@ from wastedcores.cli._options import (
     Persist,
     TraceInput,
     hotplug_steps,
+    refuse_unused,
 )
 from wastedcores.cli._output import print_json, print_next, wrapped
 from wastedcores.units import duration_ns
@@ -74,11 +75,13 @@ def explain(
     """Explain why CPUs stayed idle, and propose fixes on request."""
     from wastedcores.analysis.examined import examine
     from wastedcores.analysis.explain import explain as run_explain
-    from wastedcores.cli._input import kernel_of, open_input, recorded_machine
+    from wastedcores.cli._input import kernel_of, open_input, recorded_machine, told_tasks
     from wastedcores.cpulist import parse_cpulist
     from wastedcores.words.cause import fix_sentences, price_sentences
     from wastedcores.words.steps import next_after_explaining
 
+    if not seeds:
+        refuse_unused(ctx, ("session",), "only the replays of --seeds have sessions")
     opened = open_input(trace)
     # the verdict needs to know where threads may run
     if told.snapshot and opened.header.tasks is None:
@@ -94,11 +97,7 @@ def explain(
         whole=counted.whole,
         ignore_affinity=ignore_affinity,
     )
-    tasks = None
-    if told.snapshot:
-        from wastedcores.capture.snapshot import read_snapshot
-
-        tasks = read_snapshot(told.snapshot).tasks
+    tasks = told_tasks(opened, told.snapshot)
     found = run_explain(run.result, on, ran, tasks, run.runqueues)
     advice = None
     if seeds:

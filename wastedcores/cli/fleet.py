@@ -20,6 +20,7 @@ from wastedcores.cli._options import (
     Silent,
     Whole,
     Workers,
+    refuse_unused,
 )
 from wastedcores.cli._output import check_writable, print_json
 from wastedcores.errors import UsageError
@@ -48,6 +49,7 @@ _EXIT_CODES = (
     )
 )
 def fleet(
+    ctx: typer.Context,
     where: Annotated[
         str,
         Argument(
@@ -90,11 +92,25 @@ def fleet(
     from wastedcores.files import written_whole
     from wastedcores.sweep.prometheus import PREFIX, machine_hours, wasted_by_group
 
+    asked = where.startswith(PREFIX)
+    if asked:
+        of_traces = (
+            "persist",
+            "chronic",
+            "whole",
+            "ignore_affinity",
+            "silent",
+            "scheduler",
+            "workers",
+        )
+        refuse_unused(ctx, of_traces, "a Prometheus has what services told it")
+    else:
+        refuse_unused(ctx, ("hours",), "only a Prometheus is asked for hours")
     for path in (output, page):
         if path is not None:
             check_writable(path)
     groups = None
-    if where.startswith(PREFIX):
+    if asked:
         table, groups = machine_hours(where, hours), wasted_by_group(where, hours)
         with written_whole(output) as part:
             table.write_parquet(part)
@@ -170,10 +186,11 @@ def _text(
     worst = ranked(table, "host").head(10)
     if worst.height:
         width = max(7, *(len(h) for h in worst["host"]))
-        lines += ["", f"  {'machine':<{width}}  CPUs wasted       rows  with violations"]
+        lines += ["", f"  {'machine':<{width}}  CPUs wasted       rows  with violations  unknown"]
         for row in worst.iter_rows(named=True):
             lines.append(
-                f"  {row['host']:<{width}}  {number(row['wasted_cpus']):>11}  {row['traces']:>9}  {row['violations']:>15}"
+                f"  {row['host']:<{width}}  {number(row['wasted_cpus']):>11}  {row['traces']:>9}  {row['violations']:>15}  "
+                f"{row['unknown']:>7}"
             )
     more = (
         f"open {page}"

@@ -20,6 +20,7 @@ from wastedcores.cli._options import (
     Seed,
     Settings,
     Until,
+    refuse_unused,
     settings,
     until_ns,
 )
@@ -47,6 +48,7 @@ _EXIT_CODES = (
     )
 )
 def replay(
+    ctx: typer.Context,
     scenario: ScenarioName,
     kernel: Annotated[
         str | None,
@@ -83,7 +85,9 @@ def replay(
     given, end_ns = settings(set_), until_ns(until)
     found_scenario = find(scenario)
     kernel = found_scenario.kernel if kernel is None else kernel
-    if output is not None:
+    if output is None:
+        refuse_unused(ctx, ("decisions",), "decisions are in the trace, which -o writes")
+    else:
         check_writable(output)
     _, on = resolve_replay(scenario, [kernel], machine, seed, given)
     print(f"replaying {scenario} under {kernel} ...", file=sys.stderr)

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
-from wastedcores.cli._options import AsJson, Quiet, Scheduler, Workers
+from wastedcores.cli._options import AsJson, Quiet, Scheduler, Workers, refuse_unused
 from wastedcores.cli._output import tell_leftovers
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ _EXIT_CODES = "0 fine, 2 bad use or a run failed, 130 after Ctrl-C."
     )
 )
 def reproduce(
+    ctx: typer.Context,
     what: Annotated[
         str,
         Argument(
@@ -84,7 +85,12 @@ def reproduce(
     parts = parts_of(what)
     if calibrate and what != "all":
         raise UsageError(f"--calibrate is about no single part; leave {what} out.")
+    if calibrate:
+        fixed = "--calibrate replays five seeds and writes calibration.json"
+        refuse_unused(ctx, ("as_json", "seeds", "calibration"), fixed)
     if len(parts) == 1 and (make := study_of(parts[0]).checks):
+        of_replays = ("output", "seeds", "workers", "scheduler", "calibration")
+        refuse_unused(ctx, of_replays, f"{what} replays nothing and only prints its rows")
         _check(make(), as_json)
         return
     try:

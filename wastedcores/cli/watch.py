@@ -18,6 +18,7 @@ from wastedcores.cli._options import (
     Pseudonyms,
     Seconds,
     above_zero,
+    refuse_unused,
 )
 from wastedcores.cli._output import EXIT_CODES, EXIT_OF, fitted, print_json
 from wastedcores.errors import UsageError
@@ -54,6 +55,7 @@ recorded with the time before it, and -o keeps the recordings and writes a repor
     )
 )
 def watch(
+    ctx: typer.Context,
     seconds: Seconds = None,
     persist: Persist = "100ms",
     chronic: Chronic = "0.75%",
@@ -153,6 +155,9 @@ def watch(
         chronic_share=chronic_share,
     )
     service = serve is not None or textfile is not None
+    if not service:
+        of_services = ("keep_mb", "keep_days", "cgroups")
+        refuse_unused(ctx, of_services, "only a service (--serve or --textfile) has such limits")
     if pseudonyms is not None and not service:
         raise UsageError(
             "--pseudonyms: only a service has names to replace. Add --serve or --textfile, or use `capture --pseudonyms`."

@@ -221,6 +221,9 @@ class Comparison:
         compared = self.ratio if self.effect is None else self.effect
         if not self.direction_right or not compared or compared < 0:
             return "opposite"
+        change = self.unit == "percent" and not self._is_text
+        if change and self.effect is None and abs(self.ours) >= SMALL_PERCENT:
+            return "direction only"  # next to no change was published, and the replay shows one
         away = math.exp(abs(math.log(compared)))
         for limit, word in ((1.1, "same"), (1.25, "close"), (1.5, "within 1.5x")):
             if away <= limit:

@@ -63,7 +63,7 @@ def calibrate(
         rows = table.to_dicts()
         for row in rows:
             if row["error"] is not None:
-                raise UsageError(f"calibration: a replay of {row['kind']} failed: {row['error']}")
+                raise UsageError(f"calibration: a replay failed: {row['error']}")
         return rows
 
     content = {

@@ -91,7 +91,12 @@ def table_of(results: list[tuple[Run, dict[str, Value]]]) -> pl.DataFrame:
 def _frame(rows: list[dict[str, Value]]) -> pl.DataFrame:
     names = dict.fromkeys(k for row in rows for k in row if k != "error")
     return pl.DataFrame(
-        [{n: row.get(n) for n in (*names, "error")} for row in rows],
+        [{n: _written(row.get(n)) for n in (*names, "error")} for row in rows],
         infer_schema_length=None,
         strict=False,
     ).with_columns(pl.col("error").cast(pl.String))
+
+
+def _written(value: Value) -> Value:
+    """Return a value as a table has it: bytes of a name that are no text are escaped."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value

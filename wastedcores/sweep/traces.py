@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import polars as pl
 
-from wastedcores.errors import UsageError
+from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.sweep.run import Run, Value
 
 #: the task that checks a trace
@@ -47,11 +47,12 @@ def find_traces(where: str, table: Path | None = None) -> list[Found]:
     if is_url(where):
         found = list(_behind(where))
     elif where.endswith(LIST) and Path(where).is_file():
-        lines = [line.strip() for line in Path(where).read_text().splitlines()]
+        text = Path(where).read_text(errors="surrogateescape")  # a name need not be text
+        lines = [line.strip() for line in text.splitlines()]
         named = [line for line in lines if line and not line.startswith("#")]
         found = [f for line in dict.fromkeys(named) for f in find_traces(line, table)]
     elif (path := Path(where)).is_dir():
-        files = {str(p.relative_to(path)): p for p in sorted(path.rglob("*")) if p.is_file()}
+        files = {"/".join(p.relative_to(path).parts): p for p in _below(path)}
         found = [
             _local(p)
             for name, p in files.items()
@@ -69,6 +70,29 @@ def find_traces(where: str, table: Path | None = None) -> list[Found]:
     return found
 
 
+def _below(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder and below it; a folder that is one trace stands for its files."""
+    entries = sorted(p for p in folder.iterdir() if not p.name.startswith("."))
+    folders = [p for p in entries if p.is_dir() and not p.is_symlink()]
+    # some formats are also recognised from a folder above, which may have other traces
+    if _is_trace(folder) and not any(map(_is_trace, folders)):
+        yield folder
+        return
+    for path in entries:
+        if path in folders:
+            yield from _below(path)
+        elif path.is_file():
+            yield path
+
+
+def _is_trace(folder: Path) -> bool:
+    from wastedcores.trace.io import sniff
+
+    with suppress(WastedCoresError):
+        return bool(sniff(folder))
+    return False
+
+
 def _may_be_a_trace(name: str, names: Container[str]) -> bool:
     """Tell whether a file among those with these ``names`` may be a trace."""
     hidden = any(part.startswith(".") for part in name.split("/"))
@@ -78,8 +102,9 @@ def _may_be_a_trace(name: str, names: Container[str]) -> bool:
 
 
 def _local(path: Path) -> Found:
-    facts = path.stat()
-    return Found(str(path.resolve()), facts.st_size, facts.st_mtime)
+    files = [p.stat() for p in (path.rglob("*") if path.is_dir() else [path])]
+    size, changed = sum(f.st_size for f in files), max(f.st_mtime for f in files)
+    return Found(str(path.resolve()), size, changed)
 
 
 def _files_of(url: str) -> tuple[Any, str]:
