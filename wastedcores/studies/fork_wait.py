@@ -147,7 +147,7 @@ def _fewer(is_so: bool) -> str:
 _SCHED = (
     "The gain depends on how much of the build is sequential, and the paper does not say so for kernel/sched. So "
     "the number is a function of an assumption, and no prediction; notebook 12 shows it with a quarter and with twice as many. "
-    f"{_SLEEPS} The recorded build is one of Linux 6.1, and the strategies gain 2 % of it. It spends its time elsewhere: of "
+    f"{_SLEEPS} The recorded build is one of Linux 6.1, and strategy 1 gains 2.5 % of it. It spends its time elsewhere: of "
     "2.9 s under CFS (seed 1), three or more CPUs are busy for 1.7 s, and the longest compiler alone computes for 1.7 s. In the "
     "rest it also waits for devices, 1,168 times in all, which takes as long as recorded. Strategy 1 takes 0.2 s from the time "
     "with one or two busy CPUs, and the time with none grows by as much."
@@ -156,14 +156,14 @@ _PARALLEL = (
     'The mean numbers of busy CPUs ("in use concurrently") of the parallel phase are compared: with the assumed lengths 14.4 '
     "against 16.6 of strategy 1, and fewer with 20 of 20 seeds. Under strategy 2 the compilers queue up until load balancing "
     "has dispersed them. The whole kernel has work for all CPUs: 154.0 against 153.6 of 160. The recorded build has few "
-    "compilers at once, which are dispersed soon: 4.5 against 4.4."
+    "compilers at once, which are dispersed soon: 4.53 against 4.47."
 )
 _TURBO = (
     "The mean frequencies of the parallel phase are compared: 2.62 against 2.59 GHz of strategy 1, and higher with 17 of 20 "
     "seeds. Strategy 1, too, keeps most of the build in the package where make runs, because Linux since 4.17 starts a task on "
     "another node only if the own one has ten tasks more. Strategy 2 uses fewer cores of it, which then run faster, as the "
     "paper says. Where tasks are started as in Linux 4.1, strategy 1 spreads them over four packages and runs at 2.75 GHz. How "
-    "large the difference is depends on the turbo table, which the paper does not give. In the recorded build it is 2.79 "
+    "large the difference is depends on the turbo table, which the paper does not give. In the recorded build it is 2.78 "
     "against 2.75 GHz."
 )
 _FULL = (
