@@ -277,7 +277,7 @@ def test_ctrl_c_while_a_recording_is_judged_does_not_lose_it(fake, tmp_path, mon
         {"event": "chronic", "bytes": 3, "number": 1},
         {"event": "end", "bytes": 0, "checks": 3, "confirmed": 0, "seconds": 3.5},
     ]
-    imported = iter([KeyboardInterrupt, 4])
+    imported = iter([KeyboardInterrupt, 4, 4])
 
     def import_trace(_, output, **more):
         if (wasted_ms := next(imported)) is KeyboardInterrupt:
@@ -285,10 +285,14 @@ def test_ctrl_c_while_a_recording_is_judged_does_not_lose_it(fake, tmp_path, mon
         return written_trace(output, wasted_ms)
 
     monkeypatch.setattr(io, "import_trace", import_trace)
-    fake("".join(json.dumps(m) + "\n" + ("raw" if m["bytes"] else "") for m in messages), "bpf")
+    sent = "".join(json.dumps(m) + "\n" + ("raw" if m["bytes"] else "") for m in messages)
+    fake(sent, "bpf")
     result = check_live(seconds=1, output=tmp_path)
     assert (result.verdict, len(result.chronic)) == ("violations", 1)
     assert [p.name for p in tmp_path.iterdir()] == ["chronic-1.parquet"]
+    fake(sent, "bpf")
+    check_live(seconds=1, output=tmp_path)  # a second one keeps the recording of the first
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["chronic-1.parquet", "chronic-2.parquet"]
 
 
 def test_a_recording_for_which_there_is_no_room_leaves_no_half_a_file(fake, tmp_path, monkeypatch):
