@@ -110,26 +110,24 @@ def test_nothing_to_compare():
         compare({})
 
 
-def test_command(capsys):
+def test_command():
     import wastedcores.cli as cli
-    from wastedcores.cli.compare import compare as command
+    from support.typed import typed
 
     assert "compare" in cli.VERBS
-    given = ["n=4", "limit_s=0.2"]
-    small = {"kernel": list(KERNELS), "machine": "bd-paper-16", "set_": given}
-    command("missing-domains", **small, as_json=True)
-    data = json.loads(capsys.readouterr().out)
+    small = ["--machine", "bd-paper-16", "--set", "n=4", "--set", "limit_s=0.2"]
+    small += [word for kernel in KERNELS for word in ("--kernel", kernel)]
+    data = json.loads(typed("compare", "missing-domains", *small, "--json").out)
     assert data["schema"] == "wastedcores.compare/1"
     assert [r["run"] for r in data["runs"]] == list(KERNELS)
     assert all(
         {"level", "idle", "calls", "refusals"} <= set(row) for row in data["runs"][1]["balance"]
     )
-    command("missing-domains", **small)
-    text = capsys.readouterr().out
+    text = typed("compare", "missing-domains", *small).out
     assert max(map(len, text.splitlines()[:-1])) < 80  # the last line is a command to copy
     assert "CPUs of work" in text
-    with pytest.raises(UsageError, match="at least two"):
-        command("missing-domains", kernel=["v4.1"], machine="bd-paper-16")
+    alone = typed("compare", "missing-domains", "--kernel", "v4.1", "--machine", "bd-paper-16")
+    assert (alone.code, "at least two" in alone.err) == (2, True)
 
 
 def test_figures_of_a_comparison(found):

@@ -207,7 +207,7 @@ class Recordings:
         self._throttled, self._first = throttled(), take()
 
     def write(self, kind: str, number: int, blob: bytes) -> Path | None:
-        """Keep what the collector sent as a file; recordings of an earlier watch in the same folder stay, so numbers may be higher."""
+        """Keep what the collector sent as a file, and under a higher number where an earlier watch left one of its own."""
         while any((self.folder / f"{kind}-{number}{end}").exists() for end in (".wct", ".parquet")):
             number += 1
         raw = self.folder / f"{kind}-{number}.wct"

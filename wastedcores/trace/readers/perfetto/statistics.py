@@ -49,7 +49,10 @@ def stated(packets: Iterable[bytes], sequences: Set[int]) -> Stated:
         found.overwritten = any(b.chunks_overwritten for b in buffers)
         found.at_the_end = ""
         if any(b.chunks_discarded for b in buffers):
-            found.at_the_end = "the service's buffer was full (fill_policy: DISCARD), and the rest was discarded: make buffers.size_kb larger"
+            found.at_the_end = (
+                "the service's buffer was full (fill_policy: DISCARD), and the rest was discarded: make "
+                "buffers.size_kb larger"
+            )
         elif stats.final_flush_outcome == TraceStats.FINAL_FLUSH_FAILED:
             found.at_the_end = (
                 "not every data source delivered its last events in time (final_flush_outcome)"
