@@ -111,8 +111,9 @@ def test_nothing_to_compare():
 
 
 def test_command():
-    import wastedcores.cli as cli
     from support.typed import typed
+
+    import wastedcores.cli as cli
 
     assert "compare" in cli.VERBS
     small = ["--machine", "bd-paper-16", "--set", "n=4", "--set", "limit_s=0.2"]
