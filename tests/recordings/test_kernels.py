@@ -61,6 +61,9 @@ def test_the_figure_has_a_mark_per_kernel_and_workload():
     assert [labels[y] for y in time.y] == of["kernel"].to_list()
     bars = next(t for t in fig.data if t.name == "replayed")
     assert len(bars.x) == 3 * of["replayed"].count()
+    # every kernel was replayed, and not only the oldest
+    assert of.drop_nulls("replayed")["kernel"].n_unique() == of["kernel"].n_unique()
+    assert "bar: 5 to 95 % of replays of its kernel" in fig.layout.title.text
     for low, high in zip(bars.x[::3], bars.x[1::3], strict=True):
         assert 0.5 < min(low, high) <= max(low, high) < 20
 
