@@ -87,6 +87,8 @@ def test_the_sentences_name_what_was_lost():
     assert "4 of 6 workloads (database workers, 34 %;" in said[3]
     one = TABLE.filter((pl.col("cpus") == 16) & (pl.col("workload") == "pinned threads"))
     assert words.kernels_verdict(one).text.splitlines()[2].endswith("in none of 1 workloads.")
+    with pytest.raises(UsageError, match="Choose a size of machine and workloads"):
+        words.kernels_verdict(TABLE.clear())
 
 
 def test_two_recordings_begin_where_the_workload_begins():
