@@ -130,7 +130,7 @@ def test_without_an_episode_it_is_said_once_and_the_rest_is_about_all_of_the_win
     assert "wastedcores path x" in words.next_steps(run, "x").text
     assert words.why(
         examine(trace_of(events, cpus=2, machine={"cpus": 2}, kernel_release="6.1"), "t")
-    ).text.endswith("no CPU was idle while threads waited on another.")
+    ).text.endswith("under Linux v6.1 no CPU was idle while threads waited on another.")
 
 
 def test_waiting__one_wait_has_no_percentiles():
@@ -313,4 +313,6 @@ def test_cost__states_the_sum_that_the_figure_of_the_waits_states():
 
 
 def test_why__without_a_machine_says_so():
-    assert "The trace does not say on which machine" in words.why(counts(1)).text
+    said = words.why(counts(1)).text
+    assert "The trace does not say on which machine" in said
+    assert said.startswith("t: on an unknown machine under Linux v")
