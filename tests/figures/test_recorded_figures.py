@@ -92,6 +92,8 @@ def test_words_name_what_does_not_agree():
     assert "These do not agree: a (busy CPUs), b (threads, fullest node)." in said
     assert "The table was made on 2026-01-01 with wastedcores 1." in said
     assert "not agree" not in words.recorded_verdict(TABLE.filter("agrees")).text
+    with pytest.raises(UsageError, match="Name quantities that it has, such as 'busy CPUs'"):
+        words.recorded_verdict(TABLE.clear())
 
 
 def test_table_in_numbers():

@@ -61,6 +61,9 @@ def test_the_figure_has_a_mark_per_kernel_and_workload():
     assert [labels[y] for y in time.y] == of["kernel"].to_list()
     bars = next(t for t in fig.data if t.name == "replayed")
     assert len(bars.x) == 3 * of["replayed"].count()
+    # every kernel was replayed, and not only the oldest
+    assert of.drop_nulls("replayed")["kernel"].n_unique() == of["kernel"].n_unique()
+    assert "bar: 5 to 95 % of replays of its kernel" in fig.layout.title.text
     for low, high in zip(bars.x[::3], bars.x[1::3], strict=True):
         assert 0.5 < min(low, high) <= max(low, high) < 20
 
@@ -84,6 +87,8 @@ def test_the_sentences_name_what_was_lost():
     assert "4 of 6 workloads (database workers, 34 %;" in said[3]
     one = TABLE.filter((pl.col("cpus") == 16) & (pl.col("workload") == "pinned threads"))
     assert words.kernels_verdict(one).text.splitlines()[2].endswith("in none of 1 workloads.")
+    with pytest.raises(UsageError, match="Choose a size of machine and workloads"):
+        words.kernels_verdict(TABLE.clear())
 
 
 def test_two_recordings_begin_where_the_workload_begins():

@@ -142,6 +142,20 @@ def test_parameters__another_type_is_refused(name, value):
         checked(NOTEBOOK, {name: value})
 
 
+@pytest.mark.parametrize(
+    ("notebook", "name", "value", "wanted"),
+    [
+        ("02", "pin_nodes", "1, 2", [1, 2]),
+        ("02", "pin_nodes", "3", [3]),
+        ("02", "pin_nodes", "[3]", [3]),
+        ("12", "zoom_ms", "0.5,80", [0.5, 80]),
+        ("06", "switches", "NO_SIS_UTIL,7", ["NO_SIS_UTIL", "7"]),
+    ],
+)
+def test_parameters__a_list_of_numbers_stays_one_of_numbers(notebook, name, value, wanted):
+    assert checked(find_notebook(notebook), {name: value}) == {name: wanted}
+
+
 def test_parameters__each_has_type_and_help():
     for name, p in parameters_of(NOTEBOOK).items():
         assert p["type"] != "None", name

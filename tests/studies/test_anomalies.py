@@ -8,6 +8,7 @@ import pytest
 
 from wastedcores.studies import anomalies, anomalies_replays, scorecard, tool_costs
 from wastedcores.studies.published import load
+from wastedcores.topology.presets import preset
 
 SEEDS = (1, 2, 3)
 
@@ -64,6 +65,15 @@ def test_spinning_for_the_exit_saves_most_sleeps_but_not_the_first_ones():
     assert short["exits"] > long["exits"] > never["exits"] == 0
     assert short["startup_us"] > long["startup_us"] > never["startup_us"]
     assert short["delay_us"] > 30 > long["delay_us"]
+
+
+def test_the_start_is_replayed_on_the_machine_that_is_named():
+    """Notebook 14 has a parameter for it, and without one it is the article's machine."""
+    usual, same, wide = (
+        anomalies_replays.launch("v4.1", 1, spin_ns=600, on=on)["startup_us"]
+        for on in (None, preset("i3-7100-c6"), preset("uma8"))
+    )
+    assert usual == same != wide
 
 
 def test_every_number_of_the_article_is_a_row_or_has_a_reason(rows):

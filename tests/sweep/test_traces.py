@@ -18,7 +18,7 @@ from support.waiting import wait_for
 
 from wastedcores.errors import UsageError
 from wastedcores.invariant import check
-from wastedcores.reports.fleet import _map, fleet_page
+from wastedcores.reports.fleet import _map, _summary, fleet_page
 from wastedcores.sweep import execute, sweep
 from wastedcores.sweep.store import table_of
 from wastedcores.sweep.traces import check_once, find_traces, ranked, runs_of
@@ -118,9 +118,16 @@ def test_the_table_and_the_page_of_a_folder(folder, tmp_path):
     assert sorted(worst, key=text.index) == worst
 
 
+def test_a_summary_reads_well_for_one_trace_and_for_many():
+    row = {"error": None, "seconds": 2.0, "wasted_cpu_s": 1.0, "verdict": "clean", "host": "a"}
+    assert _summary(pl.DataFrame([row]), "traces").startswith("1 trace of 1 machine, 2 s recorded:")
+    two = pl.DataFrame([row, row | {"host": "b"}])
+    assert _summary(two, "machine hours").startswith("2 machine hours of 2 machines, 4 s recorded:")
+
+
 def test_a_page_without_any_result_says_so():
     table = pl.DataFrame({"trace": ["a"], "error": ["it is <empty>"]})
-    assert "None of 1 traces could be checked." in fleet_page(table, "t")
+    assert "None of 1 trace could be checked." in fleet_page(table, "t")
     assert "it is &lt;empty&gt;" in fleet_page(table, "t")
 
 

@@ -13,6 +13,7 @@ from support.domain_oracle import load
 from wastedcores.cpulist import format_cpulist, parse_cpulist
 from wastedcores.errors import TopologyError, UsageError
 from wastedcores.topology.describe import read_description
+from wastedcores.topology.domains import build_domains
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import PRESETS, grid, preset
 from wastedcores.topology.source import find_machine
@@ -50,6 +51,15 @@ def test_any_machine_survives_its_dictionary(machine):
     back = Machine.from_dict(machine.to_dict())
     assert back == machine
     assert back.online_cpus == machine.online_cpus
+
+
+def test_a_cpu_or_a_node_that_the_machine_lacks_is_named():
+    machine = preset("i3-7100")
+    with pytest.raises(TopologyError, match="'i3-7100': there is no node 2; nodes are 0-0"):
+        machine.cpus_of_node(2)
+    for cpu in (-1, 4):
+        with pytest.raises(TopologyError, match=f"there is no CPU {cpu}; CPUs are 0-3"):
+            build_domains(machine, "v4.1").of(cpu)
 
 
 def test_arrays_cannot_be_changed():

@@ -130,7 +130,7 @@ def test_without_an_episode_it_is_said_once_and_the_rest_is_about_all_of_the_win
     assert "wastedcores path x" in words.next_steps(run, "x").text
     assert words.why(
         examine(trace_of(events, cpus=2, machine={"cpus": 2}, kernel_release="6.1"), "t")
-    ).text.endswith("no CPU was idle while threads waited on another.")
+    ).text.endswith("under Linux v6.1 no CPU was idle while threads waited on another.")
 
 
 def test_waiting__one_wait_has_no_percentiles():
@@ -204,7 +204,11 @@ def test_only_a_window_between_marks_has_a_time_of_the_work():
 
 
 def test_next_steps__depend_on_the_verdict():
-    assert "See who ran where in the worst part" in words.next_steps(counts(1), "x").text
+    assert "See who ran where in the worst part" in words.next_steps(tasks(), "x").text
+    assert "figure x --kind tasks --from" in words.next_steps(tasks(), "x").text
+    assert "See the worst part closely:\n    wastedcores figure x --from" in (
+        words.next_steps(counts(1), "x").text  # which has no switches, so that nobody knows who ran
+    )
     assert "Record again with larger buffers" in words.next_steps(counts(1, lost={0: 3}), "x").text
     clean = words.next_steps(counts(0), "x").text
     assert clean == "- Get the same numbers for a script:\n    wastedcores check x --json"
@@ -226,7 +230,7 @@ def test_next_steps__ask_the_same_of_the_same_part():
     part = "--between 0.050000000 0.400000000 --cpus 0-1"
     steps = words.next_steps(run, "x").text
     assert steps.splitlines()[-1].strip() == f"wastedcores check x --persist 50ms {part} --json"
-    assert f"wastedcores figure x --persist 50ms {part} --kind tasks" in steps
+    assert f"wastedcores figure x --persist 50ms {part} --from" in steps
     assert f"wastedcores explain x --persist 50ms {part}\n" in steps
     told = trace.with_header(window=run.window, counted_cpus=[0, 1])
     assert words.next_steps(examine(told, "t"), "x").text.endswith("wastedcores check x --json")
@@ -309,4 +313,6 @@ def test_cost__states_the_sum_that_the_figure_of_the_waits_states():
 
 
 def test_why__without_a_machine_says_so():
-    assert "The trace does not say on which machine" in words.why(counts(1)).text
+    said = words.why(counts(1)).text
+    assert "The trace does not say on which machine" in said
+    assert said.startswith("t: on an unknown machine under Linux v")

@@ -91,7 +91,7 @@ def recorded_on(trace: TraceLike, machine: Machine | str = "", kernel: str = "")
     TopologyError
         The trace has CPUs that the machine does not have.
     UnknownKernelError
-        The kernel is unknown or older than all models.
+        The kernel is no release and no model.
     """
     found = opened(trace)
     if machine:

@@ -65,7 +65,7 @@ def kernels_compared(
     fig = style(
         fig,
         title or "What each kernel did with the same workloads",
-        f"{rows['cpus'][0]} CPUs on 8 nodes; each mark is one recording; bar: 5 to 95 % of the replays of Linux 4.1.3",
+        f"{rows['cpus'][0]} CPUs on 8 nodes; each mark is one recording; bar: 5 to 95 % of replays of its kernel",
         height=200 + 21 * int(data["y"].to_numpy().max()),
     )
     for col, ticks in enumerate(_TICKS, 1):

@@ -11,6 +11,7 @@ import polars as pl
 from wastedcores.files import written_whole
 from wastedcores.sweep.traces import ranked
 from wastedcores.units import number
+from wastedcores.words.rich_text import count
 
 #: Rows of a table; the Parquet table has all.
 MOST_ROWS = 200
@@ -70,14 +71,15 @@ def _summary(table: pl.DataFrame, rows: str) -> str:
     failed = table.height - good.height
     more = f" {failed} of {table.height} {rows} could not be checked." if failed else ""
     if not good.height:
-        return f"None of {table.height} {rows} could be checked."
+        return f"None of {count(table.height, rows.removesuffix('s'))} could be checked."
     seconds, wasted = float(good["seconds"].sum()), float(good["wasted_cpu_s"].sum())
     verdicts = dict(good["verdict"].value_counts().iter_rows())
     said = ", ".join(
         f"{verdicts[v]} {v}" for v in ("violations", "unknown", "clean") if v in verdicts
     )
+    of = f"{count(good.height, rows.removesuffix('s'))} of {count(good['host'].n_unique(), 'machine')}"
     return (
-        f"{good.height} {rows} of {good['host'].n_unique()} machines, {number(seconds)} s recorded: "
+        f"{of}, {number(seconds)} s recorded: "
         f"{number(wasted)} CPU-seconds wasted, {number(wasted / seconds if seconds else 0)} CPUs on average. "
         f"Verdicts: {said}.{more}"
     )

@@ -133,22 +133,26 @@ def checked(notebook: Path, values: dict[str, Any]) -> dict[str, Any]:
             raise UsageError(
                 f"{notebook.name} has no parameter {name!r}.{hint} It has {', '.join(known) or 'none'}."
             )
-        out[name] = _typed(notebook.name, name, value, known[name]["type"])
+        out[name] = _typed(notebook.name, name, value, known[name])
         if name == "persist":
             duration_ns(out[name], f"{notebook.name}: parameter persist")
     return out
 
 
-def _typed(where: str, name: str, value: Any, kind: str) -> Any:
+def _typed(where: str, name: str, value: Any, parameter: dict[str, str]) -> Any:
     """Return a value as the declared type; text comes from a command line."""
+    kind = parameter["type"]
     types: dict[str, Any] = {"float": (int, float)}
     types |= {t.__name__: t for t in (str, int, bool, list, dict)}
     expected = types.get(kind)
     if isinstance(value, str) and kind not in ("str", "None", ""):
+        # people write a list as 'a,b', and one of numbers as '1,2'
+        usual = (_default(parameter) or ()) if kind == "list" else ()
+        numbers = any(isinstance(v, int | float) for v in usual) and not value.startswith("[")
+        text = f"[{value}]" if numbers else {"True": "true", "False": "false"}.get(value, value)
         try:
-            value = json.loads({"True": "true", "False": "false"}.get(value, value))
+            value = json.loads(text)
         except ValueError:
-            # people write a list as 'a,b'
             value = [part.strip() for part in value.split(",")] if kind == "list" else value
     wrong_bool = isinstance(value, bool) and kind in ("int", "float")
     if expected is not None and (not isinstance(value, expected) or wrong_bool):
@@ -406,10 +410,7 @@ def _manifest(
 ) -> dict[str, Any]:
     return {
         "schema": MANIFEST_SCHEMA,
-        "notebook": {
-            "name": source.name,
-            "sha256": file_digest(source),
-        },
+        "notebook": {"name": source.name, "sha256": file_digest(source)},
         "inputs": {
             name: {**facts, "file": Path(facts["file"]).name} for name, facts in inputs.items()
         },

@@ -60,6 +60,7 @@ def launch(
     spin_ns: int | None,
     exit_ns: int = I3_7100_C6.exit_ns,
     threads: int = GROUP,
+    on: Machine | None = None,
 ) -> dict[str, Any]:
     """Replay the start of some threads on CPUs that sleep.
 
@@ -73,6 +74,8 @@ def launch(
         The time to leave the sleep.
     threads
         Number of threads.
+    on
+        The machine, whose idle states are replaced; default: the article's.
 
     Returns
     -------
@@ -82,7 +85,7 @@ def launch(
         CPUs on which the first four threads start; ``wall_s``.
     """
     states = () if spin_ns is None else (IdleState("C6", exit_ns, spin_ns),)
-    where = replace(machine(), idle_states=states)
+    where = replace(on or machine(), idle_states=states)
     done = replay(clones(where, seed, threads), where, kernel, seed=seed)
     trace = done.trace
     clone = pl.col("comm").cast(pl.String).str.starts_with("clone-")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from wastedcores.errors import UnknownKernelError
+from wastedcores.errors import TopologyError, UnknownKernelError
 from wastedcores.kernels import KernelModel
 from wastedcores.shown import Shown
 from wastedcores.topology import levels as lv
@@ -96,6 +96,10 @@ class Domains(Shown):
 
     def of(self, cpu: int) -> tuple[Domain, ...]:
         """Domains of a CPU, innermost first."""
+        if not 0 <= cpu < self.machine.cpus:
+            raise TopologyError(
+                f"machine {self.machine.name!r}: there is no CPU {cpu}; CPUs are 0-{self.machine.cpus - 1}."
+            )
         return self.by_cpu[cpu]
 
     def sd_llc(self, cpu: int) -> Domain | None:

@@ -217,6 +217,8 @@ class Machine(Shown):
 
     def cpus_of_node(self, node: int) -> list[int]:
         """Return the CPUs of a node, ascending, online or not."""
+        if not 0 <= node < self.nodes:
+            raise self._fail(f"there is no node {node}; nodes are 0-{self.nodes - 1}.")
         return np.flatnonzero(self.node_of_cpu == node).tolist()
 
     def smt_siblings(self, cpu: int) -> list[int]:

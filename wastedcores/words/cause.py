@@ -105,10 +105,12 @@ def why(run: Examined, advice: Advice | None = None) -> RichText:
         from wastedcores.prediction import weigh
 
         found = weigh(found, advice)
-    head = (
-        f"{run.label}: on {found.machine.name} under Linux {found.kernel.name} this looks like "
-        f"{NAMES[found.looks_like]}."
+    name = found.machine.name
+    where = (
+        f"on {'an unknown machine' if name == 'unknown' else name} under Linux {found.kernel.name}"
     )
+    verb = "" if found.looks_like == "nothing" else "this looks like "
+    head = f"{run.label}: {where} {verb}{NAMES[found.looks_like]}."
     # no bug: the evidence would only repeat the head
     points = (
         []

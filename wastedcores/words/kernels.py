@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import polars as pl
 
+from wastedcores.errors import UsageError
 from wastedcores.words.rich_text import RichText, count, sentence, table
 
 
 def recorded_verdict(rows: pl.DataFrame) -> RichText:
     """Say how many quantities of how many runs agree, which do not, and what the table was made with."""
+    if not rows.height:
+        raise UsageError(
+            "recorded_verdict: the table has no row. Name quantities that it has, such as 'busy CPUs', or leave them out."
+        )
     off = rows.filter(~pl.col("agrees"))
     which = ", ".join(
         f"{run} ({quantity})" for run, quantity in off.select("run", "quantity").iter_rows()
@@ -52,6 +57,11 @@ SLOWER = 1.02
 
 def kernels_verdict(rows: pl.DataFrame) -> RichText:
     """Say for each kernel in which workloads it was slower than the fastest one, and by how much."""
+    if not rows.height:
+        raise UsageError(
+            "kernels_verdict: the table has no row. Choose a size of machine and workloads that read_kernels() has, such as "
+            "64 CPUs and 'database workers'."
+        )
     said = []
     for (kernel,), of in rows.group_by("kernel", maintain_order=True):
         slow = of.filter(pl.col("slowdown") >= SLOWER).sort("slowdown", descending=True)

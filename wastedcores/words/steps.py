@@ -68,12 +68,11 @@ def next_steps(run: Examined, name: str, machine: str = "", kernel: str = "") ->
     steps = [*_unknown(r, f"{said}{again}"), *_gain(run, said, placed)]
     if run.worst is not None:
         lo, hi = (f"{(t - run.scene.window[0]) / 1e6:.3f}ms" for t in run.worst_window())
-        steps.append(
-            (
-                "See who ran where in the worst part:",
-                f"wastedcores figure {said}{_asked(run, 'figure')} --kind tasks --from {lo} --to {hi} -o worst.html",
-            )
-        )
+        figure = f"wastedcores figure {said}{_asked(run, 'figure')}"
+        what, kind = "the worst part closely", ""
+        if "switch" in run.trace.kinds():  # nothing else tells who ran
+            what, kind = "who ran where in the worst part", " --kind tasks"
+        steps.append((f"See {what}:", f"{figure}{kind} --from {lo} --to {hi} -o worst.html"))
     if r.verdict == "clean" and r.episodes.height:
         shorter = f"--persist {max(r.longest_ns * 9 // 10_000, 1)}us"
         steps.append(
