@@ -144,10 +144,16 @@ def test_a_real_violation_is_told_and_its_recording_kept(bpf, balancing, tmp_pat
         assert value(told, "wastedcores_longest_wait_seconds") > 0.001
         done = 'wastedcores_recordings_total{result="kept"}'
         wait_for(lambda: value(page(address), done), 60)
-        assert "wastedcores_recorded_refusals_total{reason=" in page(address)
-    (trace,) = folder.glob("violation-*.parquet")  # the waste may be chronic, too
-    assert wastedcores.check(trace).verdict == "violations"
-    assert "VIOLATIONS" in trace.with_suffix(".txt").read_text()
+        # The first may be one of chronic waste, which tells no reasons of the balancer. Its judge then works on the idle CPU.
+        if any(folder.glob("violation-*.txt")):
+            refusals = "wastedcores_recorded_refusals_total{reason="
+            wait_for(lambda: refusals in page(address), 10)
+    # one that is judged when the service ends has no words yet
+    kept = [text.with_suffix(".parquet") for text in folder.glob("*.txt")]
+    assert kept
+    for trace in kept:
+        assert wastedcores.check(trace).verdict == "violations"
+        assert "VIOLATIONS" in trace.with_suffix(".txt").read_text()
     assert {p.stat().st_mode & 0o777 for p in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
 
