@@ -152,9 +152,8 @@ class Decisions:
 
     def profile(self, seconds):
         """Attach, watch, detach, and return the payload of a block: JSON with the decisions."""
-        struct.pack_into(
-            "<Q", self.count, 0, 0
-        )  # nothing is attached, and all places are free again
+        # nothing is attached, so all places are free again
+        struct.pack_into("<Q", self.count, 0, 0)
         links = self._attach()
         samples, end = [], time.monotonic() + seconds
         while time.monotonic() < end or (self.sampled and len(samples) < 2):

@@ -54,7 +54,8 @@ def open_counter(event, cpu):
 def reading(fd, tries=16):
     """Return (ns of CLOCK_MONOTONIC, value) of a counter, from the quickest of several readings.
 
-    Another CPU answers late when it sleeps or when a hypervisor has taken it away, so one reading can be late by 0.1 ms.
+    Another CPU answers late when it sleeps or when a hypervisor has taken it away. In a virtual machine with two CPUs, single
+    readings were up to 0.3 ms late.
     """
     best = None
     for _ in range(tries):

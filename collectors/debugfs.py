@@ -278,9 +278,8 @@ def main(argv=None):
         return 2
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    except (
-        OSError
-    ):  # some control groups allow no real-time threads, and some containers no higher priority
+    except OSError:
+        # some control groups allow no real-time threads, and some containers no higher priority
         with contextlib.suppress(OSError):
             os.nice(-20)
     _privilege.drop_all()

@@ -53,7 +53,7 @@ def test_missing_programs_come_with_three_commands(monkeypatch, tmp_path, check)
 
 
 def test_why_the_online_checker_cannot_be_loaded_is_told_and_points_to_no_doctor(monkeypatch):
-    """Whoever reads it has asked the doctor already."""
+    """A finding of the doctor does not tell its reader to run the doctor."""
     monkeypatch.setattr(doctor.os, "geteuid", lambda: 0)
     refused = subprocess.CompletedProcess([], 2, "", "unclaimed: the kernel refuses\nits log")
     monkeypatch.setattr(doctor, "choose", lambda *_, **__: None)

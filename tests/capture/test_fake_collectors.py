@@ -313,7 +313,7 @@ def test_a_recording_for_which_there_is_no_room_leaves_no_half_a_file(fake, tmp_
 def test_a_service_that_keeps_evidence_answers_with_the_chronic_waste_in_it(
     fake, tmp_path, monkeypatch, left, verdict
 ):
-    """The waste that a killed process recorded is not of this watch."""
+    """Waste that an earlier process recorded before it was killed does not belong to this watch."""
     waste = {"start_ns": 0, "window_ns": 1_000_000_000, "share": 0.02}
     found = {"kind": "chronic", "chronic": waste, "recording": "c.parquet", "left_by_another": left}
 

@@ -61,7 +61,8 @@ def test_a_pid_that_is_used_again_belongs_to_whoever_forked_it():
     recovered = recover(family)
     assert recovered.tasks == 3
     start, end = recovered.window_ns
-    assert recovered.busy_per_cpu[4] * (end - start) == pytest.approx(10 * MS, rel=0.01)
+    # with the cost of a switch, which is 1 us
+    assert recovered.busy_per_cpu[4] * (end - start) == pytest.approx(10 * MS, rel=0.001)
 
 
 def test_a_name_that_nobody_has_is_refused(trace):

@@ -89,7 +89,8 @@ def test_a_shell_that_waits_for_all_its_children_does_so_in_a_replay():
         ctl.wait_children(0).compute(MS)
     w.task("ctl", ctl.mark("end").compute(1000))
     found = whatif(recorded(w), machine=MACHINE, to=["core"], seeds=1, workers=1)
-    assert found.itself.windows_ns[0] == pytest.approx(found.window_ns, rel=0.01)
+    # switches and wakeups cost the replay its own time: up to 0.02 % were measured
+    assert found.itself.windows_ns[0] == pytest.approx(found.window_ns, rel=0.001)
 
 
 def test_a_waker_that_no_event_names_is_the_one_that_ran_at_all_wakeups():
@@ -296,10 +297,11 @@ def test_a_task_whose_cpu_went_offline_runs_on_another_one(facts):
     off = Machine.preset(MACHINE).after([("offline", 2)])
     ask = {"kernel": "v4.1", "to": ["core"], "tasks": facts, "seeds": 1, "workers": 1}
     found = whatif(woken_on(3), machine=off, **ask)
-    assert found.itself.busy[0] == pytest.approx(found.busy_cpus, rel=0.02)
+    # switches and wakeups cost the replay its own time: up to 0.02 % were measured
+    assert found.itself.busy[0] == pytest.approx(found.busy_cpus, rel=0.001)
     # the same work on another machine without that CPU
     there = whatif(woken_on(3), machine=MACHINE, to_machine=off, **ask)
-    assert there.variants[0].busy[0] == pytest.approx(found.busy_cpus, rel=0.02)
+    assert there.variants[0].busy[0] == pytest.approx(found.busy_cpus, rel=0.001)
 
 
 def test_nice_values_of_tasks_that_are_born_in_the_trace():
@@ -390,7 +392,8 @@ def test_a_cpu_is_busy_while_it_switches():
     raw = run(task_of(found, Machine.preset(MACHINE), None), KernelModel.named("v4.1"), 1)
     start = raw.phase_ns + found.lead_ns
     busy = busy_share(raw, 16, start + 50 * MS, start + 100 * MS).sum()
-    assert found.busy_cpus() == pytest.approx(busy, rel=0.01)
+    # switches and wakeups cost the replay its own time: up to 0.02 % were measured
+    assert found.busy_cpus() == pytest.approx(busy, rel=0.001)
 
 
 def test_a_window_ends_where_the_trace_does():
@@ -496,7 +499,8 @@ def test_a_parent_that_has_more_to_do_does_not_wait_for_its_other_children_first
     trace = trace_of(events, cpus=16)
     found = whatif(trace, machine=MACHINE, kernel="v4.1", to=["core"], seeds=1, workers=1)
     assert found.recovered.classes == {"exit of a child": 2, "message or lock": 2}
-    assert found.itself.windows_ns[0] == pytest.approx(found.window_ns, rel=0.01)
+    # switches and wakeups cost the replay its own time: up to 0.02 % were measured
+    assert found.itself.windows_ns[0] == pytest.approx(found.window_ns, rel=0.001)
 
 
 def test_a_parent_that_waits_beyond_the_end_does_not_hold_up_a_replay():
@@ -522,7 +526,8 @@ def test_a_parent_that_waits_beyond_the_end_does_not_hold_up_a_replay():
     trace = trace_of(events, cpus=16)
     found = whatif(trace, machine=MACHINE, kernel="v4.1", to=["core"], seeds=1, workers=1)
     assert found.recovered.classes == {"message or lock": 1}
-    assert found.itself.windows_ns[0] == pytest.approx(found.window_ns, rel=0.01)
+    # switches and wakeups cost the replay its own time: up to 0.02 % were measured
+    assert found.itself.windows_ns[0] == pytest.approx(found.window_ns, rel=0.001)
 
 
 @pytest.mark.parametrize("kind", ["switch", "wakeup"])

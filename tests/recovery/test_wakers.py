@@ -116,7 +116,8 @@ def test_a_recorded_build_does_not_deadlock():
     task = task_of(found, on, None)
     start, end = window_of(task, run(task, model, 1))
     recorded_ns = found.window_ns[1] - found.window_ns[0]
-    assert end - start == pytest.approx(recorded_ns, rel=0.05)
+    # the replay balances in its own way: it took 0.3 % longer
+    assert end - start == pytest.approx(recorded_ns, rel=0.01)
 
 
 def move(ts_ns: int, cpu: int, src: int, by: int) -> dict:

@@ -75,7 +75,7 @@ class Evidence:
         self._throttled = throttled()
         self._pool = _judges()
         for raw in sorted(folder.glob("*.wct")):
-            # a process that was killed left it unjudged; what this machine says now need not have been true then
+            # an earlier process was killed before it judged this one; the facts of today's machine may not be true of it
             if _parts(raw.stem):
                 self._submit(raw, {})
         self.prune()

@@ -105,7 +105,7 @@ class Page:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Take ``HOST:PORT`` or ``:PORT`` apart. A quotation mark or a backslash is refused: it would break the file of options."""
+    """Return host and port of an address. Quotes and backslashes are refused, because the unit writes addresses into a file."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535 or {'"', "\\"} & {*host}:
         raise UsageError(f"--serve {address}: expected :PORT or HOST:PORT, such as :9969.")

@@ -49,24 +49,11 @@ def with_snapshot(
     trace: Trace, snapshot: Snapshot, source: str | Path, recorded: Path | None = None
 ) -> Trace:
     """Return a trace with the facts of a snapshot in its header."""
-    if trace.header.tasks is not None:
+    header, names, name = trace.header, _names(trace), (recorded or trace).name
+    if header.tasks is not None:
         raise UsageError(
-            f"--snapshot {source}: {(recorded or trace).name} has facts about its tasks already, from when it was recorded. "
-            "Leave the option out."
+            f"--snapshot {source}: {name} has facts about its tasks already, from when it was recorded. Leave the option out."
         )
-    names = refuse_another(trace, snapshot, source, recorded)
-    facts = header_facts(snapshot)
-    for name in ("tasks", "later_tasks"):
-        if found := facts.get(name):
-            facts[name] = [t for t in found if t.pid not in names or _named_alike(t, names[t.pid])]
-    return trace.with_header(**_kept(trace.header, snapshot, facts, source))
-
-
-def refuse_another(
-    trace: Trace, snapshot: Snapshot, source: str | Path, recorded: Path | None = None
-) -> dict[int, set[str]]:
-    """Refuse a snapshot of another machine or boot than the trace's; return the names of the trace's tasks."""
-    header, names = trace.header, _names(trace)
     last = snapshot.last.tasks if snapshot.last else None
     tasks = list({t.pid: t for t in (snapshot.tasks or []) + (last or [])}.values())
     different = (
@@ -77,10 +64,14 @@ def refuse_another(
     )
     if different:
         raise UsageError(
-            f"--snapshot {source}: this is not known to be the machine and boot of {(recorded or trace).name}: {different}. "
+            f"--snapshot {source}: this is not known to be the machine and boot of {name}: {different}. "
             "Take a snapshot where and while the trace is recorded: wastedcores snapshot -o tasks.json"
         )
-    return names
+    facts = header_facts(snapshot)
+    for key in ("tasks", "later_tasks"):
+        if found := facts.get(key):
+            facts[key] = [t for t in found if t.pid not in names or _named_alike(t, names[t.pid])]
+    return trace.with_header(**_kept(header, snapshot, facts, source))
 
 
 def _difference(header: Header, snapshot: Snapshot) -> str | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from wastedcores.topology.machine import Machine
-    from wastedcores.trace.header import TaskFacts
     from wastedcores.trace.trace import Trace
     from wastedcores.workload.scenarios import Scenario
 
@@ -31,17 +30,6 @@ def open_input(
     from wastedcores.trace.named import open
 
     return open(name, format=format, between=between)
-
-
-def told_tasks(trace: Trace, source: str | None) -> list[TaskFacts] | None:
-    """Return the tasks of a snapshot, which must be of the trace's machine and boot; None if there is none."""
-    if source is None:
-        return None
-    from wastedcores.capture.snapshot import read_snapshot, refuse_another
-
-    taken = read_snapshot(source)
-    refuse_another(trace, taken, source)
-    return taken.tasks
 
 
 def recorded_machine(

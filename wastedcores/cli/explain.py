@@ -75,17 +75,14 @@ def explain(
     """Explain why CPUs stayed idle, and propose fixes on request."""
     from wastedcores.analysis.examined import examine
     from wastedcores.analysis.explain import explain as run_explain
-    from wastedcores.cli._input import kernel_of, open_input, recorded_machine, told_tasks
+    from wastedcores.cli._input import kernel_of, open_input, recorded_machine
     from wastedcores.cpulist import parse_cpulist
     from wastedcores.words.cause import fix_sentences, price_sentences
     from wastedcores.words.steps import next_after_explaining
 
     if not seeds:
         refuse_unused(ctx, ("session",), "only the replays of --seeds have sessions")
-    opened = open_input(trace)
-    # the verdict needs to know where threads may run
-    if told.snapshot and opened.header.tasks is None:
-        opened = open_input(trace, snapshot=told.snapshot)
+    opened = open_input(trace, snapshot=told.snapshot)
     on = recorded_machine(opened, machine, hotplug_steps(ctx))
     ran = kernel_of(opened, kernel, machine)
     cpus = None if counted.cpus is None else parse_cpulist(counted.cpus)
@@ -97,8 +94,7 @@ def explain(
         whole=counted.whole,
         ignore_affinity=ignore_affinity,
     )
-    tasks = told_tasks(opened, told.snapshot)
-    found = run_explain(run.result, on, ran, tasks, run.runqueues)
+    found = run_explain(run.result, on, ran, rq=run.runqueues)
     advice = None
     if seeds:
         from wastedcores.prediction import advise, weigh
@@ -109,7 +105,6 @@ def explain(
             kernel=ran,
             between=counted.between,
             cpus=cpus,
-            tasks=tasks,
             sessions=told.session or (),
             seeds=seeds,
             progress=sys.stderr.isatty(),

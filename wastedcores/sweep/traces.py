@@ -74,7 +74,7 @@ def _below(folder: Path) -> Iterator[Path]:
     """Yield the files in a folder and below it; a folder that is one trace stands for its files."""
     entries = sorted(p for p in folder.iterdir() if not p.name.startswith("."))
     folders = [p for p in entries if p.is_dir() and not p.is_symlink()]
-    # some formats are also recognised from a folder above, which may have other traces
+    # a folder above a trace is recognised, too, and may hold other traces
     if _is_trace(folder) and not any(map(_is_trace, folders)):
         yield folder
         return

@@ -1,4 +1,4 @@
-"""What the statistics in a trace of Perfetto state about missing data, which no other packet states."""
+"""What a Perfetto trace says about missing data. Only its packets with statistics say so."""
 
 from __future__ import annotations
 
