@@ -88,7 +88,7 @@ def test_a_file_that_describes_no_machine(tmp_path, text):
 
 def test_machine_from_a_trace(tmp_path):
     first = typed("replay", "recorded-gi", *SMALL, "-o", tmp_path / "a.parquet", "--json")
-    assert first.code == 0
+    assert first.code == 3, "80 ms are too short for a verdict"
     again = typed(
         "replay", "recorded-gi", "--machine", tmp_path / "a.parquet", "--set", "jobs=10", "--json"
     )
@@ -109,7 +109,7 @@ def test_a_modern_kernel_replays_and_a_near_one_names_it():
 
 def test_a_kernel_that_is_modelled_in_part_comes_with_a_warning(tmp_path):
     done = typed("replay", "recorded-gi", *SMALL, "--kernel", "v4.13", "--json")
-    assert done.code == 0
+    assert done.code == 3
     assert (
         "warning: kernel v4.13: the replay uses the domains and groups of v4.13, and places"
         in done.err

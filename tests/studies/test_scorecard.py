@@ -153,10 +153,13 @@ def test_the_bundled_calibration_is_complete_and_says_how_well_it_fits():
 
 def test_a_file_that_is_no_calibration_is_refused(tmp_path):
     path = tmp_path / "calibration.json"
-    for text in ("", "[]", "{}"):
+    half = json.dumps({"schema": "wastedcores.calibration/1", "tpch": {}})
+    for text in ("", "[]", "{}", half):
         path.write_text(text)
         with pytest.raises(UsageError, match="Make one with wastedcores reproduce --calibrate"):
             read_calibration(path)
+    with pytest.raises(UsageError, match="the calibration has no nas"):
+        read_calibration(path)
     with pytest.raises(UsageError, match="cannot be read"):
         read_calibration(tmp_path / "absent.json")
 

@@ -159,6 +159,16 @@ def test_bad_use(words, said, tmp_path):
     assert not (tmp_path / "t.parquet").exists()
 
 
+def test_a_list_of_lists_is_read_and_one_that_names_itself_is_refused(folder, tmp_path):
+    inner, outer = tmp_path / "inner.list", tmp_path / "outer.list"
+    inner.write_text(f"{folder}\n")
+    outer.write_text(f"{inner}\n")
+    assert find_traces(str(outer)) == find_traces(str(folder))
+    inner.write_text(f"{outer}\n")
+    with pytest.raises(UsageError, match="the list names itself"):
+        find_traces(str(outer))
+
+
 def test_urls_of_a_list_are_read(folder, tmp_path):
     """The first line names a path, the second a URL of a server on this machine."""
     pytest.importorskip("fsspec")

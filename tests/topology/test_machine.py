@@ -156,6 +156,7 @@ FULL = {"cpus": 4, "node_of_cpu": [0, 0, 1, 1], "distance": [[10, 20], [20, 10]]
         ({"online": ""}, "no CPU is online"),
         ({"online": "0-9"}, "online CPUs 4-9 do not exist"),
         ({"online": "3-1"}, "not an ascending range"),
+        ({"isolated": "3-4"}, "isolated CPUs 4 do not exist (CPUs are 0-3)"),
         ({"node_of_cpu": [0, 0, 1]}, "node_of_cpu has 3 entries for 4 CPUs"),
         ({"node_of_cpu": "many"}, "cannot be read"),
         ({"node_of_cpu": [0, 0, 1, -1]}, "CPU 3 is on node -1"),

@@ -24,7 +24,7 @@ from wastedcores.cli._options import (
     settings,
     until_ns,
 )
-from wastedcores.cli._output import check_writable, given_again, print_next
+from wastedcores.cli._output import EXIT_OF, check_writable, given_again, print_next
 from wastedcores.units import result_words
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from wastedcores.workload.scenarios import Scenario
 
 _EXIT_CODES = (
-    "0 fine, 1 the replay violates the invariant persistently or chronically, 2 bad use or input."
+    "0 clean, 1 the replay violates the invariant persistently or chronically, 2 bad use or input, 3 unknown because the "
+    "replay is too short."
 )
 
 
@@ -107,10 +108,12 @@ def replay(
     else:
         kind = "" if found.kind == "none" else f" ({found.kind})"
         print(f"  invariant    {found.verdict}{kind}")
+        for reason in found.notes if found.verdict == "unknown" else ():
+            print(f"               {reason}")
         if result.to_json()["idle_while_overloaded"] and not found.wall_ns:
             print("               no waiting thread was allowed to run on an idle CPU")
         print_next(*_next(found_scenario, kernel, given_again(machine, set_), output))
-    raise typer.Exit(1 if found.verdict == "violations" else 0)
+    raise typer.Exit(EXIT_OF[found.verdict])
 
 
 def _next(

@@ -17,6 +17,8 @@ from wastedcores.studies.published import blanked, load
 from wastedcores.sweep import Run, sweep
 
 SCHEMA = "wastedcores.calibration/1"
+#: parts of a calibration, by program
+_PARTS = ("nas", "tpch")
 _MAKE_ONE = "Make one with wastedcores reproduce --calibrate."
 
 Note = Callable[[str], None]
@@ -31,6 +33,9 @@ def read_calibration(path: Path | None = None) -> dict[str, Any]:
         raise UsageError(f"{path}: the calibration cannot be read ({e}). {_MAKE_ONE}") from None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise UsageError(f"{path}: expected a calibration with the schema {SCHEMA}. {_MAKE_ONE}")
+    missing = [part for part in _PARTS if not isinstance(content.get(part), dict)]
+    if missing:
+        raise UsageError(f"{path}: the calibration has no {' and no '.join(missing)}. {_MAKE_ONE}")
     return content
 
 

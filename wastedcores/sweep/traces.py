@@ -42,15 +42,21 @@ def is_url(name: str) -> bool:
     return "://" in name
 
 
-def find_traces(where: str, table: Path | None = None) -> list[Found]:
-    """Find all traces in a folder, in a list, or behind the URL of a folder; the ``table`` about them is none."""
+def find_traces(where: str, table: Path | None = None, lists: tuple[str, ...] = ()) -> list[Found]:
+    """Find all traces in a folder, in a list, or behind the URL of a folder.
+
+    The ``table`` about them is none. ``lists`` are the lists that led here; one that names itself is refused.
+    """
     if is_url(where):
         found = list(_behind(where))
     elif where.endswith(LIST) and Path(where).is_file():
         text = Path(where).read_text(errors="surrogateescape")  # a name need not be text
         lines = [line.strip() for line in text.splitlines()]
         named = [line for line in lines if line and not line.startswith("#")]
-        found = [f for line in dict.fromkeys(named) for f in find_traces(line, table)]
+        if where in lists:
+            raise UsageError(f"{where}: the list names itself; take that line out of it.")
+        inner = (*lists, where)
+        found = [f for line in dict.fromkeys(named) for f in find_traces(line, table, inner)]
     elif (path := Path(where)).is_dir():
         files = {"/".join(p.relative_to(path).parts): p for p in _below(path)}
         found = [

@@ -153,11 +153,12 @@ class Machine(Shown):
             )
         if not self.boot_online:
             raise self._fail("no CPU is online.")
-        outside = [c for c in self.boot_online if not 0 <= c < cpus]
-        if outside:
-            raise self._fail(
-                f"online CPUs {format_cpulist(outside)} do not exist (CPUs are 0-{cpus - 1})."
-            )
+        for what, named in (("online", self.boot_online), ("isolated", self.isolated)):
+            outside = [c for c in named if not 0 <= c < cpus]
+            if outside:
+                raise self._fail(
+                    f"{what} CPUs {format_cpulist(outside)} do not exist (CPUs are 0-{cpus - 1})."
+                )
 
     def _check_distance(self) -> None:
         d = self.distance
