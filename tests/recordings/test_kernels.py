@@ -13,6 +13,7 @@ from wastedcores import words
 from wastedcores.errors import DatasetError, UsageError
 from wastedcores.recordings.kernels import read_kernels, two_kernels
 from wastedcores.recordings.recording import Recording
+from wastedcores.words.aligned import compared
 
 TABLE = read_kernels()
 
@@ -95,5 +96,8 @@ def test_two_recordings_begin_where_the_workload_begins():
     pair = two_kernels("lu10ms-6.1-64cpu", "lu10ms-6.12-64cpu")
     assert pair.zeros == tuple(r.window.start_ns for r in pair.runs)
     assert [round(r.result.longest_ns / 1e6) for r in pair.runs] == [0, 194]
+    assert "Both ran the same work on such a machine" in compared(pair).text
+    other = two_kernels("lu10ms-6.1-64cpu", "gi-6.12-16cpu")
+    assert 'Better or worse cannot be said: the work begins at "lu k=60' in compared(other).text
     with pytest.raises(DatasetError, match="no recording 'x'; there are db16"):
         two_kernels("x", "gi-6.12-64cpu")

@@ -84,8 +84,13 @@ def two_kernels(first: str, second: str) -> Pair | None:
 
 def _examined(recording: Recording) -> Examined:
     start, end = recording.window
+    # another seed is another draw of the same work
+    given = {k: v for k, v in recording.meta["params"].items() if k not in ("scn", "mips", "seed")}
+    work = " ".join((recording.kind, *(f"{k}={v}" for k, v in sorted(given.items()))))
     trace = recording.trace.with_header(
-        window=Window(start_ns=start, end_ns=end), counted_cpus=cpus_of(recording)
+        window=Window(start_ns=start, end_ns=end, names=(work, "end")),
+        counted_cpus=cpus_of(recording),
+        machine=recording.machine.to_dict(),
     )
     return examine(trace, recording.name, ignore_affinity=True)
 
