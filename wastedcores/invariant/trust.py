@@ -17,21 +17,23 @@ from wastedcores.invariant import sweep_jit
 from wastedcores.invariant.bounds import AtMost, at_most
 from wastedcores.invariant.brief import without_brief
 from wastedcores.invariant.chronic import Chronic, covered_ns, worst
+from wastedcores.invariant.reasons import (
+    QUEUED_WITHIN_NS,
+    cut_short,
+    left_open,
+    perhaps_new,
+    rests_on,
+)
 from wastedcores.invariant.seen import seen_spans
 from wastedcores.invariant.sweep import Swept, firm_sweep, merged, spans_of, sweep, without
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.affinity import repinned
 from wastedcores.runqueues.doubts import HEADER_REASONS, UNSEEN
 from wastedcores.runqueues.runqueues import Runqueues
-from wastedcores.trace.header import Header
 from wastedcores.units import human_ns
 
 #: so many of the longest episodes are examined for threads that were seen on the idle CPUs
 _LOOKS = 8
-#: For certain waste, a thread of which only sched_waking was recorded is taken to be queued at most this much later. On a
-#: machine with 2 CPUs under load 99.9 % of 19,979 wakings were queued within 0.04 ms, on a virtual phone 99.4 % of 15,470
-#: within 1 ms (docs/verdict.md).
-QUEUED_WITHIN_NS = 1_000_000
 #: reasons that are no contradictions; any other one makes a window shorter than M doubtful
 _NO_CONTRADICTION = ("starved", "bound_by_name", UNSEEN)
 #: Doubts beside which the most waste is unknown, too: what the header says about the whole trace can excuse an idle CPU, and the
@@ -115,7 +117,7 @@ def judge(
     open_ = doubts.height or unknown_cpus.any() or lost or brief
     if rq.source == "tasks" and open_ and not endless:
         most = at_most(rq, state, unknown_cpus & _perhaps_unrecorded(rq))
-    notes = _cut_short(rq)
+    notes = cut_short(rq)
     if sure.any() or surely_chronic:
         verdict = "violations"
     elif most is not None and not _allowed(most, persist_ns, limit):
@@ -125,8 +127,9 @@ def judge(
         hidden = lost or (
             not seems and _may_hide(rq, episodes, doubts, found.firm_state, persist_ns, limit)
         )
-        notes += _left_open(bool(notes), bool(unknown_cpus.any()), hidden, short)
+        notes += left_open(bool(notes), bool(unknown_cpus.any()), hidden, short)
         verdict = "unknown" if seems or notes else "clean"
+        notes += perhaps_new(rq) if verdict == "unknown" else []
     if brief:
         odd = not doubts["reason"].is_in(_NO_CONTRADICTION).all()
         if verdict != "clean" or most is None or most.goes_on or odd or length_ns <= 0:
@@ -138,10 +141,7 @@ def judge(
     if verdict != "clean" and seems:
         missing = int((persistent & ~sure).sum())
         only_chronic = seems_chronic and not surely_chronic and not sure.any()
-        header = rq.trace.header
-        notes = (
-            _rests_on(missing, only_chronic, throttled, certain.affinity_matters, header) + notes
-        )
+        notes = rests_on(missing, only_chronic, throttled, certain.affinity_matters, rq) + notes
     moved = len(repinned(rq.trace.header)[0])
     if verdict == "unknown" and assumed and moved and not rq.affinity.follows:
         notes.append(
@@ -186,62 +186,6 @@ def _idle_beside(doubts: pl.DataFrame) -> int:
     """Return how long, in ns, a CPU idles beside a thread on its own queue, which the bound takes for throttled."""
     spans = doubts.filter(pl.col("reason") == "idle_beside_waiting")
     return int(spans.select((pl.col("end_ns") - pl.col("start_ns")).max()).item() or 0)
-
-
-def _cut_short(rq: Runqueues) -> list[str]:
-    where = rq.trace.header.truncated_last_line
-    return [f"the file was cut short: {where}"] if where else []
-
-
-def _left_open(cut: bool, unknown_cpus: bool, hidden: bool, short: bool) -> list[str]:
-    """Say why a trace without a certain violation is not clean, apart from a file that was cut short, which has its own note."""
-    notes = []
-    if unknown_cpus and not cut:
-        notes.append(
-            "a CPU has no event, so nobody knows whether it was idle or ran one thread alone, or was not recorded"
-        )
-    elif hidden and not cut:
-        notes.append("what the CPUs did is in doubt for so long that a violation may be hidden")
-    if short:
-        notes.append(
-            "at least half of the window wastes as much as chronic waste does, but it is too short to say that it goes on"
-        )
-    return notes
-
-
-_WAKINGS = (
-    f", or waits of less than {human_ns(QUEUED_WITHIN_NS)} after a sched_waking: this trace has no sched_wakeup, so nobody knows "
-    "when a woken thread was queued"
-)
-
-
-def _rests_on(
-    missing: int, chronic: bool, throttled: bool, affinity_matters: bool, header: Header
-) -> list[str]:
-    """Say why apparent violations are not certain."""
-    notes = []
-    if throttled:
-        notes.append(
-            "CPUs went idle beside threads that could run, so control groups have limits of CPU time: waits of threads "
-            "whose limits are not known decide nothing"
-            + (". Record a snapshot" if header.quotas is None else "")
-        )
-    if missing and affinity_matters:
-        notes.append(
-            f"{missing} persistent episodes rest on threads of which nothing says that they may use the idle CPUs: "
-            "record a snapshot of the tasks"
-        )
-    elif missing:
-        notes.append(
-            f"{missing} persistent episodes rest on spans in which the trace contradicts itself, or in which a thread may have "
-            "been throttled" + (_WAKINGS if header.wakings else "")
-        )
-    if chronic:
-        notes.append(
-            "the waste is chronic only if spans count in which the trace contradicts itself, or threads of which "
-            "nothing says that they may use the idle CPUs" + (_WAKINGS if header.wakings else "")
-        )
-    return notes
 
 
 def _firm(

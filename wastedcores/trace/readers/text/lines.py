@@ -18,6 +18,7 @@ from wastedcores.trace.readers.support.reading import FactsBuilder, ordered_map
 from wastedcores.trace.readers.support.sched_waking import WakingEvents
 from wastedcores.trace.readers.support.text_reading import TextReading
 from wastedcores.trace.readers.text import scan_jit
+from wastedcores.trace.readers.text.births import Births
 from wastedcores.trace.readers.text.payload import KIND_OF, clean_comm, parse_payloads
 from wastedcores.trace.readers.text.scan import Scanner, count, merge
 from wastedcores.trace.recognisers import (
@@ -52,6 +53,7 @@ class LineReading(TextReading):
         super().__init__(path, source_format, complete, hashed=hashed)
         self._dialect = dialect
         self._last_event = _LastEvent()
+        self._births = Births()
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield event tables in the order of the file, one per block of text."""
@@ -74,7 +76,7 @@ class LineReading(TextReading):
                 slow = _read_rest(self.path, rest, self.found, self._dialect, self._last_event)
             if fast.height:
                 last_fast = int(fast["line"][-1])
-            yield merge(fast, slow) if rest.height else fast
+            yield self._births.once(merge(fast, slow) if rest.height else fast)
         if self._last_event.damaged:
             self.found.truncated = self._last_event.text
 

@@ -44,6 +44,9 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         rf"^parent_comm=(?P<by_comm>.*) parent_pid=(?P<by_pid>{_INT}) child_comm=(?P<comm>.*)"
         rf" child_pid=(?P<pid>{_INT}){_TAIL}",
     ),
+    "newtask": (
+        rf"^pid=(?P<pid>{_INT}) comm=(?P<comm>.*) clone_flags=[0-9a-fx]+ oom_score_adj={_INT}{_TAIL}",
+    ),
     "exec": (rf"^filename=(?P<text>.*) pid=(?P<pid>{_INT}) old_pid=(?P<by_pid>{_INT}){_TAIL}",),
     "exit": (rf"^comm=(?P<comm>.*) pid=(?P<pid>{_INT}) prio=(?P<prio>{_INT}){_TAIL}",),
     "cpu_idle": (rf"^state=(?P<value>{_INT}) cpu_id=(?P<cpu>{_CPU}){_TAIL}",),
@@ -53,11 +56,13 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "frequency": (rf"^state=(?P<value>{_INT}) cpu_id=(?P<cpu>{_CPU}){_TAIL}",),
 }
 
-#: The kernel's name of an event -> kind. sched_waking counts only if there is no sched_wakeup (sched_waking.py).
+#: The kernel's name of an event -> kind. sched_waking counts only if there is no sched_wakeup (sched_waking.py), and of
+#: task_newtask and sched_process_fork only the first (births.py).
 KIND_OF = {
     "sched_waking": "waking", "sched_switch": "switch", "sched_wakeup": "wakeup", "sched_wakeup_new": "wakeup_new",
     "sched_migrate_task": "migrate", "sched_process_fork": "fork", "sched_process_exec": "exec",
     "sched_process_exit": "exit", "cpu_idle": "cpu_idle", "cpu_frequency": "frequency", "cpuhp_enter": "cpu_online",
+    "task_newtask": "newtask",
     "tracing_mark_write": "mark", "print": "mark", "bputs": "mark", "bprint": "mark",
 }  # fmt: skip
 
@@ -142,12 +147,15 @@ def _finish(fields: pl.DataFrame, key: str, kind: str) -> pl.DataFrame:
         "wakeup": {"src_cpu": "ctx_cpu", "by_pid": "ctx_pid", "by_comm": "ctx_comm"},
         "migrate": {"by_pid": "ctx_pid", "by_comm": "ctx_comm"},
         "fork": {"cpu": "ctx_cpu"},
+        "newtask": {"cpu": "ctx_cpu", "by_pid": "ctx_pid", "by_comm": "ctx_comm"},
         "exec": {"cpu": "ctx_cpu", "comm": "ctx_comm"},
         "exit": {"cpu": "ctx_cpu"},
     }.get(key, {})
     out = out.with_columns(**{k: pl.col(v) for k, v in context.items()})
     if key == "wakeup":  # 4.1: success=0 means the task was not put on a runqueue
         out = out.filter(pl.col("success").is_null() | (pl.col("success") != "0")).drop("success")
+    elif key == "newtask":
+        out = out.with_columns(kind=pl.lit("fork"), newtask=pl.lit(True))
     elif key == "exec":
         out = out.with_columns(by_pid=pl.when(pl.col("by_pid") != pl.col("pid")).then("by_pid"))
     elif key == "cpu_idle":
