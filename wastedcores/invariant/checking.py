@@ -173,10 +173,11 @@ def check_runqueues(
         lost=located,
     )
     verdict, bound = trust.verdict, trust.bound
-    notes += trust.notes
+    alone = counted.sum() == 1
+    notes += [] if alone else trust.notes
     if located:
         notes.append(f"{lost} events were lost: what happened around them is in doubt")
-    if counted.sum() == 1:
+    if alone:
         verdict = "clean"
         notes.append("only one CPU counts, so there is nowhere to move a thread")
     elif (losses or (lost > 0 and not rq.lost_spans)) and not located:

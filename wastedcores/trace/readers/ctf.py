@@ -34,7 +34,7 @@ from wastedcores.trace.readers.support.sched_waking import WakingEvents
 from wastedcores.trace.readers.support.text_reading import Block
 from wastedcores.trace.readers.support.tracepoints import IRQ_FLAGS
 from wastedcores.trace.readers.text.scan import Scanner, count, merge
-from wastedcores.trace.recognisers import ctf_folders
+from wastedcores.trace.recognisers import CTF2_METADATA, ctf_folders
 from wastedcores.trace.schema import COLUMNS
 
 _BLOCK = 12 << 20
@@ -184,6 +184,9 @@ class CtfReading(Reading):
         return kernel[0] if kernel else folders[0]
 
     def _metadata(self, folder: Path) -> str:
+        with (folder / "metadata").open("rb") as file:
+            if file.read(1) == CTF2_METADATA:
+                self._check_version()
         command = [
             self._program(), "convert", "--output-format=ctf-metadata", str(folder.absolute()),
         ]  # fmt: skip
@@ -192,9 +195,22 @@ class CtfReading(Reading):
             raise self._refused(done.stderr.decode("utf-8", "replace"))
         return done.stdout[: 1 << 16].decode("utf-8", "replace")
 
+    def _check_version(self) -> None:
+        """Refuse CTF 2 where babeltrace2 is older than 2.1, which reads it."""
+        told = subprocess.run([self._program(), "--version"], capture_output=True, check=False)
+        version = re.search(rb"(\d+)\.(\d+)[\d.]*", told.stdout)
+        if version and (int(version[1]), int(version[2])) < (2, 1):
+            raise TraceFormatError(
+                f"{self.path}: this is CTF 2, which babeltrace2 reads since version 2.1; {version[0].decode()} is installed. On "
+                "a machine with a newer one, write it as CTF 1.8 and read that: babeltrace2 FOLDER --component=sink.ctf.fs "
+                '--params=\'path="NEW",ctf-version="1"\'.'
+            )
+
     def _learn(self, metadata: str) -> None:
         found = self.found
         stated = dict(re.findall(r'^\s*(\w{1,40}) = "?([^"\n;]{0,300})"?;', metadata, re.MULTILINE))
+        # CTF 2 states the same as JSON
+        stated |= dict(re.findall(r'"(\w{1,40})": "?([^"\n,]{0,300})"?[,\n]', metadata))
         found.kernel_release = stated.get("kernel_release") or stated.get("release")
         found.host = stated.get("hostname") or stated.get("host")
         self._lttng = stated.get("tracer_name", "").startswith("lttng")
