@@ -8,6 +8,7 @@ from support.builders import migrate, nr, switch, trace_of, wakeup
 from wastedcores.analysis.explain import explain
 from wastedcores.invariant import check
 from wastedcores.topology.machine import Machine
+from wastedcores.trace.window import cut
 from wastedcores.words.checked import describe
 
 S = 1_000_000_000
@@ -213,6 +214,20 @@ def test_u4_a_cpu_whose_hotplug_threads_parked_is_offline():
     result = check(trace_of([*rows, *moved, *back, *more], cpus=2))
     assert result.verdict == "violations"
     assert result.wall_ns == pytest.approx(S, rel=0.01)
+
+
+def test_u4_a_cpu_that_goes_offline_before_the_oldest_event_of_another_is_kept_stays_offline():
+    rows = [
+        switch(1, 1, 0, "R", STOPPER, comm="migration/1"),
+        switch(2, 1, STOPPER, "P", 0, prev_comm="migration/1"),
+        switch(10 * MS, 0, 0, "R", 10),
+        wakeup(10 * MS + 1, 0, 11),
+    ]
+    moved, _ = turns(10 * MS, S, 0, (10, 11))
+    trace = trace_of([*rows, *moved], cpus=2, lost={0: 7}, overwritten={0: 7})
+    result = check(trace)
+    assert (result.start_ns, result.wall_ns) == (10 * MS, 0)
+    assert check(cut(trace, (20 * MS, S))).wall_ns == 0
 
 
 def test_u6_lengths_of_runqueues_alone_are_judged_as_the_paper_does():

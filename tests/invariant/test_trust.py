@@ -106,6 +106,26 @@ def test_unknown_affinity_decides_only_if_the_waiting_threads_ran_on_the_idle_cp
 
 
 @pytest.mark.parametrize(
+    ("moved_ns", "verdict"), [(S // 2, "unknown"), (20, "unknown"), (60 + 2 * S, "violations")]
+)
+def test_what_was_seen_before_a_change_of_affinity_says_nothing_of_what_comes_after(
+    moved_ns, verdict
+):
+    """Thread 71 moves thread 72, which waits on CPU 2, to CPU 4, as a change of a cpuset does; it may concern others that sleep."""
+    t = moved_ns
+    change = [
+        switch(t - 9, 2, 0, "R", 70),
+        switch(t - 8, 3, 0, "R", 71),
+        wakeup(t - 7, 2, 72, by_pid=70, src_cpu=2),
+        migrate(t, 2, 4, 72) | {"by_pid": 71},
+        switch(t + 1, 4, 0, "R", 72),
+        *(switch(t + 2, cpu, pid, "S", 0) for cpu, pid in ((2, 70), (3, 71), (4, 72))),
+    ]
+    rows = sorted([*sharing("around"), *change], key=lambda r: r["ts_ns"])
+    assert check(trace_of(rows, cpus=5, known=False, quotas={})).verdict == verdict
+
+
+@pytest.mark.parametrize(
     ("asked", "isolated"),
     [(None, None), ([0, 1], None), (None, [2, 3])],
     ids=["all", "0-1", "isolated"],

@@ -2,7 +2,9 @@
 
 A thread counts for an idle CPU while it waits between two stays on that CPU, both at most M away from the persistent episode.
 Chronic waste consists of many short episodes, so there the stays are at most M away from the wait. Threads with a move that looks
-like a change of their affinity do not count at all, nor those that the stopper moved, unless an idle CPU asked for it.
+like a change of their affinity do not count at all, nor those that the stopper moved, unless an idle CPU asked for it. No thread
+counts between two stays if such a move of another thread lies in between: a change of a cpuset leaves no sign of those of its
+threads that sleep.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from wastedcores.invariant import seen_jit as sj
 from wastedcores.invariant.sweep_jit import SweepState
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.runqueues import Batch, Runqueues
+from wastedcores.runqueues.state import MOST_REPINS, N_REPINS
 
 #: at most this many spans of waste are kept, since more would not prove more
 _ROOM = 1 << 20
@@ -36,9 +39,12 @@ def seen_spans(
     With ``near_each``, the stays are at most M away from each wait, else from the span.
     """
     window = np.array([span[0] - persist_ns, span[1] + persist_ns], np.int64)
+    nothing = pl.DataFrame(schema={"start_ns": pl.Int64, "end_ns": pl.Int64})
+    repins = int(rq.start.numbers[N_REPINS])
+    if repins > MOST_REPINS:
+        return nothing
     stays = _stays(rq, window)
     waits = _waits(rq, window, state.counted)
-    nothing = pl.DataFrame(schema={"start_ns": pl.Int64, "end_ns": pl.Int64})
     if not stays.height or not waits.height:
         return nothing
     stays = stays.with_row_index("stay")
@@ -58,6 +64,7 @@ def seen_spans(
         found["stay"].cast(pl.Int32).to_numpy(),
         start,
         end,
+        rq.start.repin_ns[:repins],
         persist_ns if near_each else int(window[1] - window[0]),
         (rq.cpus + 63) // 64,
     )

@@ -14,6 +14,8 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 U64 = NDArray[np.uint64]
 
+MAX_NS = 2**63 - 1
+
 
 class Stays(NamedTuple):
     """Stays of threads on CPUs, in order of their beginning; the first ``n[0]`` rows are valid."""
@@ -60,28 +62,34 @@ def stays(
 
 @jit
 def surrounded(
-    task: I32, cpu: I32, since_ns: I64, of_stay: I32, start_ns: I64, end_ns: I64, near_ns: int, words: int
+    task: I32, cpu: I32, since_ns: I64, of_stay: I32, start_ns: I64, end_ns: I64, repin_ns: I64, near_ns: int,
+    words: int,
 ) -> U64:  # fmt: skip
     """For each wait: the CPUs on which the thread was both before and after it, at most ``near_ns`` away, as (waits, words).
 
     ``task``, ``cpu`` and ``since_ns`` are the stays, ordered by thread and time; ``of_stay`` is the stay in which the wait lies.
+    None of the times ``repin_ns`` lies between a stay before and one after the wait.
     """
     found = np.zeros((of_stay.size, words), np.uint64)
     before, after = np.zeros(words, np.uint64), np.zeros(words, np.uint64)
     for w in range(of_stay.size):
         before[:], after[:] = 0, 0
         stay = of_stay[w]
+        k = np.searchsorted(repin_ns, start_ns[w], side="right")
+        # a stay is seen at its beginning; a thread may sleep until the next one
+        first = repin_ns[k - 1] if k > 0 else -MAX_NS
+        last = min(end_ns[w] + near_ns, repin_ns[k] if k < repin_ns.size else MAX_NS)
         j = stay - 1
         while (
             j >= 0 and task[j] == task[stay] and cpu[j + 1] >= 0 and cpu[j] >= 0
-            and since_ns[j + 1] >= start_ns[w] - near_ns
+            and since_ns[j + 1] >= start_ns[w] - near_ns and since_ns[j] >= first
         ):  # fmt: skip
             before[cpu[j] >> 6] |= np.uint64(1) << np.uint64(cpu[j] & 63)
             j -= 1
         j = stay + 1
         while (
             j < task.size and task[j] == task[stay] and cpu[j] >= 0
-            and since_ns[j] <= end_ns[w] + near_ns
+            and since_ns[j] <= last
         ):  # fmt: skip
             after[cpu[j] >> 6] |= np.uint64(1) << np.uint64(cpu[j] & 63)
             j += 1

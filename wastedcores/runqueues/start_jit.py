@@ -127,8 +127,10 @@ def _looks_repinned(s: State, p: int, c: int, by: int) -> int:
 
 
 @callee
-def _note_moves(s: State, k: int, c: int, p: int, q: int, by: int, where: int, keeps: int) -> None:
-    """Find threads whose affinity may have changed, and their parents."""
+def _note_moves(
+    s: State, k: int, t: int, c: int, p: int, q: int, by: int, where: int, keeps: int
+) -> None:
+    """Find threads whose affinity may have changed, and their parents, and when."""
     if k == se.SWITCH:
         if q > 0:
             s.task[q, task_row.QUEUED] = 1 if keeps == se.STAYS else 0
@@ -143,13 +145,19 @@ def _note_moves(s: State, k: int, c: int, p: int, q: int, by: int, where: int, k
         s.task[p, task_row.QUEUED] = 0
         s.task[p, task_row.PARENT] = max(by, 0)
     elif k == se.MIGRATE and p > 0:
-        if by > 0 and s.task[by, task_row.ROLE] == task_row.STOPPER:
-            if s.task[by, task_row.WAKER] != 0:
-                s.task[p, task_row.PUSHED] = 1
+        pushed = by > 0 and s.task[by, task_row.ROLE] == task_row.STOPPER
+        pushed &= s.task[max(by, 0), task_row.WAKER] != 0
+        if pushed:
+            s.task[p, task_row.PUSHED] = 1
         by_whom = _looks_repinned(s, p, c, by)
         if by_whom != 0:
             s.task[p, task_row.REPINNED] = max(s.task[p, task_row.REPINNED], by_whom)
             s.task[s.task[p, task_row.PARENT], task_row.CHILD_REPINNED] = 1
+        if pushed or (by_whom != 0 and by_whom != task_row.BY_ITSELF):
+            n = s.numbers[se.N_REPINS]
+            if n < se.MOST_REPINS:
+                s.repin_ns[n] = t
+            s.numbers[se.N_REPINS] = n + 1
 
 
 @lean
@@ -162,7 +170,7 @@ def infer_start(e: Events, s: State) -> None:
     """
     for i in range(e.code.size):
         k, c, p, by = e.code[i], e.cpu[i], e.pid[i], e.by_pid[i]
-        _note_moves(s, k, c, p, e.prev_pid[i], by, e.src_cpu[i], e.aux[i])
+        _note_moves(s, k, e.ts_ns[i], c, p, e.prev_pid[i], by, e.src_cpu[i], e.aux[i])
         if k == se.FORGET:
             s.numbers[se.LOSSY] = 1
             continue

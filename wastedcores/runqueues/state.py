@@ -46,8 +46,11 @@ N_ODD = 13
     N_DOUBTS,
     BEFORE_NS,  # time of the event before the present one; -1: there is none
     STRICT,  # 1: only threads count of which something says where they may run
-) = range(10)
-N_NUMBERS = 10
+    N_REPINS,  # found in pass 1: how many moves may come from a change of affinity by another thread
+) = range(11)
+N_NUMBERS = 11
+#: of so many such moves the times are kept
+MOST_REPINS = 4096
 
 # rows of Output.change; a change with a mask id says that so many tasks of that mask now wait on the CPU
 CPU, NR, FREE, MASK, CODE = range(5)
@@ -85,6 +88,7 @@ class State(NamedTuple):
     restricted: I32  # (cpus, masks) waiting tasks by mask id
     odd: I64  # (N_ODD,)
     numbers: I64  # (N_NUMBERS,)
+    repin_ns: I64  # (MOST_REPINS,) the times of these moves, in order
 
 
 class Output(NamedTuple):
@@ -113,6 +117,7 @@ def new_state(tasks: int, cpus: int, masks: int) -> State:
         np.zeros((cpus, masks), np.int32),
         np.zeros(N_ODD, np.int64),
         numbers,
+        np.zeros(MOST_REPINS, np.int64),
     )
 
 

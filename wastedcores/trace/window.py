@@ -56,13 +56,19 @@ def cut_and_left(trace: Trace, between: Sequence[Moment]) -> tuple[Trace, list[i
         later_tasks=header.later_tasks if start == header.start_ns else None,
         provenance=header.provenance | {"cut": f"{start} to {end} ns of {trace.name}"},
     )
-    return part, carried.filter(pl.col("prev_pid") != pl.col("pid"))["prev_pid"].to_list()
+    stopped = carried.filter(pl.col("prev_pid") != pl.col("pid"))
+    return part, stopped.filter(~_parked(pl.col("prev_state")))["prev_pid"].to_list()
+
+
+def _parked(state: pl.Expr) -> pl.Expr:
+    return state.cast(pl.String).str.starts_with("P").fill_null(False)
 
 
 def _going_on(trace: Trace, carried: pl.DataFrame, end: int) -> pl.DataFrame:
     """Return the events before a window so that they only tell what goes on in it.
 
-    A switch tells what the CPU runs. The thread that it stopped waits on if it was preempted and nothing is seen of it later.
+    A switch tells what the CPU runs. The thread that it stopped waits on if it was preempted and nothing is seen of it later. A
+    thread that parked may be the last one of a CPU that went offline.
     """
     state, thread = pl.col("prev_state").cast(pl.String), pl.col("prev_pid")
     stays = (state.str.starts_with("R") | state.str.ends_with("+")).fill_null(False)
@@ -74,9 +80,8 @@ def _going_on(trace: Trace, carried: pl.DataFrame, end: int) -> pl.DataFrame:
         found = seen.filter(pl.col("pid").is_in(left["prev_pid"].to_list())).group_by("pid")
         last |= dict(found.agg(pl.col("ts_ns").max()).collect(engine="streaming").iter_rows())
     seen_ns = thread.replace_strict(last, default=-1, return_dtype=pl.Int64)
-    only_runs = (pl.col("kind") == "switch") & ~(
-        stays & (thread > 0) & (seen_ns <= pl.col("ts_ns"))
-    )
+    waits_on = stays & (thread > 0) & (seen_ns <= pl.col("ts_ns"))
+    only_runs = (pl.col("kind") == "switch") & ~waits_on & ~_parked(state)
     same = {f"prev_{c}": pl.col(c) for c in ("pid", "comm", "prio")}
     same["prev_state"] = pl.lit("R", carried.schema["prev_state"])
     return carried.with_columns(
