@@ -231,6 +231,21 @@ def test_finding_tasks(buggy):
     assert all(t.name != "found tasks" for t in box.figure.drawn.data)
 
 
+def test_a_step_leaves_out_no_run_inside_a_longer_one_of_another_cpu():
+    rows = [
+        switch(0, 0, 0, "R", 15),
+        switch(10 * MS, 1, 0, "R", 16),
+        switch(20 * MS, 1, 16, "S", 0),
+        switch(100 * MS, 0, 15, "S", 0),
+    ]
+    box = explorer(examine(trace_of(rows, cpus=2)))
+    box.finder.text.value = "t1"
+    box.go_to(0, 1000)
+    for by, seen in ((1, 15), (1, 50), (-1, 15)):
+        box.finder.step(by)
+        assert sum(box.window) / 2 / MS == pytest.approx(seen, abs=0.1)
+
+
 def test_marks_of_found_tasks_are_where_they_ran(buggy):
     fig = explorer_static(buggy)
     stays = runs(buggy.trace, *buggy.scene.window)

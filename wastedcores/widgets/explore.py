@@ -164,7 +164,7 @@ class Explorer(w.VBox):
             self.says.value = f"There is no {'later' if by > 0 else 'earlier'} episode."
 
     def go_beside(self, spans: pl.DataFrame, by: int) -> bool:
-        """Go to the first span after the middle of the window, or to the last one before it; return whether there is one."""
+        """Go to the span whose middle comes next after that of the window, or before it; return whether there is one."""
         # the middles of the windows that go_near() shows, which are cut at the ends of the trace
         first, last = self.run.scene.window
         start, end = (spans[c].to_numpy() for c in ("start_ns", "end_ns"))
@@ -175,7 +175,9 @@ class Explorer(w.VBox):
         # a window is at least a microsecond long and has whole ns, so its middle is not exactly that of a span
         others = np.flatnonzero(middles > now + 1000 if by > 0 else middles < now - 1000)
         if others.size:
-            row = spans.row(int(others[0 if by > 0 else -1]), named=True)
+            # spans of several CPUs overlap, so their middles need not be in the order of their starts
+            nearest = middles[others].argmin() if by > 0 else middles[others].argmax()
+            row = spans.row(int(others[nearest]), named=True)
             self.go_near(row["start_ns"], row["end_ns"])
         return bool(others.size)
 
