@@ -13,7 +13,7 @@ from wastedcores.simulator import replay, replay_scenario
 from wastedcores.simulator.plain.modules import Module
 from wastedcores.widgets import design_lab, replay_lab
 from wastedcores.words.replays import refused, runs_compared
-from wastedcores.workload.scenarios import SCENARIOS, scenario
+from wastedcores.workload.scenarios import SCENARIOS, as_text, scenario
 
 SMALL = {"n": 4, "limit_s": 0.2}
 
@@ -51,7 +51,7 @@ def test_fields_follow_the_scenario_and_errors_are_sentences(box):
     for name in SCENARIOS:
         box.scenario.value = name
         fields = {c.description: c.value for c in box.parameters.children}
-        assert fields == {k: str(v) for k, v in scenario(name).parameters().items()}
+        assert fields == {k: as_text(v) for k, v in scenario(name).parameters().items()}
         assert box.given() == {}
         assert box.machine.value == scenario(name).machine
     box.scenario.value = "missing-domains"
@@ -65,6 +65,21 @@ def test_fields_follow_the_scenario_and_errors_are_sentences(box):
     box.fixes.value = ()
     box.run_button.click()
     assert "at least one fix" in box.says.value
+
+
+def test_values_are_written_as_they_are_read_and_what_is_unknown_is_refused():
+    box = replay_lab("tpch", pools=(3, 2))
+    pools = next(c for c in box.parameters.children if c.description == "pools")
+    assert (pools.value, box.given()) == ("3+2", {"pools": "3+2"})
+    assert scenario("tpch").values(box.given())["pools"] == (3, 2)
+    for ask, says in (
+        (lambda: replay_lab("missing-domains", nn=4), "no parameter 'nn'; did you mean n"),
+        (lambda: replay_lab("missing-domains", n="many"), "n=many; expected a whole number"),
+        (lambda: replay_lab("missing-domain"), "Did you mean missing-domains"),
+        (lambda: design_lab(scenario="missing-domain"), "Did you mean missing-domains"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            ask()
 
 
 class AlwaysZero(Module):

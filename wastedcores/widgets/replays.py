@@ -19,7 +19,7 @@ from wastedcores.topology.presets import PRESETS as MACHINES
 from wastedcores.widgets.two_traces import PairFigure
 from wastedcores.words.replays import runs_compared
 from wastedcores.words.rich_text import sentence
-from wastedcores.workload.scenarios import SCENARIOS, Scenario, scenario
+from wastedcores.workload.scenarios import SCENARIOS, Scenario, as_text, scenario
 
 #: kernels to which fixes can be added
 BASES = tuple(k for k in KERNELS if "+" not in k)
@@ -29,7 +29,7 @@ def parameter_fields(found: Scenario) -> tuple[w.Text, ...]:
     """Return a field for each parameter of a scenario, with its value."""
     style = {"description_width": "120px"}
     return tuple(
-        w.Text(str(value), description=name, style=style, layout=w.Layout(width="260px"))
+        w.Text(as_text(value), description=name, style=style, layout=w.Layout(width="260px"))
         for name, value in found.parameters().items()
     )
 
@@ -38,13 +38,14 @@ def changed_parameters(found: Scenario, fields: Sequence[w.Text]) -> dict[str, s
     """Return the parameters that differ from the scenario's own."""
     usual = found.parameters()
     shown = {field.description: field.value.strip() for field in fields}
-    return {k: v for k, v in shown.items() if v != str(usual[k])}
+    return {k: v for k, v in shown.items() if v != as_text(usual[k])}
 
 
 class ReplayLab(w.VBox):
     """Controls above a live figure of two replays; see :func:`replay_lab`."""
 
     def __init__(self, name: str, given: dict[str, Any]) -> None:
+        scenario(name).values(given)  # refuses what it does not know
         wide = w.Layout(width="300px")
         self.scenario = w.Dropdown(
             options=list(SCENARIOS), value=name, description="scenario:", layout=wide
@@ -67,7 +68,7 @@ class ReplayLab(w.VBox):
         self._other_scenario()
         for control in self.parameters.children:
             if control.description in given:
-                control.value = str(given[control.description])
+                control.value = as_text(given[control.description])
         self.says.value = "Choose, and press replay: both kernels run the same work."
 
     def _other_scenario(self, _: Any = None) -> None:
@@ -158,5 +159,10 @@ def replay_lab(scenario: str = "group-imbalance", **given: Any) -> ReplayLab:
     ReplayLab
         A box of ipywidgets. ``wastedcores compare SCENARIO`` and :func:`wastedcores.figures.compare.aligned` show the
         same without a live kernel.
+
+    Raises
+    ------
+    UsageError
+        There is no such scenario, or it has no such parameter or value.
     """
     return ReplayLab(scenario, given)
