@@ -173,6 +173,13 @@ def test_colours_and_reduction(run):
 def test_an_unknown_layer_is_refused(run):
     with pytest.raises(UsageError, match="runqueues, tasks"):
         explorer_static(run, show="colour")
+    for given, says in (
+        ({"show": "colour"}, "runqueues, tasks"),
+        ({"reduce": "mean"}, "share, longest"),
+        ({"palette_name": "dark"}, "safe and paper"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            explorer(run, **given)
 
 
 @pytest.mark.slow

@@ -325,9 +325,12 @@ def explorer(
     Raises
     ------
     UsageError
-        The trace has no such layer.
+        The trace has no such layer, or there is no such way to draw it.
     """
     run = trace if isinstance(trace, Examined) else examine(trace)
+    palette(palette_name)  # refuses what it does not know
+    if reduce not in REDUCTIONS:
+        raise UsageError(f"reduce={reduce!r}: expected one of {', '.join(REDUCTIONS)}.")
     box = Explorer(run, palette_name=palette_name)
     if show not in box.show.options:
         raise UsageError(
