@@ -9,6 +9,7 @@ second time in one process, so that compiled code is ready.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
@@ -114,4 +115,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    main(parser.parse_args().folder)
