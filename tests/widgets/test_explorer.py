@@ -283,6 +283,9 @@ def test_the_line_below_opens_the_same_view(buggy):
     ).run
     assert (options.persist_ns, options.ignore_affinity) == (50_000_000, True)
     assert options.window == whole.window
+    # a trace that is in no file cannot be opened in another notebook
+    unwritten = explorer(examine(trace_of([nr(0, 0, 1), nr(MS, 0, 0)], cpus=1)))
+    assert (unwritten.cell.value, unwritten.cell.layout.display) == ("", "none")
 
 
 def test_who_waited_in_a_span(run):

@@ -96,7 +96,8 @@ class Explorer(w.VBox):
         self.finder = TaskFinder(self)
         self.details = w.HTML()
         # in a VBox "auto" is the whole width without the margin, which 100% would add beyond the edge of the cell
-        self.cell = w.Text(description="this view:", layout=w.Layout(width="auto"))
+        shown = "none" if run.trace.path is None else None
+        self.cell = w.Text(description="this view:", layout=w.Layout(width="auto", display=shown))
         for control in (self.show, self.reduce, self.palette):
             control.observe(lambda _: self.draw(), names="value")
         self.episode.observe(self._go, names="value")
@@ -300,7 +301,7 @@ def explorer(
 ) -> Explorer:
     """Explore a trace in a notebook: zoom, go from episode to episode, find tasks, and ask who waited and why.
 
-    The line below the figure opens the same view again in another notebook.
+    The line below the figure opens the same view of a file again in another notebook.
 
     Parameters
     ----------

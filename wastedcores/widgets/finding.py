@@ -96,7 +96,9 @@ def _names(stays: pl.DataFrame) -> list[str]:
 
 
 def cell_of(run: Examined, look: Look, task: str) -> str:
-    """Return a line of code that opens a view in another notebook."""
+    """Return a line of code that opens a view in another notebook; an empty text if the trace has no file, as a replay."""
+    if run.trace.path is None:
+        return ""
     zero = run.scene.window[0]
     options = {"show": look.show, "reduce": look.reduce, "palette_name": look.palette_name}
     usual = {"show": "runqueues", "reduce": "share", "palette_name": "safe"}
@@ -106,7 +108,7 @@ def cell_of(run: Examined, look: Look, task: str) -> str:
     if look.shown != run.scene.window:
         given["at"] = tuple(round((t - zero) / 1e9, 9) for t in look.shown)
     arguments = "".join(f", {k}={v!r}" for k, v in given.items())
-    name, extra = repr(str(run.trace.path or run.label)), _question(run)
+    name, extra = repr(str(run.trace.path)), _question(run)
     imports = "from wastedcores.widgets import explorer; "
     if not extra:
         return f"{imports}explorer({name}{arguments})"
