@@ -13,6 +13,7 @@ from wastedcores.analysis.examined import examine
 from wastedcores.analysis.scene import TimeAxis
 from wastedcores.analysis.selection import span
 from wastedcores.errors import UsageError
+from wastedcores.figures import found_tasks
 from wastedcores.figures.found_tasks import mark_found, matching
 from wastedcores.figures.timelines import runs
 from wastedcores.figures.views import who_ran
@@ -238,7 +239,9 @@ def test_finding_tasks(buggy):
     assert all(t.name != "found tasks" for t in box.figure.drawn.data)
 
 
-def test_a_step_leaves_out_no_run_inside_a_longer_one_of_another_cpu():
+@pytest.fixture
+def nested():
+    """An explorer that has found a run on CPU 0, and a shorter one on CPU 1 meanwhile."""
     rows = [
         switch(0, 0, 0, "R", 15),
         switch(10 * MS, 1, 0, "R", 16),
@@ -247,10 +250,22 @@ def test_a_step_leaves_out_no_run_inside_a_longer_one_of_another_cpu():
     ]
     box = explorer(examine(trace_of(rows, cpus=2)))
     box.finder.text.value = "t1"
-    box.go_to(0, 1000)
+    return box
+
+
+def test_a_step_leaves_out_no_run_inside_a_longer_one_of_another_cpu(nested):
+    nested.go_to(0, 1000)
     for by, seen in ((1, 15), (1, 50), (-1, 15)):
-        box.finder.step(by)
-        assert sum(box.window) / 2 / MS == pytest.approx(seen, abs=0.1)
+        nested.finder.step(by)
+        assert sum(nested.window) / 2 / MS == pytest.approx(seen, abs=0.1)
+
+
+def test_marks_that_are_left_out_are_counted(nested, monkeypatch):
+    assert nested.finder.says.value.endswith("marked yellow")
+    monkeypatch.setattr(found_tasks, "MOST_LINES", 1)
+    nested.draw()
+    said = "marked yellow except at 1 place on the last CPUs; zoom in to see them"
+    assert nested.finder.says.value.endswith(said)
 
 
 def test_marks_of_found_tasks_are_where_they_ran(buggy):

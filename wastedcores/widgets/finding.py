@@ -79,8 +79,10 @@ class TaskFinder(w.HBox):
     def mark(self, fig: go.Figure) -> None:
         """Draw over a figure of the explorer where the found tasks ran."""
         if self.found is not None:
-            events = self.explorer.show.value == "events"
-            mark_found(fig, self.explorer.scene, self.found, self.explorer.window, numbers=events)
+            events, e = self.explorer.show.value == "events", self.explorer
+            missing = mark_found(fig, e.scene, self.found, e.window, numbers=events)
+            rest = f" except at {count(missing, 'place')} on the last CPUs; zoom in to see them"
+            self.says.value = self._said() + (rest if missing else "")
 
 
 def _names(stays: pl.DataFrame) -> list[str]:
