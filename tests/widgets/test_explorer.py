@@ -328,7 +328,10 @@ def test_who_waited_in_a_span(run):
         bound = "/0" in row["comm"]
         assert row["avoidable_ns"] == (0 if bound else row["waited_ns"]), row
     # where one thread waits, the others and nobody else ran
-    names = {f"{c}:{p}" for c, p in box.subject.stays.select("comm", "pid").iter_rows()}
+    names = {
+        f"{c}:{p}" if p else "no task"
+        for c, p in box.subject.stays.select("comm", "pid").iter_rows()
+    }
     assert {b.partition(" (")[0] for row in found.waiting["behind"] for b in row} <= names
 
 

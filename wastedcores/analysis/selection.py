@@ -69,7 +69,7 @@ def span(
 
 
 def _behind(waits: pl.DataFrame, stays: pl.DataFrame, pid: int) -> list[str]:
-    """Name the tasks that ran on a thread's CPU while it waited there, the longest first."""
+    """Name the tasks that ran on a thread's CPU while it waited there, the longest first; a CPU without any was idle."""
     from wastedcores.analysis.binning_jit import bin_cover
     from wastedcores.units import human_ns
 
@@ -78,7 +78,7 @@ def _behind(waits: pl.DataFrame, stays: pl.DataFrame, pid: int) -> list[str]:
         pl.col("cpu").is_in(mine["cpu"].unique().to_list()),
         pl.col("end_ns") > mine["start_ns"].min(),
         pl.col("start_ns") < mine["end_ns"].max(),
-        ~pl.col("pid").is_in([pid, 0]),
+        pl.col("pid") != pid,
     )
     parts = [on.with_columns(ran=pl.lit(0, pl.Int64)).clear()]
     for part in on.partition_by("cpu"):
@@ -99,4 +99,7 @@ def _behind(waits: pl.DataFrame, stays: pl.DataFrame, pid: int) -> list[str]:
         .agg(pl.col("comm").last(), pl.col("ran").sum())
         .sort("ran", "pid", descending=[True, False])
     )
-    return [f"{comm or '?'}:{p} ({human_ns(ns)})" for p, comm, ns in told.head(3).iter_rows()]
+    return [
+        (f"{comm or '?'}:{p}" if p else "no task") + f" ({human_ns(ns)})"
+        for p, comm, ns in told.head(3).iter_rows()
+    ]
