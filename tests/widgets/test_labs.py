@@ -7,11 +7,13 @@ import pytest
 
 from wastedcores.analysis.compare import compare
 from wastedcores.analysis.examined import examine
-from wastedcores.errors import UsageError
+from wastedcores.errors import ModelWarning, UsageError
 from wastedcores.figures.heatmaps import heatmap
+from wastedcores.kernels import KernelModel
 from wastedcores.simulator import replay, replay_scenario
 from wastedcores.simulator.plain.modules import Module
 from wastedcores.widgets import design_lab, replay_lab
+from wastedcores.widgets.replays import _gain
 from wastedcores.words.replays import refused, runs_compared
 from wastedcores.workload.scenarios import SCENARIOS, as_text, scenario
 
@@ -65,6 +67,30 @@ def test_fields_follow_the_scenario_and_errors_are_sentences(box):
     box.fixes.value = ()
     box.run_button.click()
     assert "at least one fix" in box.says.value
+
+
+def test_the_menus_offer_what_a_replay_has_and_numbers_come_with_their_warning():
+    box = replay_lab("missing-domains", n=4, limit_s=0.01)
+    assert all(KernelModel.named(name).is_replayed for name in box.kernel.options)
+    box.machine.value = "bd-paper-16"
+    for name in box.kernel.options:
+        box.kernel.value = name
+        before, after = map(KernelModel.named, box.kernels)
+        assert before != after
+    box.kernel.value = "v4.19"
+    assert box.fixes.value == ("group_imbalance", "overload_on_wakeup")
+    with pytest.warns(ModelWarning):
+        box.run_button.click()
+    assert "Kernel v4.19: the replay uses the domains and groups of v4.19" in box.says.value
+    assert "do not read its numbers as those of a real v4.19." in box.says.value
+
+
+@pytest.mark.parametrize(
+    ("before_s", "after_s", "says"),
+    [(0, 0, "nothing to gain"), (0, 0.5, "with them 500 ms of core time"), (2, 1, "50% less"), (1, 2, "100% more")],
+)  # fmt: skip
+def test_the_gain_is_said_in_both_directions(before_s, after_s, says):
+    assert says in _gain(before_s, after_s)
 
 
 def test_values_are_written_as_they_are_read_and_what_is_unknown_is_refused():

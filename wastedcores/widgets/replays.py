@@ -16,13 +16,14 @@ from wastedcores.kernels import PRESETS as KERNELS
 from wastedcores.kernels.rules import FEATURES, NEWIDLE
 from wastedcores.simulator import replay_scenario
 from wastedcores.topology.presets import PRESETS as MACHINES
+from wastedcores.units import human_ns
 from wastedcores.widgets.two_traces import PairFigure
 from wastedcores.words.replays import runs_compared
 from wastedcores.words.rich_text import sentence
 from wastedcores.workload.scenarios import SCENARIOS, Scenario, as_text, scenario
 
-#: kernels to which fixes can be added
-BASES = tuple(k for k in KERNELS if "+" not in k)
+#: kernels that can be replayed and to which fixes can be added
+BASES = tuple(k for k in KERNELS if "+" not in k and KernelModel.named(k).is_replayed)
 
 
 def parameter_fields(found: Scenario) -> tuple[w.Text, ...]:
@@ -81,7 +82,7 @@ class ReplayLab(w.VBox):
 
     def _other_kernel(self, _: Any = None) -> None:
         kernel = KernelModel.named(self.kernel.value)
-        fixes = tuple(FIXES)
+        fixes = tuple(f for f in FIXES if not kernel.has(f))
         if kernel.is_modern:
             rules = kernel.rules
             off = (
@@ -124,10 +125,13 @@ class ReplayLab(w.VBox):
             self.figure.put(align(run, against, START))
             found = compare(runs)
             self.table.value = runs_compared(found).html
-            self.says.value = (
+            said = (
                 f"{name} on {machine}, seed {seed}. {_gain(*found.table['wasted_core_s'])} "
                 "Drag to zoom, double click for everything."
             )
+            # a notebook shows no warnings of what a button does
+            warning = KernelModel.named(self.kernel.value).replay_warning
+            self.says.value = f"{said} {warning[0].upper()}{warning[1:]}." if warning else said
         except WastedCoresError as e:
             self.figure.hide()
             self.table.value = ""
@@ -138,6 +142,8 @@ class ReplayLab(w.VBox):
 
 def _gain(before_s: float, after_s: float) -> str:
     """Say first what the fix gains in time and waste, because single numbers of a short run may become worse."""
+    if not before_s and after_s:
+        return f"Without the fixes nothing is wasted, and with them {human_ns(1e9 * after_s)} of core time."
     if not before_s:
         return "Without the fixes nothing is wasted, so they have nothing to gain."
     less = 1 - after_s / before_s
