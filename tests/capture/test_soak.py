@@ -15,7 +15,7 @@ from soak import loads
 from soak.__main__ import SHORT, Plan, _scrapes
 from soak.loads import _HEAD, IDLE, LOADS, PROGRAMS
 from soak.summary import markdown, summary
-from soak.watchers import Service
+from soak.watchers import Recorder, Service, Watcher
 from soak.witness import Between, Waited, Witness, explain
 from soak_page import rows
 
@@ -147,6 +147,20 @@ def test_each_load_has_its_time_and_the_violations_are_spread(plan):
         assert sum(s for _, s in its) == pytest.approx(plan.load_s)
         assert {loads[1:] for loads, _ in its} == {(), ("quota",), ("cpuset",), ("pinned",)}
     assert sum(then for _, _, then in turns) == plan.violations
+
+
+def test_a_recorder_that_could_not_begin_has_not_looked(tmp_path):
+    recorder = object.__new__(Recorder)  # its own beginning would start a recording
+    Watcher.__init__(recorder, "tracefs", "", tmp_path)
+    recorder.turn_s, recorder.turns = 0, []
+    recorder.busy, recorder._end = threading.Lock(), threading.Event()
+    said = tmp_path / "said.txt"
+    with said.open("w") as told:
+        argv = [sys.executable, "-c", "raise SystemExit('no tracefs')"]
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=told, text=True)
+        recorder._turn(process, str(said))
+    assert [(t["verdict"], t["why"]) for t in recorder.turns] == [("none", "no tracefs")]
+    assert recorder.spans == []
 
 
 class Cut(BaseHTTPRequestHandler):
