@@ -28,7 +28,7 @@ from wastedcores.prediction.predict import whatif
 from wastedcores.trace.io import open_trace
 from wastedcores.units import human_ns
 
-PAGE = Path("docs/trace-formats.md")
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "trace-formats.md"
 BEGIN, END = "<!-- corpus: written by python tools/corpus_table.py -->\n", "<!-- /corpus -->"
 HEAD = (
     "file",
