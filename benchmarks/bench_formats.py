@@ -145,10 +145,10 @@ def run() -> list[dict]:
         k: f"{n} events" + (f", {size[k]:.1f} MB" if k in size else "") for k, n in events.items()
     }
     listed = [
-        ("classes", "Perfetto's trace read, every event a row in memory", "perfetto", None,
+        ("classes", "Perfetto's trace read, the events of use as rows in memory", "perfetto", None,
          "the perfetto package's generated classes, switches and wakeups to tuples", "classes"),
         ("systrace", "page of systrace read", "systrace", 1, "the same text outside of a page", "ftrace"),
-        ("ctf", "CTF read, every event a row in memory", "ctf", 1, "babeltrace2 printing text to a file", "babeltrace2"),
+        ("ctf", "CTF read, the events of use as rows in memory", "ctf", 1, "babeltrace2 printing text to a file", "babeltrace2"),
     ]  # fmt: skip
     rows = [
         row(key, name, median[other] / median[ours], goal, f"{peer}, {median[other]:.3f} s", times[ours], about[ours])

@@ -118,16 +118,19 @@ def run() -> list[dict]:
         # the CPU time of the whole import, spread over all CPUs, beside the CPU time of perf script
         cpus = len(os.sched_getaffinity(0))
         median["bound"] = median["perf"] * statistics.median(b / a for a, b in used) / cpus
-        import_trace(data, out)
+        kept = import_trace(data, out).header.events
         shares = Limits(data, out).shares(median["open"], median["data"])
         lines = text.read_bytes().count(b"\n")
-        note = f"{lines} printed events, {text.stat().st_size / 1e6:.0f} MB of text; median of {ROUNDS}, interleaved"
+        note = (
+            f"{lines} printed events, of which {kept} are rows, {text.stat().st_size / 1e6:.0f} MB of text; "
+            f"median of {ROUNDS}, interleaved"
+        )
         size = large(text, folder / "large.txt")
         took, rss = peak_rss(folder / "large.txt", out)
         peer = f"perf script to a file, {median['perf']:.2f} s"
     # perf script reads and prints. Only reading is compared with it; the other rows show what writing adds.
     speedups: list[tuple[str, str, float | None]] = [
-        ("perf.data read, every event a row in memory", "open", 50.0),
+        ("perf.data read, the events of use as rows in memory", "open", 50.0),
         ("perf.data read and kept as Parquet", "data", 25.0),
         ("the same if no CPU of the machine ever waited", "bound", None),
         ("perf.data read and kept as Parquet, SHA-256 of it not noted", "bare", None),

@@ -162,8 +162,8 @@ def against_simpy() -> list[dict]:
     return rows
 
 
-def large() -> list[dict]:
-    """Measure 1024 CPUs with 10 000 tasks for 1 simulated second: the whole call, including building."""
+def large_case() -> tuple[Program, Machine]:
+    """Return 10 000 tasks on 1024 CPUs for 1 simulated second."""
     m = grid("large", packages=32, nodes_per_package=2, cores_per_llc=8, threads=2)
     w = Workload("large")
     group = w.session()
@@ -171,11 +171,24 @@ def large() -> list[dict]:
     for i in range(10_000):
         w.task(f"t{i}", work, cpu=i % m.cpus, session=group, daemon=True)
     w.task("end", Script().sleep(SECOND))
-    program = w.program()
+    return w.program(), m
+
+
+def peak_gib() -> float:
+    """Replay the large case and return the peak memory of this process in GiB."""
+    simulate(*large_case(), V41, load=False)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def large() -> list[dict]:
+    """Measure the large case: the time of the whole call, including building, and the memory of a process of its own."""
+    program, m = large_case()
     began, cpu = time.perf_counter(), time.process_time()
     raw = simulate(program, m, V41, load=False)
     wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    code = "from benchmarks.bench_replay import peak_gib; print(peak_gib())"
+    alone = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    peak = float(alone.stdout)
     return [
         {
             "id": "large_time",
@@ -185,7 +198,7 @@ def large() -> list[dict]:
         {
             "id": "large_memory",
             "name": "1024 CPUs, 10 000 tasks: peak memory", "value": peak, "unit": "GiB", "goal": "< 2", "met": peak < 2,
-            "note": "of the process that ran all of this",
+            "note": "of a process that runs only this",
         },
     ]  # fmt: skip
 

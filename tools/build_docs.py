@@ -7,6 +7,7 @@ and every link inside the site must lead somewhere.
 
 from __future__ import annotations
 
+import argparse
 import functools
 import hashlib
 import importlib
@@ -292,4 +293,6 @@ def build(out: Path, notebooks: bool = True) -> Path:
 
 
 if __name__ == "__main__":
-    print(build(ROOT / "build" / "docs", "--without-notebooks" not in sys.argv))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--without-notebooks", action="store_true")
+    print(build(ROOT / "build" / "docs", not parser.parse_args().without_notebooks))

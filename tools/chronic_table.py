@@ -6,7 +6,7 @@ python tools/chronic_table.py > datasets/recordings/chronic-waste.md
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +99,9 @@ def row(path: Path) -> tuple[str, str, float]:
 
 def main() -> None:
     """Print the table, and the factor by which it separates chronic waste from none."""
-    paths = [Path(a) for a in sys.argv[1:]] or [
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("traces", nargs="*", type=Path, metavar="TRACE")
+    paths = parser.parse_args().traces or [
         path
         for folder in ("recordings", "recordings-modern")
         for path in sorted(datasets().glob(f"{folder}/*/trace.txt.xz"))

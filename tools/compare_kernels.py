@@ -7,6 +7,7 @@ python tools/compare_kernels.py
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -101,6 +102,7 @@ def _row(workload: str, kernel: str, recording: Recording) -> dict[str, object]:
 
 def main() -> None:
     """Write the table and the page."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     assert MADE.search(PAGE.read_text()), PAGE
     table = compare_kernels()
     table.write_csv(ROOT / "datasets" / FILE, float_precision=6)

@@ -9,6 +9,7 @@ second time in one process, so that compiled code is ready.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
@@ -27,7 +28,7 @@ from wastedcores.prediction.predict import whatif
 from wastedcores.trace.io import open_trace
 from wastedcores.units import human_ns
 
-PAGE = Path("docs/trace-formats.md")
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "trace-formats.md"
 BEGIN, END = "<!-- corpus: written by python tools/corpus_table.py -->\n", "<!-- /corpus -->"
 HEAD = (
     "file",
@@ -114,4 +115,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    main(parser.parse_args().folder)

@@ -16,4 +16,5 @@ for extra in project["project"]["optional-dependencies"].values():
 print(*project["build-system"]["requires"], "editables", sep="\n")
 PY
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check -r "$work/wanted.txt"
-"$work/venv/bin/pip" freeze > requirements.lock
+"$work/venv/bin/pip" freeze > "$work/lock"
+cp "$work/lock" requirements.lock

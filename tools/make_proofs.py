@@ -6,9 +6,9 @@ python tools/make_proofs.py --page           # the page from datasets/proofs.jso
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,9 @@ def page(text: str, rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Check and write."""
-    if "--page" not in sys.argv[1:]:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--page", action="store_true", help="the page from datasets/proofs.json")
+    if not parser.parse_args().page:
         rows = []
         for row in checking.check_all(checking.FULL):
             rows.append(row)

@@ -6,9 +6,9 @@ python tools/make_scorecard.py reports/reproduce
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -83,15 +83,24 @@ def wrapped(text: str) -> str:
 
 def main() -> None:
     """Write both files."""
-    result = kept(scorecard.read(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="what `wastedcores reproduce all` wrote")
+    folder = parser.parse_args().folder
+    found = scorecard.read(folder)
+    if not found:
+        parser.error(
+            f"{folder} has no scorecard.json; write it with `wastedcores reproduce all -o {folder}`"
+        )
+    for document in DOCUMENTS:
+        assert MADE.search(document.read_text()), document
+    result = kept(found)
     rows = (json.dumps(row, ensure_ascii=False) for row in result.pop("rows"))
     head = json.dumps(result, indent=1, ensure_ascii=False).removesuffix("\n}")
     RESULT.write_text(f'{head},\n "rows": [\n  ' + ",\n  ".join(rows) + "\n ]\n}\n")
     committed = json.loads(RESULT.read_text())
     for document, said in DOCUMENTS.items():
-        text = document.read_text()
-        assert MADE.search(text), document
         new = wrapped(said(committed))
+        text = document.read_text()
         document.write_text(MADE.sub(lambda m, new=new: f"{m[1]}{new}{m[2]}", text))
 
 

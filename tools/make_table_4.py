@@ -6,8 +6,8 @@ python tools/make_table_4.py reports/reproduce
 
 from __future__ import annotations
 
+import argparse
 import re
-import sys
 from pathlib import Path
 
 from wastedcores.studies import scorecard
@@ -23,11 +23,14 @@ MADE = re.compile(r"(<!-- made by tools/make_table_4.py -->\n).*?(<!-- end -->)"
 def main() -> None:
     """Write the table and the page."""
     assert MADE.search(PAGE.read_text()), PAGE
-    table = table_4(scorecard.read(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="what `wastedcores reproduce all` wrote")
+    folder = parser.parse_args().folder
+    table = table_4(scorecard.read(folder))
     missing = table.filter(table["ours"].is_null())["bug"].to_list()
     if missing:
-        sys.exit(
-            f"{sys.argv[1]}: the scorecard has no row for {', '.join(missing)}; run all parts first."
+        parser.error(
+            f"{folder}: the scorecard has no row for {', '.join(missing)}; run all parts first"
         )
     table.write_csv(ROOT / "datasets" / FILE, float_precision=4)
     PAGE.write_text(MADE.sub(lambda m: f"{m[1]}{bugs_markdown(table)}{m[2]}", PAGE.read_text()))

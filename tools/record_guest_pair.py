@@ -43,6 +43,8 @@ def main() -> None:
     parser.add_argument("--cpus", type=int, default=2, help="number of the guest's CPUs")
     parser.add_argument("--pairs", type=int, default=4, help="number of pairs to record")
     options = parser.parse_args()
+    if options.output.exists():
+        parser.error(f"{options.output} exists; name a folder that is to be made")
     if guest.missing():
         sys.exit(f"This needs {guest.missing()} (WASTEDCORES_SLOW=1 sh tools/ci_packages.sh).")
     options.output.mkdir(parents=True)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -98,8 +99,13 @@ def rows(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Replace what is between the two marks of the page, and the rows of the results."""
-    found, commit = json.loads(Path(sys.argv[1]).read_text()), sys.argv[2]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path, help="soak.json, which tools/soak wrote")
+    parser.add_argument("commit", help="the commit that ran")
+    given = parser.parse_args()
+    found = json.loads(given.file.read_text())
     found["summary"] = summary(found)
+    made = rows(found)
     before, _, rest = PAGE.read_text().partition(BEGIN)
     assert END in rest, PAGE
     _, _, after = rest.partition(END)
@@ -109,10 +115,10 @@ def main() -> None:
     store["soak"] = {
         "command": f"tools/soak, {found['plan']['seconds'] / 60:g} minutes",
         "date": time.strftime("%Y-%m-%d", time.gmtime(found["started_unix"])),
-        "commit": commit,
+        "commit": given.commit,
         "load": f"{found['load_before']:.1f}",
         "machine": f"{found['cpus']} x {found['machine']} (virtual), Linux {found['kernel']}",
-        "rows": rows(found),
+        "rows": made,
     }
     STORE.write_text(json.dumps(store, indent=1) + "\n")
     write(store)

@@ -10,6 +10,7 @@ the form that ``wastedcores snapshot`` writes.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from typing import Any
@@ -55,6 +56,7 @@ def facts(recording: Recording, found: Seen) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Write all files."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     for recording in all_recordings():
         tasks = facts(recording, seen(recording.trace, 0))
         about = "from datasets/recordings/README.md, by tools/write_task_files.py"

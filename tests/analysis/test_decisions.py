@@ -112,6 +112,10 @@ def test_every_call_ends_at_the_line_of_algorithm_1_that_refused_it(calls):
         assert lines[-1] in last[row["result"]], (row, steps)
         assert all(s.text.endswith((".", ":")) and "None" not in s.text for s in steps)
         assert 1 <= lines[0] <= len(ALGORITHM_1)
+    # a probe saw that a CPU of a newer kernel did not go on
+    row = calls.filter(idle="newidle").row(0, named=True)
+    end = call_steps(row | {"result": "not_designated", "designated": None, "groups": None})[-1]
+    assert (end.line, "go on" in end.text) == (8, False)
 
 
 def test_a_mark_per_call_and_its_groups_when_hovered_over(run, calls):

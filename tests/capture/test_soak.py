@@ -7,13 +7,15 @@ import subprocess
 import sys
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 from soak import loads
-from soak.__main__ import SHORT, Plan
+from soak.__main__ import SHORT, Plan, _scrapes
 from soak.loads import _HEAD, IDLE, LOADS, PROGRAMS
 from soak.summary import markdown, summary
-from soak.watchers import Service
+from soak.watchers import Recorder, Service, Watcher
 from soak.witness import Between, Waited, Witness, explain
 from soak_page import rows
 
@@ -145,6 +147,52 @@ def test_each_load_has_its_time_and_the_violations_are_spread(plan):
         assert sum(s for _, s in its) == pytest.approx(plan.load_s)
         assert {loads[1:] for loads, _ in its} == {(), ("quota",), ("cpuset",), ("pinned",)}
     assert sum(then for _, _, then in turns) == plan.violations
+
+
+def test_a_recorder_that_could_not_begin_has_not_looked(tmp_path):
+    recorder = object.__new__(Recorder)  # its own beginning would start a recording
+    Watcher.__init__(recorder, "tracefs", "", tmp_path)
+    recorder.turn_s, recorder.turns = 0, []
+    recorder.busy, recorder._end = threading.Lock(), threading.Event()
+    said = tmp_path / "said.txt"
+    with said.open("w") as told:
+        argv = [sys.executable, "-c", "raise SystemExit('no tracefs')"]
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=told, text=True)
+        recorder._turn(process, str(said))
+    assert [(t["verdict"], t["why"]) for t in recorder.turns] == [("none", "no tracefs")]
+    assert recorder.spans == []
+
+
+class Cut(BaseHTTPRequestHandler):
+    """Answers with less than it promises, as a service does that is killed meanwhile."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "100")
+        self.end_headers()
+        self.wfile.write(b"x")
+
+    def log_message(self, *_):
+        pass
+
+
+def test_an_answer_that_ends_early_is_a_failed_scrape_and_not_the_last_one(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it takes the highest priority")
+    program = Path(loads.__file__).with_name("scraper.py")
+    with HTTPServer(("127.0.0.1", 0), Cut) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url, file = f"http://127.0.0.1:{server.server_port}", tmp_path / "scrapes.txt"
+        scraper = subprocess.Popen([sys.executable, "-S", str(program), url, str(file)])
+        try:
+            until = time.monotonic() + 20
+            while len(_scrapes(file)) < 2 and scraper.poll() is None and time.monotonic() < until:
+                time.sleep(0.1)
+        finally:
+            scraper.kill()
+            scraper.wait()
+            server.shutdown()
+    assert [size for *_, size in _scrapes(file)][:2] == [0, 0]
 
 
 S = 1_000 * MS

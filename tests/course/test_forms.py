@@ -9,6 +9,7 @@ import nbformat
 import pytest
 from support.classroom import judged_tasks
 
+from wastedcores.cli.course import _ids
 from wastedcores.course import LABS, Manual
 from wastedcores.course import source as sources
 from wastedcores.course.copies import (
@@ -124,6 +125,15 @@ def test_each_student_of_a_class_gets_a_copy_with_the_own_id(tmp_path):
         )
     with pytest.raises(UsageError, match=r"student '\.\./x': an id names a folder"):
         write_copies([4], tmp_path, ["ada", "../x"])
+
+
+def test_the_list_of_a_class_may_come_from_a_spreadsheet(tmp_path):
+    file = tmp_path / "ids.txt"
+    file.write_bytes("ada\r\n\r\nmüller\r\nada\r\n".encode("utf-8-sig"))
+    assert _ids(["eve"], file, 3) == ["eve", "ada", "müller", "seed-3"]
+    file.write_bytes("müller\n".encode("latin-1"))
+    with pytest.raises(UsageError, match=r"ids\.txt: expected ids in UTF-8, one in a line"):
+        _ids(None, file, None)
 
 
 def cell(role, task="1", text=f"{MARK}\nx = 1", kind="code", name="c"):

@@ -360,7 +360,7 @@ def test_a_class_of_100(lab, tmp_path, capsys):
     assert took < 20 * 60
 
 
-def test_submissions_are_found_as_platforms_hand_them_out(tmp_path):
+def test_submissions_are_found_as_platforms_hand_them_out(tmp_path, capsys):
     source = read_source(LAB)
     for path in (
         "ada.ipynb",
@@ -368,6 +368,13 @@ def test_submissions_are_found_as_platforms_hand_them_out(tmp_path):
         f"eve/{source.name}.ipynb",
         "eve/notes.ipynb",
         "dan/readme.txt",
+        # what a Mac adds to an archive, and what Jupyter keeps
+        "._ada.ipynb",
+        "bob/__MACOSX/lab4/._x.ipynb",
+        "bob/lab4/.ipynb_checkpoints/x-checkpoint.ipynb",
+        # a folder that is called like a notebook, and one beside a notebook
+        "dan/folder.ipynb/readme.txt",
+        "ada/readme.txt",
     ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("{}")
@@ -375,6 +382,10 @@ def test_submissions_are_found_as_platforms_hand_them_out(tmp_path):
     assert {who: path.name for who, path in found.items()} == {
         "ada": "ada.ipynb", "bob": "x.ipynb", "eve": f"{source.name}.ipynb",
     }  # fmt: skip
+    assert (
+        capsys.readouterr().err
+        == f"dan: handed in no notebook, so there is no grade for lab {LAB}.\n"
+    )
     (tmp_path / "mallory").mkdir()
     (tmp_path / "mallory/lab.ipynb").symlink_to(tmp_path / "ada.ipynb")
     assert "mallory" not in submissions(tmp_path, source)

@@ -202,7 +202,7 @@ def test_a_scenario_is_listed_replayed_and_refused_by_its_name(monkeypatch, tmp_
     monkeypatch.setitem(SCENARIOS, "naps", row)
     assert "a thread that sleeps" in run("scenarios").output
     done = run("replay", "naps", "--set", "naps=5", "-o", tmp_path / "naps.parquet")
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 3, done.output  # 17 us are too short for a verdict
     slept = wc.open(tmp_path / "naps.parquet").only("wakeup").collect().filter(comm="sleeper")
     assert slept.height >= 5
     refused = run("replay", "naps", "--set", "nap=5")

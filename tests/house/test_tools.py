@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from types import ModuleType
@@ -35,6 +36,31 @@ def test_the_writer_of_task_files_knows_all_kinds_of_recordings():
     from wastedcores.recordings.kernels import all_recordings
 
     assert {found.kind for found in all_recordings()} <= tool("write_task_files").LEADERS.keys()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["chronic_table", "compare_kernels", "make_proofs", "make_scorecard", "make_table_4", "write_task_files"],
+)  # fmt: skip
+def test_a_tool_that_writes_results_refuses_what_it_does_not_know(name, monkeypatch, capsys):
+    """Otherwise a misspelt option, or ``--help``, would measure and write everything anew."""
+    monkeypatch.setattr(sys, "argv", [name, "--pages"])
+    with pytest.raises(SystemExit) as refused:
+        tool(name).main()
+    assert refused.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_scorecard_leaves_the_documents_as_they_are(
+    tmp_path, monkeypatch, capsys
+):
+    made = tool("make_scorecard")
+    monkeypatch.setattr(made, "RESULT", tmp_path / "scorecard.json")
+    monkeypatch.setattr(sys, "argv", ["make_scorecard", str(tmp_path / "empty")])
+    with pytest.raises(SystemExit):
+        made.main()
+    assert "empty has no scorecard.json; write it with" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_trace_shorter_than_a_slice_leaves_the_rule_of_chronic_waste_as_it_is(tmp_path):

@@ -251,6 +251,9 @@ def test_guest_variants(variant, fixes):
         ("v4.9+missing_domains", "before 4.9"),
         ("v6.1+group_imbalance", "before 5.5"),
         ("v6.1+all_fixes", "since when Linux has its own cure"),
+        ("v4.1-all_fixes", r"write v4\.1\+all_fixes"),
+        ("4.1-oow", r"write 4\.1\+oow"),
+        ("v6.12.107-NO_NI_RANDOM", r"write v6\.12\.107\+NO_NI_RANDOM"),
     ],
 )
 def test_unknown_names_are_explained(name, message):

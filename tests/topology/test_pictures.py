@@ -144,3 +144,5 @@ def test_playground_explains_what_it_cannot_show():
     play.kernel.value = "v9.9"
     assert "is newer than v7.2" in play.says.value
     assert all(f.drawn is None for f in play.figures)
+    with pytest.raises(TopologyError, match="CPU 9 is not online; online are 0-7"):
+        domain_playground(Choice(machine="uma8", pin_nodes=(), cpu=9))

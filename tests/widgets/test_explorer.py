@@ -13,6 +13,7 @@ from wastedcores.analysis.examined import examine
 from wastedcores.analysis.scene import TimeAxis
 from wastedcores.analysis.selection import span
 from wastedcores.errors import UsageError
+from wastedcores.figures import found_tasks
 from wastedcores.figures.found_tasks import mark_found, matching
 from wastedcores.figures.timelines import runs
 from wastedcores.figures.views import who_ran
@@ -173,6 +174,13 @@ def test_colours_and_reduction(run):
 def test_an_unknown_layer_is_refused(run):
     with pytest.raises(UsageError, match="runqueues, tasks"):
         explorer_static(run, show="colour")
+    for given, says in (
+        ({"show": "colour"}, "runqueues, tasks"),
+        ({"reduce": "mean"}, "share, longest"),
+        ({"palette_name": "dark"}, "safe and paper"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            explorer(run, **given)
 
 
 @pytest.mark.slow
@@ -231,6 +239,35 @@ def test_finding_tasks(buggy):
     assert all(t.name != "found tasks" for t in box.figure.drawn.data)
 
 
+@pytest.fixture
+def nested():
+    """An explorer that has found a run on CPU 0, and a shorter one on CPU 1 meanwhile."""
+    rows = [
+        switch(0, 0, 0, "R", 15),
+        switch(10 * MS, 1, 0, "R", 16),
+        switch(20 * MS, 1, 16, "S", 0),
+        switch(100 * MS, 0, 15, "S", 0),
+    ]
+    box = explorer(examine(trace_of(rows, cpus=2)))
+    box.finder.text.value = "t1"
+    return box
+
+
+def test_a_step_leaves_out_no_run_inside_a_longer_one_of_another_cpu(nested):
+    nested.go_to(0, 1000)
+    for by, seen in ((1, 15), (1, 50), (-1, 15)):
+        nested.finder.step(by)
+        assert sum(nested.window) / 2 / MS == pytest.approx(seen, abs=0.1)
+
+
+def test_marks_that_are_left_out_are_counted(nested, monkeypatch):
+    assert nested.finder.says.value.endswith("marked yellow")
+    monkeypatch.setattr(found_tasks, "MOST_LINES", 1)
+    nested.draw()
+    said = "marked yellow except at 1 place on the last CPUs; zoom in to see them"
+    assert nested.finder.says.value.endswith(said)
+
+
 def test_marks_of_found_tasks_are_where_they_ran(buggy):
     fig = explorer_static(buggy)
     stays = runs(buggy.trace, *buggy.scene.window)
@@ -261,6 +298,9 @@ def test_the_line_below_opens_the_same_view(buggy):
     ).run
     assert (options.persist_ns, options.ignore_affinity) == (50_000_000, True)
     assert options.window == whole.window
+    # a trace that is in no file cannot be opened in another notebook
+    unwritten = explorer(examine(trace_of([nr(0, 0, 1), nr(MS, 0, 0)], cpus=1)))
+    assert (unwritten.cell.value, unwritten.cell.layout.display) == ("", "none")
 
 
 def test_who_waited_in_a_span(run):
@@ -288,7 +328,10 @@ def test_who_waited_in_a_span(run):
         bound = "/0" in row["comm"]
         assert row["avoidable_ns"] == (0 if bound else row["waited_ns"]), row
     # where one thread waits, the others and nobody else ran
-    names = {f"{c}:{p}" for c, p in box.subject.stays.select("comm", "pid").iter_rows()}
+    names = {
+        f"{c}:{p}" if p else "no task"
+        for c, p in box.subject.stays.select("comm", "pid").iter_rows()
+    }
     assert {b.partition(" (")[0] for row in found.waiting["behind"] for b in row} <= names
 
 

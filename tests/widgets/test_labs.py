@@ -7,13 +7,15 @@ import pytest
 
 from wastedcores.analysis.compare import compare
 from wastedcores.analysis.examined import examine
-from wastedcores.errors import UsageError
+from wastedcores.errors import ModelWarning, UsageError
 from wastedcores.figures.heatmaps import heatmap
+from wastedcores.kernels import KernelModel
 from wastedcores.simulator import replay, replay_scenario
 from wastedcores.simulator.plain.modules import Module
 from wastedcores.widgets import design_lab, replay_lab
+from wastedcores.widgets.replays import _gain
 from wastedcores.words.replays import refused, runs_compared
-from wastedcores.workload.scenarios import SCENARIOS, scenario
+from wastedcores.workload.scenarios import SCENARIOS, as_text, scenario
 
 SMALL = {"n": 4, "limit_s": 0.2}
 
@@ -51,7 +53,7 @@ def test_fields_follow_the_scenario_and_errors_are_sentences(box):
     for name in SCENARIOS:
         box.scenario.value = name
         fields = {c.description: c.value for c in box.parameters.children}
-        assert fields == {k: str(v) for k, v in scenario(name).parameters().items()}
+        assert fields == {k: as_text(v) for k, v in scenario(name).parameters().items()}
         assert box.given() == {}
         assert box.machine.value == scenario(name).machine
     box.scenario.value = "missing-domains"
@@ -65,6 +67,45 @@ def test_fields_follow_the_scenario_and_errors_are_sentences(box):
     box.fixes.value = ()
     box.run_button.click()
     assert "at least one fix" in box.says.value
+
+
+def test_the_menus_offer_what_a_replay_has_and_numbers_come_with_their_warning():
+    box = replay_lab("missing-domains", n=4, limit_s=0.01)
+    assert all(KernelModel.named(name).is_replayed for name in box.kernel.options)
+    box.machine.value = "bd-paper-16"
+    for name in box.kernel.options:
+        box.kernel.value = name
+        before, after = map(KernelModel.named, box.kernels)
+        assert before != after
+    box.kernel.value = "v4.19"
+    assert box.fixes.value == ("group_imbalance", "overload_on_wakeup")
+    with pytest.warns(ModelWarning):
+        box.run_button.click()
+    assert "Kernel v4.19: the replay uses the domains and groups of v4.19" in box.says.value
+    assert "do not read its numbers as those of a real v4.19." in box.says.value
+
+
+@pytest.mark.parametrize(
+    ("before_s", "after_s", "says"),
+    [(0, 0, "nothing to gain"), (0, 0.5, "with them 500 ms of core time"), (2, 1, "50% less"), (1, 2, "100% more")],
+)  # fmt: skip
+def test_the_gain_is_said_in_both_directions(before_s, after_s, says):
+    assert says in _gain(before_s, after_s)
+
+
+def test_values_are_written_as_they_are_read_and_what_is_unknown_is_refused():
+    box = replay_lab("tpch", pools=(3, 2))
+    pools = next(c for c in box.parameters.children if c.description == "pools")
+    assert (pools.value, box.given()) == ("3+2", {"pools": "3+2"})
+    assert scenario("tpch").values(box.given())["pools"] == (3, 2)
+    for ask, says in (
+        (lambda: replay_lab("missing-domains", nn=4), "no parameter 'nn'; did you mean n"),
+        (lambda: replay_lab("missing-domains", n="many"), "n=many; expected a whole number"),
+        (lambda: replay_lab("missing-domain"), "Did you mean missing-domains"),
+        (lambda: design_lab(scenario="missing-domain"), "Did you mean missing-domains"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            ask()
 
 
 class AlwaysZero(Module):

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 import urllib.request
+from http.client import HTTPException
 
 if __name__ == "__main__":
     url, file = sys.argv[1:]
@@ -17,7 +18,7 @@ if __name__ == "__main__":
             try:
                 with urllib.request.urlopen(url, timeout=10) as answer:
                     size = len(answer.read())
-            except OSError:
+            except (OSError, HTTPException):  # the second if an answer ends early
                 size = 0
             out.write(f"{began:.3f} {(time.monotonic() - began) * 1000:.2f} {size}\n")
             due = max(

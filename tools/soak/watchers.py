@@ -233,7 +233,8 @@ class Recorder(Watcher):
         while process.poll() is None and "looking" not in Path(said).read_text().splitlines():
             time.sleep(0.2)
         began_ns = time.monotonic_ns()
-        self.began(began_ns)
+        if process.poll() is None:
+            self.began(began_ns)
         self._end.wait(self.turn_s)
         with self.busy:
             ended_ns = time.monotonic_ns()

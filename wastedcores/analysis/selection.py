@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+import numpy as np
 import polars as pl
 
 from wastedcores.analysis.examined import Examined
@@ -68,23 +69,37 @@ def span(
 
 
 def _behind(waits: pl.DataFrame, stays: pl.DataFrame, pid: int) -> list[str]:
-    """Name the tasks that ran on a thread's CPU while it waited there, the longest first."""
+    """Name the tasks that ran on a thread's CPU while it waited there, the longest first; a CPU without any was idle."""
+    from wastedcores.analysis.binning_jit import bin_cover
     from wastedcores.units import human_ns
 
-    mine = waits.filter(pl.col("pid") == pid).select("cpu", since="start_ns", until="end_ns")
+    mine = waits.filter(pl.col("pid") == pid)
     on = stays.filter(
         pl.col("cpu").is_in(mine["cpu"].unique().to_list()),
-        pl.col("end_ns") > mine["since"].min(),
-        pl.col("start_ns") < mine["until"].max(),
+        pl.col("end_ns") > mine["start_ns"].min(),
+        pl.col("start_ns") < mine["end_ns"].max(),
         pl.col("pid") != pid,
     )
-    both = on.join(mine, on="cpu").with_columns(
-        ran=pl.min_horizontal("end_ns", "until") - pl.max_horizontal("start_ns", "since")
-    )
-    ran = (
-        both.filter(pl.col("ran") > 0, pl.col("pid") != 0)
+    parts = [on.with_columns(ran=pl.lit(0, pl.Int64)).clear()]
+    for part in on.partition_by("cpu"):
+        there = mine.filter(pl.col("cpu") == part["cpu"][0])
+        start, end, since, until = (
+            frame[name].to_numpy().astype(np.int64)
+            for frame in (part, there)
+            for name in ("start_ns", "end_ns")
+        )
+        edges = np.unique(np.concatenate([start, end]))
+        # stays on a CPU do not overlap, so each lies between two neighbouring edges
+        ran = bin_cover(since, until, edges)[np.searchsorted(edges, start)]
+        parts.append(part.with_columns(ran=pl.Series(ran)))
+    told = (
+        pl.concat(parts)
+        .filter(pl.col("ran") > 0)
         .group_by("pid")
         .agg(pl.col("comm").last(), pl.col("ran").sum())
         .sort("ran", "pid", descending=[True, False])
     )
-    return [f"{comm or '?'}:{p} ({human_ns(ns)})" for p, comm, ns in ran.head(3).iter_rows()]
+    return [
+        (f"{comm or '?'}:{p}" if p else "no task") + f" ({human_ns(ns)})"
+        for p, comm, ns in told.head(3).iter_rows()
+    ]

@@ -71,7 +71,11 @@ Seed = Annotated[
 def _ids(students: list[str] | None, file: Path | None, seed: int | None) -> list[str]:
     found = list(students or [])
     if file:
-        found += [line.strip() for line in file.read_text().splitlines() if line.strip()]
+        try:
+            text = file.read_text("utf-8-sig")  # spreadsheets begin such a file with a mark
+        except UnicodeDecodeError as e:
+            raise UsageError(f"{file}: expected ids in UTF-8, one in a line ({e}).") from e
+        found += [line.strip() for line in text.splitlines() if line.strip()]
     if seed is not None:
         found.append(f"seed-{seed}")
     return list(dict.fromkeys(found))

@@ -29,21 +29,24 @@ def notebook_student(path: Path) -> str:
     return ""
 
 
+def _is_handed_in(path: Path, folder: Path) -> bool:
+    """Tell whether a path is a student's own file: no folder, no copy that a program hides, such as ``.ipynb_checkpoints`` or
+    macOS' ``._lab.ipynb``, and no link, which could lead to another student's submission.
+    """
+    hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+    return path.is_file() and not path.is_symlink() and not hidden
+
+
 def submissions(folder: Path, source: Source) -> dict[str, Path]:
     """Find the submissions of a lab, as nbgrader collects them or as learning platforms hand them out.
 
     A student has a notebook with the student's name, or a folder with one notebook, or with several of which one has the lab's
-    name. A notebook with the name of another lab is not a submission; students who have no other are named on standard error.
+    name. A notebook with the name of another lab is not a submission. Folders without one are named on standard error.
     """
     elsewhere = {source_of(lab).stem for lab in LABS} - {source.name}
-    # a link could lead to another student's submission
-    found = {p.stem: p for p in sorted(folder.glob("[!.]*.ipynb")) if not p.is_symlink()}
+    found = {p.stem: p for p in sorted(folder.glob("*.ipynb")) if _is_handed_in(p, folder)}
     for student in sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")):
-        candidates = [
-            p
-            for p in sorted(student.rglob("*.ipynb"))
-            if ".ipynb_checkpoints" not in p.parts and not p.is_symlink()
-        ]
+        candidates = [p for p in sorted(student.rglob("*.ipynb")) if _is_handed_in(p, student)]
         named = [p for p in candidates if p.stem == source.name]
         named = named or [p for p in candidates if p.stem not in elsewhere]
         if len(named) > 1:
@@ -51,10 +54,11 @@ def submissions(folder: Path, source: Source) -> dict[str, Path]:
                 f"{student}: expected one notebook, or one with the name {source.name}.ipynb; got "
                 f"{', '.join(str(p.relative_to(student)) for p in named)}."
             )
-        if candidates and not named:
+        if not named and student.name not in found:
+            others = ", ".join(str(p.relative_to(student)) for p in candidates)
+            what = f"notebooks of other labs only ({others})" if candidates else "no notebook"
             print(
-                f"{student.name}: handed in notebooks of other labs only "
-                f"({', '.join(str(p.relative_to(student)) for p in candidates)}), so there is no grade for lab {source.lab}.",
+                f"{student.name}: handed in {what}, so there is no grade for lab {source.lab}.",
                 file=sys.stderr,
             )
         if named and student.name in found:

@@ -40,7 +40,10 @@ def mark_found(
     *,
     numbers: bool = False,
 ) -> int:
-    """Draw lines over a figure where some tasks ran; ``numbers`` says that its rows have numbers instead of names."""
+    """Draw lines over a figure where some tasks ran, and return how many lines are left out, which are those of the last rows.
+
+    ``numbers`` says that its rows have numbers instead of names.
+    """
     from wastedcores.analysis.binning_jit import bin_owner
 
     part = clipped(stays, *window).filter(pl.col("cpu").is_in(list(scene.cpus)))
@@ -76,4 +79,4 @@ def mark_found(
                 name="found tasks",
             )
         )
-    return part.height
+    return max(row.size - MOST_LINES, 0)

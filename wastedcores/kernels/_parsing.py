@@ -36,12 +36,14 @@ def is_release(name: str) -> bool:
     name = name.strip()
     if not re.fullmatch(r"\d+\.\d+\.\d+(?:[-+~_.#][\w.~+#-]*)?", name, re.ASCII):
         return False
+    return not any(map(_of_models, name.split("+")[1:]))
+
+
+def _of_models(part: str) -> bool:
+    """Tell whether a part of a name is, or nearly is, what names of models have after a ``+``."""
     near = [*FIXES, "all_fixes", "base_slice_ns", "newidle", FORK_WAIT, NO_AUTOGROUP]
     near += [f"no_{feature.lower()}" for feature in FEATURES]
-    return not any(
-        part in (*SHORT, *MODULES) or difflib.get_close_matches(part.lower(), near, 1, 0.7)
-        for part in name.split("+")[1:]
-    )
+    return part in (*SHORT, *MODULES) or bool(difflib.get_close_matches(part.lower(), near, 1, 0.7))
 
 
 def modules(parts: list[str], name: str) -> tuple[str, ...]:
@@ -87,10 +89,15 @@ def version(base: str, name: str) -> tuple[int, ...]:
     The third number counts from v5.5 on, and before that in 4.1.52, which builds other groups than 4.1. A 0 is left out.
     """
     match = re.fullmatch(
-        r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?:[-~_.#][\w.~#-]*)?", base, re.ASCII
+        r"(v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?)(?:[-~_.#]([\w.~#-]*))?", base, re.ASCII
     )
     if match:
-        major, minor, stable = (int(n or 0) for n in match.groups())
+        numbered, *numbers, suffix = match.groups()
+        if suffix and _of_models(suffix) and not is_release(base):
+            raise UnknownKernelError(
+                f"kernel {name!r}: what changes a kernel follows a +; write {numbered}+{suffix}."
+            )
+        major, minor, stable = (int(n or 0) for n in numbers)
         if OLDEST <= (major, minor) <= NEWEST:
             exact = (major, minor) >= POINTS_SINCE or (major, minor, stable) == (4, 1, 52)
             return (major, minor, stable) if exact and stable else (major, minor)

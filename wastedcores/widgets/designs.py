@@ -21,7 +21,8 @@ from wastedcores.widgets.replays import changed_parameters, parameter_fields
 from wastedcores.words.findings import claim, verdict
 from wastedcores.words.replays import refused
 from wastedcores.words.rich_text import sentence
-from wastedcores.workload.scenarios import SCENARIOS, scenario
+from wastedcores.workload.scenarios import SCENARIOS
+from wastedcores.workload.scenarios import scenario as find_scenario
 
 #: the user's modules run in plain Python, so the first machine is a small one, and a replay stops after a second
 SMALL, LIMIT_MS = "bd-paper-16", 1000
@@ -58,7 +59,7 @@ class DesignLab(w.VBox):
         self.says.value = sentence(f"The core asks {own}, and then the modules chosen above.").html
 
     def _other_scenario(self, _: Any = None) -> None:
-        self.parameters.children = parameter_fields(scenario(self.scenario.value))
+        self.parameters.children = parameter_fields(find_scenario(self.scenario.value))
 
     def run(self) -> None:
         """Replay the scenario under the core with the modules, and show what happened and what was refused."""
@@ -66,7 +67,7 @@ class DesignLab(w.VBox):
         self.run_button.disabled = True
         try:
             on = Machine.preset(self.machine.value)
-            found = scenario(self.scenario.value)
+            found = find_scenario(self.scenario.value)
             given = changed_parameters(found, self.parameters.children)
             work = found.workload(on, self.seed.value, given)
             asked = [*self.modules, *self.shipped.value]
@@ -130,8 +131,9 @@ def design_lab(*modules: Module, scenario: str = "overload-on-wakeup") -> Design
     Raises
     ------
     UsageError
-        Something is no instance of a module.
+        Something is no instance of a module, or there is no such scenario.
     """
+    find_scenario(scenario)  # refuses what it does not know
     for module in modules:
         if not isinstance(module, Module):
             raise UsageError(

@@ -11,7 +11,8 @@ from typing import Any
 
 import ipywidgets as w
 
-from wastedcores.errors import WastedCoresError
+from wastedcores.cpulist import format_cpulist
+from wastedcores.errors import TopologyError, WastedCoresError
 from wastedcores.figures.domain_groups import groups_compared, pull_matrix
 from wastedcores.figures.domains import domain_areas
 from wastedcores.kernels import PRESETS as KERNELS
@@ -22,7 +23,7 @@ from wastedcores.topology.presets import PRESETS as MACHINES
 from wastedcores.topology.source import find_machine
 from wastedcores.widgets.live_figure import LiveFigure
 from wastedcores.words.balancing import help_sentence
-from wastedcores.words.rich_text import RichText
+from wastedcores.words.rich_text import sentence
 
 #: stands for "no CPU" in the menus, where ipywidgets reads None as "nothing selected"
 NONE = -1
@@ -130,6 +131,10 @@ class DomainsPlayground(w.VBox):
             (self.hotplug, "no CPU", choice.hotplug_cpu),
         ):
             menu.options = [(none, NONE), *((f"CPU {c}", c) for c in machine.online_cpus)]
+            if value not in (None, *machine.online_cpus):
+                raise TopologyError(
+                    f"machine {machine.name!r}: CPU {value} is not online; online are {format_cpulist(machine.online_cpus)}."
+                )
             menu.value = NONE if value is None else value
 
     def _other_machine(self, _: Any) -> None:
@@ -140,12 +145,12 @@ class DomainsPlayground(w.VBox):
     def _draw(self, _: Any = None) -> None:
         self.says.value = "computing …"
         try:
-            sentence, *figures = domain_playground_static(self.choice)
+            said, *figures = domain_playground_static(self.choice)
         except WastedCoresError as e:
-            sentence, figures = RichText(str(e), f"<p>{e}</p>"), []
+            said, figures = sentence(str(e)), []
         for place, figure in zip_longest(self.figures, figures):
             place.show(figure) if figure is not None else place.hide()
-        self.says.value = sentence.html
+        self.says.value = said.html
 
 
 def _kernel_menu(value: str, name: str, layout: w.Layout) -> w.Dropdown:

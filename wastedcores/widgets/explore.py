@@ -96,7 +96,8 @@ class Explorer(w.VBox):
         self.finder = TaskFinder(self)
         self.details = w.HTML()
         # in a VBox "auto" is the whole width without the margin, which 100% would add beyond the edge of the cell
-        self.cell = w.Text(description="this view:", layout=w.Layout(width="auto"))
+        shown = "none" if run.trace.path is None else None
+        self.cell = w.Text(description="this view:", layout=w.Layout(width="auto", display=shown))
         for control in (self.show, self.reduce, self.palette):
             control.observe(lambda _: self.draw(), names="value")
         self.episode.observe(self._go, names="value")
@@ -164,7 +165,7 @@ class Explorer(w.VBox):
             self.says.value = f"There is no {'later' if by > 0 else 'earlier'} episode."
 
     def go_beside(self, spans: pl.DataFrame, by: int) -> bool:
-        """Go to the first span after the middle of the window, or to the last one before it; return whether there is one."""
+        """Go to the span whose middle comes next after that of the window, or before it; return whether there is one."""
         # the middles of the windows that go_near() shows, which are cut at the ends of the trace
         first, last = self.run.scene.window
         start, end = (spans[c].to_numpy() for c in ("start_ns", "end_ns"))
@@ -175,7 +176,9 @@ class Explorer(w.VBox):
         # a window is at least a microsecond long and has whole ns, so its middle is not exactly that of a span
         others = np.flatnonzero(middles > now + 1000 if by > 0 else middles < now - 1000)
         if others.size:
-            row = spans.row(int(others[0 if by > 0 else -1]), named=True)
+            # spans of several CPUs overlap, so their middles need not be in the order of their starts
+            nearest = middles[others].argmin() if by > 0 else middles[others].argmax()
+            row = spans.row(int(others[nearest]), named=True)
             self.go_near(row["start_ns"], row["end_ns"])
         return bool(others.size)
 
@@ -298,7 +301,7 @@ def explorer(
 ) -> Explorer:
     """Explore a trace in a notebook: zoom, go from episode to episode, find tasks, and ask who waited and why.
 
-    The line below the figure opens the same view again in another notebook.
+    The line below the figure opens the same view of a file again in another notebook.
 
     Parameters
     ----------
@@ -323,9 +326,12 @@ def explorer(
     Raises
     ------
     UsageError
-        The trace has no such layer.
+        The trace has no such layer, or there is no such way to draw it.
     """
     run = trace if isinstance(trace, Examined) else examine(trace)
+    palette(palette_name)  # refuses what it does not know
+    if reduce not in REDUCTIONS:
+        raise UsageError(f"reduce={reduce!r}: expected one of {', '.join(REDUCTIONS)}.")
     box = Explorer(run, palette_name=palette_name)
     if show not in box.show.options:
         raise UsageError(

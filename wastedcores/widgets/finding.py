@@ -79,8 +79,10 @@ class TaskFinder(w.HBox):
     def mark(self, fig: go.Figure) -> None:
         """Draw over a figure of the explorer where the found tasks ran."""
         if self.found is not None:
-            events = self.explorer.show.value == "events"
-            mark_found(fig, self.explorer.scene, self.found, self.explorer.window, numbers=events)
+            events, e = self.explorer.show.value == "events", self.explorer
+            missing = mark_found(fig, e.scene, self.found, e.window, numbers=events)
+            rest = f" except at {count(missing, 'place')} on the last CPUs; zoom in to see them"
+            self.says.value = self._said() + (rest if missing else "")
 
 
 def _names(stays: pl.DataFrame) -> list[str]:
@@ -96,7 +98,9 @@ def _names(stays: pl.DataFrame) -> list[str]:
 
 
 def cell_of(run: Examined, look: Look, task: str) -> str:
-    """Return a line of code that opens a view in another notebook."""
+    """Return a line of code that opens a view in another notebook; an empty text if the trace has no file, as a replay."""
+    if run.trace.path is None:
+        return ""
     zero = run.scene.window[0]
     options = {"show": look.show, "reduce": look.reduce, "palette_name": look.palette_name}
     usual = {"show": "runqueues", "reduce": "share", "palette_name": "safe"}
@@ -106,7 +110,7 @@ def cell_of(run: Examined, look: Look, task: str) -> str:
     if look.shown != run.scene.window:
         given["at"] = tuple(round((t - zero) / 1e9, 9) for t in look.shown)
     arguments = "".join(f", {k}={v!r}" for k, v in given.items())
-    name, extra = repr(str(run.trace.path or run.label)), _question(run)
+    name, extra = repr(str(run.trace.path)), _question(run)
     imports = "from wastedcores.widgets import explorer; "
     if not extra:
         return f"{imports}explorer({name}{arguments})"

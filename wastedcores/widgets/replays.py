@@ -16,20 +16,21 @@ from wastedcores.kernels import PRESETS as KERNELS
 from wastedcores.kernels.rules import FEATURES, NEWIDLE
 from wastedcores.simulator import replay_scenario
 from wastedcores.topology.presets import PRESETS as MACHINES
+from wastedcores.units import human_ns
 from wastedcores.widgets.two_traces import PairFigure
 from wastedcores.words.replays import runs_compared
 from wastedcores.words.rich_text import sentence
-from wastedcores.workload.scenarios import SCENARIOS, Scenario, scenario
+from wastedcores.workload.scenarios import SCENARIOS, Scenario, as_text, scenario
 
-#: kernels to which fixes can be added
-BASES = tuple(k for k in KERNELS if "+" not in k)
+#: kernels that can be replayed and to which fixes can be added
+BASES = tuple(k for k in KERNELS if "+" not in k and KernelModel.named(k).is_replayed)
 
 
 def parameter_fields(found: Scenario) -> tuple[w.Text, ...]:
     """Return a field for each parameter of a scenario, with its value."""
     style = {"description_width": "120px"}
     return tuple(
-        w.Text(str(value), description=name, style=style, layout=w.Layout(width="260px"))
+        w.Text(as_text(value), description=name, style=style, layout=w.Layout(width="260px"))
         for name, value in found.parameters().items()
     )
 
@@ -38,13 +39,14 @@ def changed_parameters(found: Scenario, fields: Sequence[w.Text]) -> dict[str, s
     """Return the parameters that differ from the scenario's own."""
     usual = found.parameters()
     shown = {field.description: field.value.strip() for field in fields}
-    return {k: v for k, v in shown.items() if v != str(usual[k])}
+    return {k: v for k, v in shown.items() if v != as_text(usual[k])}
 
 
 class ReplayLab(w.VBox):
     """Controls above a live figure of two replays; see :func:`replay_lab`."""
 
     def __init__(self, name: str, given: dict[str, Any]) -> None:
+        scenario(name).values(given)  # refuses what it does not know
         wide = w.Layout(width="300px")
         self.scenario = w.Dropdown(
             options=list(SCENARIOS), value=name, description="scenario:", layout=wide
@@ -67,7 +69,7 @@ class ReplayLab(w.VBox):
         self._other_scenario()
         for control in self.parameters.children:
             if control.description in given:
-                control.value = str(given[control.description])
+                control.value = as_text(given[control.description])
         self.says.value = "Choose, and press replay: both kernels run the same work."
 
     def _other_scenario(self, _: Any = None) -> None:
@@ -80,7 +82,7 @@ class ReplayLab(w.VBox):
 
     def _other_kernel(self, _: Any = None) -> None:
         kernel = KernelModel.named(self.kernel.value)
-        fixes = tuple(FIXES)
+        fixes = tuple(f for f in FIXES if not kernel.has(f))
         if kernel.is_modern:
             rules = kernel.rules
             off = (
@@ -123,10 +125,13 @@ class ReplayLab(w.VBox):
             self.figure.put(align(run, against, START))
             found = compare(runs)
             self.table.value = runs_compared(found).html
-            self.says.value = (
+            said = (
                 f"{name} on {machine}, seed {seed}. {_gain(*found.table['wasted_core_s'])} "
                 "Drag to zoom, double click for everything."
             )
+            # a notebook shows no warnings of what a button does
+            warning = KernelModel.named(self.kernel.value).replay_warning
+            self.says.value = f"{said} {warning[0].upper()}{warning[1:]}." if warning else said
         except WastedCoresError as e:
             self.figure.hide()
             self.table.value = ""
@@ -137,6 +142,8 @@ class ReplayLab(w.VBox):
 
 def _gain(before_s: float, after_s: float) -> str:
     """Say first what the fix gains in time and waste, because single numbers of a short run may become worse."""
+    if not before_s and after_s:
+        return f"Without the fixes nothing is wasted, and with them {human_ns(1e9 * after_s)} of core time."
     if not before_s:
         return "Without the fixes nothing is wasted, so they have nothing to gain."
     less = 1 - after_s / before_s
@@ -158,5 +165,10 @@ def replay_lab(scenario: str = "group-imbalance", **given: Any) -> ReplayLab:
     ReplayLab
         A box of ipywidgets. ``wastedcores compare SCENARIO`` and :func:`wastedcores.figures.compare.aligned` show the
         same without a live kernel.
+
+    Raises
+    ------
+    UsageError
+        There is no such scenario, or it has no such parameter or value.
     """
     return ReplayLab(scenario, given)

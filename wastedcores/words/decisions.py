@@ -126,9 +126,16 @@ def call_steps(call: Mapping[str, Any]) -> list[Step]:
 
 def _designated(call: Mapping[str, Any]) -> Step:
     cpu, chosen = call["cpu"], call["designated"]
+    if call["idle"] == "newidle" and call["result"] == "not_designated":
+        return Step(
+            8,
+            f"CPU {cpu} had just become idle and did nothing at this level. Since Linux 6.1 such a CPU stops if a thread came "
+            "meanwhile.",
+        )
     if call["idle"] == "newidle":
         return Step(
-            7, f"CPU {cpu} has just become idle. In Linux 4.1 such a CPU always balances: go on."
+            7,
+            f"CPU {cpu} has just become idle. Such a CPU balances even if another one does so for its group: go on.",
         )
     if chosen == cpu:
         return Step(7, f"CPU {cpu} is the one that balances for its group: go on.")

@@ -55,16 +55,7 @@ class Scenario:
         self, machine: Machine, seed: int, given: Mapping[str, Any] | None = None
     ) -> Workload:
         """Make the workload with some parameters changed."""
-        known = self.parameters()
-        values = dict(known)
-        for name, value in (given or {}).items():
-            if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]}?" if near else "."
-                raise UsageError(
-                    f"scenario {self.name} has no parameter {name!r}{hint} It has {', '.join(known)}."
-                )
-            values[name] = _as(known[name], value, self.name, name)
+        values = self.values(given or {})
         try:
             return self.make(machine, seed, **values)
         except (WorkloadError, ValueError) as e:
@@ -74,6 +65,20 @@ class Scenario:
             raise WorkloadError(
                 f"scenario {self.name}{f' with {changed}' if changed else ''}: {e}"
             ) from e
+
+    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of all parameters, of which some are given, perhaps as texts."""
+        known = self.parameters()
+        values = dict(known)
+        for name, value in given.items():
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]}?" if near else "."
+                raise UsageError(
+                    f"scenario {self.name} has no parameter {name!r}{hint} It has {', '.join(known)}."
+                )
+            values[name] = _as(known[name], value, self.name, name)
+        return values
 
 
 #: the largest number or time in a parameter; larger ones are mistakes, and results would not fit into 64 bits
