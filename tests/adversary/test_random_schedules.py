@@ -40,9 +40,11 @@ def test_no_verdict_is_wrong(tmp_path):
 
 @pytest.mark.parametrize(
     "seed",
-    [1000206, 1002116, 1002763, 1003391, 1005288, 1007544, 1009203, 1016580]
-    + [2001483, 2005288, 2008383, 2012472, 2014266, 2014439, 2032125, 2034297],
-)
+    [
+        1000206, 1002116, 1002763, 1003391, 1005288, 1007544, 1009203, 1016580, 2001483, 2005288, 2008383, 2012472, 2014266,
+        2014439, 2032125, 2034297,
+    ],
+)  # fmt: skip
 def test_schedules_that_were_judged_wrongly_once(seed, tmp_path):
     """A bare move of a recorder; CPUs that were offline at first; an administrator on the CPU to which it moves threads.
 
