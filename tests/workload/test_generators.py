@@ -224,3 +224,8 @@ def test_pools_are_given_with_a_plus(machine):
     assert w.program().barriers == (5,)
     with pytest.raises(UsageError, match=r"pools=3,2; expected .* such as 28\+20\+16"):
         scenario("tpch").workload(machine, 1, {"pools": "3,2"})
+
+
+def test_a_single_nice_value_may_be_given_as_a_number():
+    w = scenario("recorded-nice").workload(Machine.preset("guest-2"), 1, {"nice": 5})
+    assert [t.comm for t in w.program().templates] == ["n5-0"]

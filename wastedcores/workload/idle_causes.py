@@ -35,7 +35,7 @@ def recorded_nice(
             "needs a machine of two CPUs: one for the threads, one for their creator."
         )
     try:
-        values = [int(value) for value in nice.split(",")]
+        values = [int(value) for value in str(nice).split(",")]
     except ValueError:
         raise WorkloadError(
             f"nice={nice}; expected whole numbers from -20 to 19 with commas in between, such as 0,0,5."
