@@ -8,7 +8,9 @@ import pytest
 
 from wastedcores.errors import WorkloadError
 from wastedcores.simulator import replay
-from wastedcores.workload.file import from_dict, read_workload
+from wastedcores.topology.machine import Machine
+from wastedcores.workload.file import from_dict, read_workload, write_workload
+from wastedcores.workload.scenarios import scenario
 
 WORKLOAD = {
     "schema": "wastedcores.workload/1",
@@ -79,6 +81,17 @@ def test_files_that_are_no_workloads(tmp_path, wrong):
     file.write_text(json.dumps(WORKLOAD | {"tasks": []} | wrong))
     with pytest.raises(WorkloadError):
         read_workload(file)
+
+
+@pytest.mark.parametrize("name", ["recorded-gc", "recorded-gi"])
+def test_a_scenario_survives_its_file(name, tmp_path):
+    known = scenario(name)
+    made = known.workload(Machine.preset(known.machine), 1)
+    write_workload(made, tmp_path / "w.json")
+    again = read_workload(tmp_path / "w.json")
+    assert again.program() == made.program()
+    for what in ("name", "measure", "counted_nodes", "random_phase", "notes"):
+        assert getattr(again, what) == getattr(made, what), what
 
 
 def test_what_operations_have_is_accepted():

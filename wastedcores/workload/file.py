@@ -67,6 +67,7 @@ def to_dict(workload: Workload) -> dict[str, Any]:
         "schema": SCHEMA,
         "name": workload.name,
         "measure": m and {"name": m.name, "start": m.start, "end": m.end, "of": m.of, "unit_ns": m.unit_ns},
+        "counted_nodes": workload.counted_nodes and list(workload.counted_nodes),
         "random_phase": workload.random_phase,
         "notes": list(workload.notes),
         "sessions": workload._sessions,
@@ -105,6 +106,7 @@ def from_dict(found: dict[str, Any]) -> Workload:
     w = Workload(
         found["name"],
         Measure(**found["measure"]) if found.get("measure") else None,
+        tuple(found.get("counted_nodes") or ()) or None,
         random_phase=bool(found.get("random_phase", True)),
         notes=tuple(found.get("notes", ())),
     )
