@@ -73,13 +73,28 @@ def test_tasks_that_cannot_begin(task, says):
     assert says in str(e.value)
 
 
+TASK = {"comm": "t", "script": []}
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"locks": 10**15}, {"locks": "x"}, {"tasks": [{"comm": "t", "script": [], "allowed": 5}]}]
+    ("wrong", "says"),
+    [
+        ({"locks": 10**15}, "locks"),
+        ({"locks": "x"}, "number of locks"),
+        ({"tasks": [TASK | {"allowed": 5}]}, "not a workload"),
+        ({"tasks": [TASK | {"alowed": "0"}]}, "the field 'alowed' of task 't'; there are allowed, comm"),
+        ({"templates": [TASK | {"nice": 5}]}, "the field 'nice' of template 't'"),
+        ({"measured": 1}, "the field 'measured' of the workload"),
+        ({"name": 5}, "the name 5"),
+        ({"counted_nodes": ["x"]}, "counted node is 'x'"),
+        ({"measure": {"name": "latency_ms", "start": "a", "end": "b"}}, "'latency_ms' is unknown"),
+        ({"measure": {"name": 5, "start": "a", "end": "b"}}, "expected texts"),
+    ],
 )  # fmt: skip
-def test_files_that_are_no_workloads(tmp_path, wrong):
+def test_files_that_are_no_workloads(tmp_path, wrong, says):
     file = tmp_path / "w.json"
     file.write_text(json.dumps(WORKLOAD | {"tasks": []} | wrong))
-    with pytest.raises(WorkloadError):
+    with pytest.raises(WorkloadError, match=says):
         read_workload(file)
 
 
