@@ -9,7 +9,7 @@ import pytest
 from wastedcores.errors import WorkloadError
 from wastedcores.simulator import replay
 from wastedcores.topology.machine import Machine
-from wastedcores.workload.file import from_dict, read_workload, write_workload
+from wastedcores.workload.file import from_dict, is_workload, read_workload, to_dict, write_workload
 from wastedcores.workload.scenarios import scenario
 
 WORKLOAD = {
@@ -104,6 +104,9 @@ def test_a_scenario_survives_its_file(name, tmp_path):
     made = known.workload(Machine.preset(known.machine), 1)
     write_workload(made, tmp_path / "w.json")
     again = read_workload(tmp_path / "w.json")
+    made_again = json.dumps(to_dict(again), sort_keys=True, indent=1)  # as an editor may leave it
+    (tmp_path / "sorted").write_text(made_again)
+    assert is_workload(tmp_path / "sorted")
     assert again.program() == made.program()
     for what in ("name", "measure", "counted_nodes", "random_phase", "notes"):
         assert getattr(again, what) == getattr(made, what), what

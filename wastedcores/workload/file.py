@@ -59,8 +59,7 @@ def read_workload(path: Path | str) -> Workload:
 def is_workload(path: Path | str) -> bool:
     """Tell whether a JSON file says that it is a workload."""
     try:
-        with Path(path).open("rb") as f:
-            return SCHEMA.encode() in f.read(200)
+        return SCHEMA.encode() in Path(path).read_bytes()
     except OSError:
         return False
 
