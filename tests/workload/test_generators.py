@@ -15,6 +15,7 @@ from wastedcores.topology.machine import Machine
 from wastedcores.workload import Costs, Script, Workload
 from wastedcores.workload.background import add_hogs, add_kworkers, add_transients
 from wastedcores.workload.database import tpch
+from wastedcores.workload.idle_causes import left_out
 from wastedcores.workload.kbuild import COMPILE_NS, EXIT_NS, FORK_NS, add_make
 from wastedcores.workload.scenarios import scenario
 from wastedcores.workload.services import hackbench
@@ -212,6 +213,7 @@ def test_same_seed_same_bytes_and_another_seed_differs(name, machine):
         (lambda m: spmd(m, 1, intervals=0), "0 intervals; expected 1 or more"),
         (lambda m: spmd(m, 1, threads=-2), "expected at least one thread"),
         (lambda m: add_make(Workload("w"), 0, 1), "at least one job"),
+        (lambda m: left_out(m, 1, pinned=0), "pinned=0; expected 1 or more"),
     ],
 )
 def test_what_cannot_be_is_refused(make, says, machine):
