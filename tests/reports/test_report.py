@@ -11,11 +11,12 @@ import subprocess
 import sys
 
 import nbformat
+import plotly.graph_objects as go
 import polars as pl
 import pytest
 
 from wastedcores.errors import DatasetError, ReportError, UsageError, WastedCoresError
-from wastedcores.reports.html import MIME
+from wastedcores.reports.html import MIME, write_figure
 from wastedcores.reports.notebook import checked, find_notebook, parameters_of, report
 from wastedcores.trace.header import Header
 from wastedcores.trace.named import fetch
@@ -179,6 +180,13 @@ def test_report__a_second_trace_without_a_first_one_is_not_ignored(tmp_path):
     with pytest.raises(WastedCoresError, match="no-such-trace"):
         report(None, against="no-such-trace.parquet", out=tmp_path / "r", progress=False)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_picture_without_a_browser_is_refused_by_its_own_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(WastedCoresError, match=r"/figure\.png: a \.png needs Chromium"):
+        write_figure(go.Figure(), tmp_path / "figure.png")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_find_notebook__unknown():
