@@ -194,6 +194,23 @@ def test_find_notebook__unknown():
         find_notebook("99")
 
 
+@pytest.mark.parametrize("text", ["", "hello", "[]", "{}"])
+def test_a_file_that_is_no_notebook_is_refused(tmp_path, text):
+    (tmp_path / "no.ipynb").write_text(text)
+    with pytest.raises(UsageError, match=r"no\.ipynb: expected a Jupyter notebook"):
+        report(out=tmp_path / "r", notebook=str(tmp_path / "no.ipynb"), progress=False)
+
+
+@pytest.mark.slow
+def test_report__of_a_notebook_whose_first_text_is_empty(tmp_path):
+    path = broken(tmp_path, "1 + 1")
+    nb = nbformat.read(path, as_version=4)
+    nb.cells[:0] = [nbformat.v4.new_markdown_cell(text) for text in ("", "\n# My page")]
+    nbformat.write(nb, path)
+    made = report(out=tmp_path / "r", notebook=str(path), progress=False)
+    assert "<title>My page</title>" in made.html.read_text()
+
+
 def broken(tmp_path, source):
     nb = nbformat.v4.new_notebook()
     nb.cells = [

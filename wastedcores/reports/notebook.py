@@ -114,8 +114,12 @@ def parameters_of(notebook: Path) -> dict[str, dict[str, str]]:
     """Return the parameters of a notebook: name -> name of the type, default as source, and help."""
     import papermill
 
-    with _quiet():
-        found = papermill.inspect_notebook(str(notebook))
+    try:
+        with _quiet():
+            found = papermill.inspect_notebook(str(notebook))
+    except Exception as e:  # each way of being no notebook has an error of its own
+        why = f"expected a Jupyter notebook; it does not read as one ({type(e).__name__})"
+        raise UsageError(f"{notebook}: {why}.") from e
     return {
         name: {"type": p["inferred_type_name"], "default": p["default"], "help": p["help"]}
         for name, p in found.items()
@@ -394,9 +398,8 @@ def _without_path(value: Any, folder: Path) -> Any:
 
 def _title(executed: nbformat.NotebookNode, values: dict[str, Any]) -> str:
     """Return the title of the browser's tab."""
-    head = next(
-        (c.source.splitlines()[0] for c in executed.cells if c.cell_type == "markdown"), "report"
-    )
+    texts = (c.source.strip() for c in executed.cells if c.cell_type == "markdown")
+    head = next((text.splitlines()[0] for text in texts if text), "report")
     trace = Path(str(values.get("trace", ""))).name
     return f"{trace} · {head.lstrip('# ')}" if trace else head.lstrip("# ")
 
