@@ -305,7 +305,7 @@ def _waits(run: _Run, result: CheckResult) -> Iterator[pb.Trace]:
     ).filter(pl.col("beside_idle_ns") > 0)
     named = table.join(comms(run.runqueues.trace), on="pid", how="left", maintain_order="left")
     known: set[int] = set()
-    for part in named.with_columns(number=run.pid("pid")).iter_slices(_MESSAGES):
+    for part in named.iter_slices(_MESSAGES):
         trace = pb.Trace()
         for row in part.iter_rows(named=True):
             track = _FIRST_THREAD + row["pid"]
