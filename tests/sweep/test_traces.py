@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from support import ROOT
+from support import ROOT, TRACE_GOLDEN
 from support.typed import typed
 from support.waiting import wait_for
 
@@ -58,6 +58,14 @@ def test_a_row_per_trace_says_what_check_says(folder, tmp_path):
     worst = ranked(table, "host")
     assert worst["wasted_cpus"].is_sorted(descending=True)
     assert worst["wasted_cpu_s"].sum() == pytest.approx(table["wasted_cpu_s"].sum())
+
+
+def test_a_folder_with_a_hash_in_its_name_is_a_machine_of_its_own(tmp_path):
+    trace = tmp_path / "rack#1" / "trace.txt"
+    trace.parent.mkdir()
+    shutil.copy(TRACE_GOLDEN / "perf_script.txt", trace)
+    (run,) = runs_of(find_traces(str(trace)))
+    assert execute(run.task, run.arguments)["host"] == "rack#1"
 
 
 def test_a_trace_that_changed_is_checked_again(folder, tmp_path):
@@ -163,6 +171,9 @@ def test_a_list_of_lists_is_read_and_one_that_names_itself_is_refused(folder, tm
     inner, outer = tmp_path / "inner.list", tmp_path / "outer.list"
     inner.write_text(f"{folder}\n")
     outer.write_text(f"{inner}\n")
+    assert find_traces(str(outer)) == find_traces(str(folder))
+    first = next(folder.glob("one/*.parquet"))
+    outer.write_text(f"{inner}\n{first}\n{folder}/one/../one/{first.name}\n{inner}\n")
     assert find_traces(str(outer)) == find_traces(str(folder))
     inner.write_text(f"{outer}\n")
     with pytest.raises(UsageError, match="the list names itself"):

@@ -56,7 +56,9 @@ def find_traces(where: str, table: Path | None = None, lists: tuple[str, ...] = 
         if where in lists:
             raise UsageError(f"{where}: the list names itself; take that line out of it.")
         inner = (*lists, where)
-        found = [f for line in dict.fromkeys(named) for f in find_traces(line, table, inner)]
+        # lines may lead to the same trace, such as a folder and a file in it
+        every = (find_traces(line, table, inner) for line in dict.fromkeys(named))
+        found = list(dict.fromkeys(f for some in every for f in some))
     elif (path := Path(where)).is_dir():
         files = {"/".join(p.relative_to(path).parts): p for p in _below(path)}
         found = [
@@ -181,8 +183,9 @@ def check_once(trace: str, bytes: int, changed: float, **options: Any) -> dict[s
         result = check(open_trace(path), **options)
     header = result.trace.header
     began, source = _began(header.clock, result.start_ns, result.duration_ns, changed)
+    place = urlsplit(trace).path if is_url(trace) else trace
     return {
-        "host": header.host or Path(urlsplit(trace).path).parent.name or "unknown",
+        "host": header.host or Path(place).parent.name or "unknown",
         "kernel": header.kernel_release,
         "format": header.source_format,
         "cpus": len(result.counted_cpus),
