@@ -264,6 +264,14 @@ def test_report__a_failing_cell_keeps_the_notebook_up_to_it(tmp_path):
 
 
 @pytest.mark.slow
+def test_report__a_notebook_whose_process_is_killed(tmp_path):
+    path = broken(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(ReportError, match=r"broken\.ipynb: the process .* too little memory"):
+        report(out=tmp_path / "r", notebook=str(path), progress=False)
+    assert {p.name for p in tmp_path.iterdir()} == {"broken.ipynb", "r.failed.ipynb"}
+
+
+@pytest.mark.slow
 def test_an_interrupt_of_the_command_alone_shows_nothing_of_its_kernel(tmp_path):
     command = [
         sys.executable,
