@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-import numpy as np
 import pytest
 
 from wastedcores.errors import UsageError, WorkloadError
@@ -16,7 +15,6 @@ from wastedcores.workload import Costs, Script, Workload
 from wastedcores.workload.background import add_hogs, add_kworkers, add_transients
 from wastedcores.workload.database import tpch
 from wastedcores.workload.idle_causes import left_out
-from wastedcores.workload.kbuild import COMPILE_NS, EXIT_NS, FORK_NS, add_make
 from wastedcores.workload.scenarios import scenario
 from wastedcores.workload.services import hackbench
 from wastedcores.workload.spmd import Spmd, spmd, workload
@@ -68,25 +66,6 @@ def test_hackbench__a_full_pipe_holds_the_writer(machine):
     wide = replay(hackbench(machine, 1, groups=1, fds=1, loops=50), machine)
     wakeups = [r.trace.only("wakeup").collect().height for r in (tight, wide)]
     assert wakeups[0] > wakeups[1]
-
-
-def test_make__compiles_every_job_and_never_more_than_n_at_a_time(machine):
-    w = Workload("make")
-    add_make(w, 40, 3)
-    assert len(w.program().shares) == 2  # a session of its own
-    ran = cpu_time(w, machine)
-    low, high = COMPILE_NS
-    assert len(ran["cc1"]) == 40
-    assert low + EXIT_NS <= min(ran["cc1"]) < max(ran["cc1"]) <= high + EXIT_NS
-    assert ran["make"] == [40 * FORK_NS]
-    r = replay(w, machine)
-    living = r.trace.only("fork", "exit").collect()
-    make = r.tasks.filter(comm="make")["pid"][0]
-    born = (living["kind"] == "fork").to_numpy() & (living["by_pid"] == make).fill_null(
-        False
-    ).to_numpy()
-    gone = (living["kind"] == "exit").to_numpy()
-    assert int(np.cumsum(born.astype(int) - gone).max()) == 3
 
 
 def test_hogs_and_kernel_threads__run_beside_and_do_not_hold_the_end_back(machine):
@@ -212,7 +191,6 @@ def test_same_seed_same_bytes_and_another_seed_differs(name, machine):
         (lambda m: spmd(m, 1, kind="tree"), "there are none, barrier, lock, pipeline"),
         (lambda m: spmd(m, 1, intervals=0), "0 intervals; expected 1 or more"),
         (lambda m: spmd(m, 1, threads=-2), "expected at least one thread"),
-        (lambda m: add_make(Workload("w"), 0, 1), "at least one job"),
         (lambda m: left_out(m, 1, pinned=0), "pinned=0; expected 1 or more"),
     ],
 )
