@@ -106,6 +106,16 @@ def test_spmd__threads_without_a_row_wait_for_the_others(machine):
     assert len(working) == 5
 
 
+def test_spmd__only_the_nodes_that_it_is_pinned_to_count():
+    wide = Machine.preset("bulldozer8x8")
+    assert spmd(wide, 1, pinned=True).counted_nodes == (1, 2)
+    assert spmd(wide, 1).counted_nodes is None
+    # three threads per CPU: none of the 16 CPUs is ever idle for long, and the 48 others do not count
+    given = {"intervals": 5, "threads": 48, "grain_us": 5000}
+    r = replay(scenario("spmd").workload(wide, 1, given), wide, "v4.1+group_construction")
+    assert r.summary.idle_while_overloaded < 0.5
+
+
 def test_kworkers__run_once_a_period(machine):
     w = Workload("quiet", random_phase=False)
     add_kworkers(w, machine, 1, period_ns=100 * MS)
