@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import mmap
+import re
+from pathlib import Path
+
+import numpy as np
 import polars as pl
 import pytest
 
 from wastedcores import figures
 from wastedcores.errors import UsageError
-from wastedcores.probes.page_faults import faults_over_time, grouped_cost_us, measure
+from wastedcores.probes.page_faults import _ways, faults_over_time, grouped_cost_us, measure
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +28,34 @@ def test_every_page_faults_once_and_after_a_read_twice(table):
     assert of(table, "touch", "faults") == 245
     assert of(table, "read first", "faults") in range(245, 491)
     assert of(table, "populate all", "faults") < 10
+
+
+@pytest.mark.skipif(
+    not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="needs huge pages"
+)
+def test_only_huge_pages_may_be_huge():
+    """On a machine whose THP is ``always``, the pages of a long mapping were huge before they were told not to be."""
+    for way, allocate in _ways(8 << 20).items():
+        memory, offset = allocate()
+        at = np.frombuffer(memory, np.uint8, offset=offset).ctypes.data
+        flags = next(f for begin, end, f in mappings() if begin <= at < end)
+        assert ("nh" in flags) == (way != "huge pages"), way
+
+
+def mappings():
+    """Yield the first and the last address of each mapping of this process, and its flags."""
+    begin = end = 0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if found := re.match("([0-9a-f]+)-([0-9a-f]+) ", line):
+            begin, end = (int(x, 16) for x in found.groups())
+        if line.startswith("VmFlags:"):
+            yield begin, end, line.split()[1:]
+
+
+def test_a_kernel_without_huge_pages_has_the_other_ways(monkeypatch):
+    for advice in ("MADV_NOHUGEPAGE", "MADV_HUGEPAGE"):
+        monkeypatch.setattr(mmap, advice, 9999)
+    assert {"touch", "populate all"} <= set(measure(4096, 1)["way"]) < set(_ways(4096))
 
 
 def test_the_second_touch_takes_no_fault(table):

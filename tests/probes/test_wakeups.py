@@ -7,6 +7,7 @@ import os
 import pytest
 
 from wastedcores.errors import UsageError
+from wastedcores.probes import wakeups
 from wastedcores.probes.wakeups import idle_states, wake_latencies
 
 
@@ -26,6 +27,13 @@ def test_a_woken_thread_runs_later_and_this_process_keeps_its_cpus():
     assert table["gap_us"].to_list() == [100]
     assert 0 < table["low_us"][0] <= table["median_us"][0] <= table["high_us"][0]
     assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_a_woken_process_that_ends_is_said_to_have_ended(monkeypatch):
+    monkeypatch.setattr(wakeups, "_CHILD", wakeups._CHILD.partition("while True")[0])
+    with pytest.raises(UsageError, match="The woken process has ended"):
+        wake_latencies((100_000,), runs=1)
 
 
 def test_impossible_measurements_are_refused():

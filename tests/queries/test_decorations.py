@@ -167,6 +167,20 @@ def test_spans__an_end_that_does_not_fit_its_beginning_leaves_the_length_unknown
     assert table["idle_before_ns"].to_list() == [None, None, 20, None]
 
 
+@pytest.mark.parametrize(
+    ("cpu", "run", "wait"), [(0, None, None), (1, 60, None), (None, None, None)]
+)
+def test_spans__no_length_reaches_over_lost_events(cpu, run, wait):
+    rows = [
+        switch(10, 0, 0, 5), row(20, "wakeup", 1, 6), row(40, "lost", cpu, value=3),
+        row(50, "wakeup", 1, 6), switch(60, 1, 0, 6), switch(70, 0, 5, 0), switch(90, 0, 0, 5),
+    ]  # fmt: skip
+    table = EventTable(trace(rows)).with_columns(["run_ns", "wait_ns", "idle_ns"])
+    assert table["run_ns"].to_list() == [run, *[None] * 6]
+    assert table["wait_ns"].to_list() == [None, wait, None, 10, None, None, None]
+    assert table["idle_ns"].to_list()[5] == 20
+
+
 def test_spans__a_wakeup_of_a_running_task_is_no_wait():
     woken = trace(
         [switch(0, 0, 0, 5), row(10, "wakeup", 0, 5), switch(1000, 0, 5, 0),

@@ -109,6 +109,7 @@ def test_language__agrees_with_python_on_every_event():
         ("ts_ns >= 2 * ns and ts_ns < 5 * ns", [2, 3, 4]),
         ("ts_ns * 1000 > 4 * us - 1", [4, 5]),
         ("-cpu < -2", [3, 4]),
+        ("cpu / pid > 0 or prev_pid / cpu > 0 or cpu % (0.5 * cpu) > -1", [1, 2, 3, 4]),
         ("True", [0, 1, 2, 3, 4, 5]),
         ("  kind\n== 'exit'\t", [3]),
     ],
@@ -233,6 +234,11 @@ def test_completion(begun, first):
     offered = complete(begun, values={"comm": ["make", "sh"]})
     assert offered[0] == first
     assert all(o.startswith(begun.rstrip()) for o in offered)
+
+
+@pytest.mark.parametrize("begun", ["cpu_mask n", "cpu_mask.", "in_irq ", "cpu.st"])
+def test_completion__offers_nothing_that_the_language_refuses(begun):
+    assert complete(begun) == []
 
 
 def test_completion__whatever_is_typed_gets_a_list():

@@ -36,6 +36,23 @@ def test_every_kind_is_replayed_under_the_kernel_it_was_recorded_on(name, kernel
     assert replayed.label == "replayed, seed 2"
 
 
+class _Asked(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"), [("gi-6.1-64cpu", "v6.1.192+noautogroup"), ("gi-gi-64cpu", "v4.1+group_imbalance:patch")]
+)  # fmt: skip
+def test_a_recording_is_replayed_with_its_guests_setting_of_autogroups(name, kernel, monkeypatch):
+    def replay(workload, machine, kernel, seed):
+        raise _Asked(kernel.name)
+
+    monkeypatch.setattr("wastedcores.recordings.recording.replay", replay)
+    with pytest.raises(_Asked) as asked:
+        recorded_and_replayed(name)
+    assert str(asked.value) == kernel
+
+
 def test_a_data_set_that_is_no_recording_of_a_workload():
     with pytest.raises(UsageError, match="does not say which workload"):
         recorded_and_replayed("live-balancing-on")

@@ -182,6 +182,15 @@ def test_the_recipes_count_what_the_check_counts(tmp_path):
         ("A: small", 1, 3_000_000),
         ("B: small", 1, 3_000_000),
     ]
+    # the CPUs and pids of the second run are others, so that nothing of both is counted as one
+    worst, threads, said, queues, _ = (both.execute(q).fetchall() for q in RECIPES.values())
+    assert {row[2] for row in worst} == {"idle 1 beside 0", "idle 3 beside 2"}
+    other = 6 + PID_MAX_LIMIT
+    assert threads == [("t6", 6, 1, 3_000_000, 3_000_000), ("t6", other, 1, 3_000_000, 3_000_000)]
+    assert said == [("hot", "MC", 2, 0)]
+    assert [dict(queues)[f"threads on the runqueue of CPU {c}"] for c in (0, 2)] == [mean, mean]
+    names = {name for (name,) in both.execute("SELECT name FROM slice WHERE dur = 0")}
+    assert names == {"CPU 1: hot", "CPU 3: hot"}
 
 
 def test_the_mean_of_a_runqueue_has_its_last_stretch_and_no_unknown_time(tmp_path):

@@ -11,11 +11,12 @@ import subprocess
 import sys
 
 import nbformat
+import plotly.graph_objects as go
 import polars as pl
 import pytest
 
 from wastedcores.errors import DatasetError, ReportError, UsageError, WastedCoresError
-from wastedcores.reports.html import MIME
+from wastedcores.reports.html import MIME, write_figure
 from wastedcores.reports.notebook import checked, find_notebook, parameters_of, report
 from wastedcores.trace.header import Header
 from wastedcores.trace.named import fetch
@@ -181,9 +182,33 @@ def test_report__a_second_trace_without_a_first_one_is_not_ignored(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_picture_without_a_browser_is_refused_by_its_own_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(WastedCoresError, match=r"/figure\.png: a \.png needs Chromium"):
+        write_figure(go.Figure(), tmp_path / "figure.png")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_find_notebook__unknown():
     with pytest.raises(UsageError, match="01_is_my"):
         find_notebook("99")
+
+
+@pytest.mark.parametrize("text", ["", "hello", "[]", "{}"])
+def test_a_file_that_is_no_notebook_is_refused(tmp_path, text):
+    (tmp_path / "no.ipynb").write_text(text)
+    with pytest.raises(UsageError, match=r"no\.ipynb: expected a Jupyter notebook"):
+        report(out=tmp_path / "r", notebook=str(tmp_path / "no.ipynb"), progress=False)
+
+
+@pytest.mark.slow
+def test_report__of_a_notebook_whose_first_text_is_empty(tmp_path):
+    path = broken(tmp_path, "1 + 1")
+    nb = nbformat.read(path, as_version=4)
+    nb.cells[:0] = [nbformat.v4.new_markdown_cell(text) for text in ("", "\n# My page")]
+    nbformat.write(nb, path)
+    made = report(out=tmp_path / "r", notebook=str(path), progress=False)
+    assert "<title>My page</title>" in made.html.read_text()
 
 
 def broken(tmp_path, source):
@@ -236,6 +261,14 @@ def test_report__a_failing_cell_keeps_the_notebook_up_to_it(tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {"broken.ipynb", "r.failed.ipynb"}
     half = nbformat.read(tmp_path / "r.failed.ipynb", as_version=4)
     assert "x = 2" in "".join(c.source for c in half.cells)
+
+
+@pytest.mark.slow
+def test_report__a_notebook_whose_process_is_killed(tmp_path):
+    path = broken(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(ReportError, match=r"broken\.ipynb: the process .* too little memory"):
+        report(out=tmp_path / "r", notebook=str(path), progress=False)
+    assert {p.name for p in tmp_path.iterdir()} == {"broken.ipynb", "r.failed.ipynb"}
 
 
 @pytest.mark.slow

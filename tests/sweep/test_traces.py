@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from support import ROOT
+from support import ROOT, TRACE_GOLDEN
 from support.typed import typed
 from support.waiting import wait_for
 
@@ -58,6 +58,14 @@ def test_a_row_per_trace_says_what_check_says(folder, tmp_path):
     worst = ranked(table, "host")
     assert worst["wasted_cpus"].is_sorted(descending=True)
     assert worst["wasted_cpu_s"].sum() == pytest.approx(table["wasted_cpu_s"].sum())
+
+
+def test_a_folder_with_a_hash_in_its_name_is_a_machine_of_its_own(tmp_path):
+    trace = tmp_path / "rack#1" / "trace.txt"
+    trace.parent.mkdir()
+    shutil.copy(TRACE_GOLDEN / "perf_script.txt", trace)
+    (run,) = runs_of(find_traces(str(trace)))
+    assert execute(run.task, run.arguments)["host"] == "rack#1"
 
 
 def test_a_trace_that_changed_is_checked_again(folder, tmp_path):
@@ -125,6 +133,26 @@ def test_a_summary_reads_well_for_one_trace_and_for_many():
     assert _summary(two, "machine hours").startswith("2 machine hours of 2 machines, 4 s recorded:")
 
 
+def test_a_machine_without_a_verdict_has_no_number(tmp_path):
+    rows = [("a", "clean", 1.0, 10.0), ("a", "unknown", 0.0, 90.0), ("b", "unknown", 0.0, 50.0)]
+    table = pl.DataFrame(rows, ["host", "verdict", "wasted_cpu_s", "seconds"], orient="row")
+    table = table.with_columns(
+        pl.lit(None, pl.String).alias("error"), wasted_cpus=pl.col("wasted_cpu_s") / pl.col("seconds"),
+        kernel=pl.lit("6.1"), began=pl.lit("2026-01-01T00:00"), began_from=pl.lit("clock"), note=pl.lit(""),
+        trace=pl.col("host") + "/t", longest_s=0.0,
+    )  # fmt: skip
+    assert ranked(table, "host").select("host", "wasted_cpus").rows() == [("a", 0.1), ("b", None)]
+    said = _summary(table, "traces")
+    assert "150 s recorded: 1 CPU-seconds wasted, 0.1 CPUs on average of the 10 s whose" in said
+    assert "how many CPUs were wasted is not known. Verdicts: 1 unknown." in _summary(
+        table.tail(1), "traces"
+    )
+    text = fleet_page(table, "t")
+    assert 'title="b, 2026-01-01 00 h: CPUs wasted: unknown">?</td>' in text
+    assert "hsl(318 60% 40%)" in text
+    assert text.count('<td class="wc-short">unknown</td>') >= 4  # the machine and two traces
+
+
 def test_a_page_without_any_result_says_so():
     table = pl.DataFrame({"trace": ["a"], "error": ["it is <empty>"]})
     assert "None of 1 trace could be checked." in fleet_page(table, "t")
@@ -163,6 +191,9 @@ def test_a_list_of_lists_is_read_and_one_that_names_itself_is_refused(folder, tm
     inner, outer = tmp_path / "inner.list", tmp_path / "outer.list"
     inner.write_text(f"{folder}\n")
     outer.write_text(f"{inner}\n")
+    assert find_traces(str(outer)) == find_traces(str(folder))
+    first = next(folder.glob("one/*.parquet"))
+    outer.write_text(f"{inner}\n{first}\n{folder}/one/../one/{first.name}\n{inner}\n")
     assert find_traces(str(outer)) == find_traces(str(folder))
     inner.write_text(f"{outer}\n")
     with pytest.raises(UsageError, match="the list names itself"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-import numpy as np
 import pytest
 
 from wastedcores.errors import UsageError, WorkloadError
@@ -15,7 +14,7 @@ from wastedcores.topology.machine import Machine
 from wastedcores.workload import Costs, Script, Workload
 from wastedcores.workload.background import add_hogs, add_kworkers, add_transients
 from wastedcores.workload.database import tpch
-from wastedcores.workload.kbuild import COMPILE_NS, EXIT_NS, FORK_NS, add_make
+from wastedcores.workload.idle_causes import left_out
 from wastedcores.workload.scenarios import scenario
 from wastedcores.workload.services import hackbench
 from wastedcores.workload.spmd import Spmd, spmd, workload
@@ -69,25 +68,6 @@ def test_hackbench__a_full_pipe_holds_the_writer(machine):
     assert wakeups[0] > wakeups[1]
 
 
-def test_make__compiles_every_job_and_never_more_than_n_at_a_time(machine):
-    w = Workload("make")
-    add_make(w, 40, 3)
-    assert len(w.program().shares) == 2  # a session of its own
-    ran = cpu_time(w, machine)
-    low, high = COMPILE_NS
-    assert len(ran["cc1"]) == 40
-    assert low + EXIT_NS <= min(ran["cc1"]) < max(ran["cc1"]) <= high + EXIT_NS
-    assert ran["make"] == [40 * FORK_NS]
-    r = replay(w, machine)
-    living = r.trace.only("fork", "exit").collect()
-    make = r.tasks.filter(comm="make")["pid"][0]
-    born = (living["kind"] == "fork").to_numpy() & (living["by_pid"] == make).fill_null(
-        False
-    ).to_numpy()
-    gone = (living["kind"] == "exit").to_numpy()
-    assert int(np.cumsum(born.astype(int) - gone).max()) == 3
-
-
 def test_hogs_and_kernel_threads__run_beside_and_do_not_hold_the_end_back(machine):
     w = Workload("beside", random_phase=False)
     add_hogs(w, 2, cpu=5, apart_ns=2 * MS)
@@ -124,6 +104,16 @@ def test_spmd__threads_without_a_row_wait_for_the_others(machine):
     ran = cpu_time(workload(spec, machine, 1), machine)
     working = [t for t in ran["nas"] if t > 0.9 * 3 * 2 * 4 * 16 * MS / 5]
     assert len(working) == 5
+
+
+def test_spmd__only_the_nodes_that_it_is_pinned_to_count():
+    wide = Machine.preset("bulldozer8x8")
+    assert spmd(wide, 1, pinned=True).counted_nodes == (1, 2)
+    assert spmd(wide, 1).counted_nodes is None
+    # three threads per CPU: none of the 16 CPUs is ever idle for long, and the 48 others do not count
+    given = {"intervals": 5, "threads": 48, "grain_us": 5000}
+    r = replay(scenario("spmd").workload(wide, 1, given), wide, "v4.1+group_construction")
+    assert r.summary.idle_while_overloaded < 0.5
 
 
 def test_kworkers__run_once_a_period(machine):
@@ -211,7 +201,7 @@ def test_same_seed_same_bytes_and_another_seed_differs(name, machine):
         (lambda m: spmd(m, 1, kind="tree"), "there are none, barrier, lock, pipeline"),
         (lambda m: spmd(m, 1, intervals=0), "0 intervals; expected 1 or more"),
         (lambda m: spmd(m, 1, threads=-2), "expected at least one thread"),
-        (lambda m: add_make(Workload("w"), 0, 1), "at least one job"),
+        (lambda m: left_out(m, 1, pinned=0), "pinned=0; expected 1 or more"),
     ],
 )
 def test_what_cannot_be_is_refused(make, says, machine):
@@ -224,3 +214,8 @@ def test_pools_are_given_with_a_plus(machine):
     assert w.program().barriers == (5,)
     with pytest.raises(UsageError, match=r"pools=3,2; expected .* such as 28\+20\+16"):
         scenario("tpch").workload(machine, 1, {"pools": "3,2"})
+
+
+def test_a_single_nice_value_may_be_given_as_a_number():
+    w = scenario("recorded-nice").workload(Machine.preset("guest-2"), 1, {"nice": 5})
+    assert [t.comm for t in w.program().templates] == ["n5-0"]

@@ -8,7 +8,9 @@ import pytest
 
 from wastedcores.errors import WorkloadError
 from wastedcores.simulator import replay
-from wastedcores.workload.file import from_dict, read_workload
+from wastedcores.topology.machine import Machine
+from wastedcores.workload.file import from_dict, is_workload, read_workload, to_dict, write_workload
+from wastedcores.workload.scenarios import scenario
 
 WORKLOAD = {
     "schema": "wastedcores.workload/1",
@@ -71,14 +73,43 @@ def test_tasks_that_cannot_begin(task, says):
     assert says in str(e.value)
 
 
+TASK = {"comm": "t", "script": []}
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"locks": 10**15}, {"locks": "x"}, {"tasks": [{"comm": "t", "script": [], "allowed": 5}]}]
+    ("wrong", "says"),
+    [
+        ({"locks": 10**15}, "locks"),
+        ({"locks": "x"}, "number of locks"),
+        ({"tasks": [TASK | {"allowed": 5}]}, "not a workload"),
+        ({"tasks": [TASK | {"alowed": "0"}]}, "the field 'alowed' of task 't'; there are allowed, comm"),
+        ({"templates": [TASK | {"nice": 5}]}, "the field 'nice' of template 't'"),
+        ({"measured": 1}, "the field 'measured' of the workload"),
+        ({"name": 5}, "the name 5"),
+        ({"counted_nodes": ["x"]}, "counted node is 'x'"),
+        ({"measure": {"name": "latency_ms", "start": "a", "end": "b"}}, "'latency_ms' is unknown"),
+        ({"measure": {"name": 5, "start": "a", "end": "b"}}, "expected texts"),
+    ],
 )  # fmt: skip
-def test_files_that_are_no_workloads(tmp_path, wrong):
+def test_files_that_are_no_workloads(tmp_path, wrong, says):
     file = tmp_path / "w.json"
     file.write_text(json.dumps(WORKLOAD | {"tasks": []} | wrong))
-    with pytest.raises(WorkloadError):
+    with pytest.raises(WorkloadError, match=says):
         read_workload(file)
+
+
+@pytest.mark.parametrize("name", ["recorded-gc", "recorded-gi"])
+def test_a_scenario_survives_its_file(name, tmp_path):
+    known = scenario(name)
+    made = known.workload(Machine.preset(known.machine), 1)
+    write_workload(made, tmp_path / "w.json")
+    again = read_workload(tmp_path / "w.json")
+    made_again = json.dumps(to_dict(again), sort_keys=True, indent=1)  # as an editor may leave it
+    (tmp_path / "sorted").write_text(made_again)
+    assert is_workload(tmp_path / "sorted")
+    assert again.program() == made.program()
+    for what in ("name", "measure", "counted_nodes", "random_phase", "notes"):
+        assert getattr(again, what) == getattr(made, what), what
 
 
 def test_what_operations_have_is_accepted():

@@ -188,8 +188,9 @@ def _text(
         width = max(7, *(len(h) for h in worst["host"]))
         lines += ["", f"  {'machine':<{width}}  CPUs wasted       rows  with violations  unknown"]
         for row in worst.iter_rows(named=True):
+            wasted = "unknown" if row["wasted_cpus"] is None else number(row["wasted_cpus"])
             lines.append(
-                f"  {row['host']:<{width}}  {number(row['wasted_cpus']):>11}  {row['traces']:>9}  {row['violations']:>15}  "
+                f"  {row['host']:<{width}}  {wasted:>11}  {row['traces']:>9}  {row['violations']:>15}  "
                 f"{row['unknown']:>7}"
             )
     more = (

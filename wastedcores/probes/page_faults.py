@@ -8,6 +8,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from statistics import median
 
 import numpy as np
@@ -55,7 +56,7 @@ def measure(length: int = LENGTH, runs: int = 9) -> pl.DataFrame:
     for way, allocate in _ways(length).items():
         try:
             # the first run touches memory of this program's own for the first time
-            made = [_once(way, allocate, pages) for _ in range(runs + 1)][1:]
+            made = [_once(allocate, pages, way == "read first") for _ in range(runs + 1)][1:]
         except OSError:
             continue
         faults, *times = (median(column) for column in zip(*made, strict=True))
@@ -81,7 +82,6 @@ def faults_over_time(length: int = LENGTH) -> pl.DataFrame:
     begin = _now()
     memory = _private(length)
     at = [begin, _now()]
-    memory.madvise(mmap.MADV_NOHUGEPAGE)
     for offset in range(0, length, mmap.PAGESIZE):
         start = _now()
         memory[offset] = 1
@@ -117,12 +117,18 @@ def _ways(length: int) -> dict[str, Callable[[], tuple[mmap.mmap, int]]]:
 
         return allocate
 
+    def populated() -> tuple[mmap.mmap, int]:
+        try:
+            return groups(-(-length // mmap.PAGESIZE))()
+        except OSError:  # before Linux 5.14, where THP may make the pages of a long mapping huge
+            return _private(length, mmap.MAP_POPULATE), 0
+
     return {
         "touch": lambda: (_private(length), 0),
         "read first": lambda: (_private(length), 0),
         "4 pages at once": groups(4),
         "16 pages at once": groups(16),
-        "populate all": lambda: (_private(length, mmap.MAP_POPULATE), 0),
+        "populate all": populated,
         "huge pages": lambda: _huge(length),
     }
 
@@ -131,7 +137,10 @@ def _private(length: int, more: int = 0) -> mmap.mmap:
     """Map anonymous memory in pages of the usual size."""
     if not sys.platform.startswith("linux"):
         raise UsageError(_NOT_LINUX)
-    return mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | more)
+    memory = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | more)
+    with suppress(OSError):  # a kernel that has no huge pages
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return memory
 
 
 def _huge(length: int) -> tuple[mmap.mmap, int]:
@@ -145,17 +154,15 @@ def _huge(length: int) -> tuple[mmap.mmap, int]:
 
 
 def _once(
-    way: str, allocate: Callable[[], tuple[mmap.mmap, int]], pages: int
+    allocate: Callable[[], tuple[mmap.mmap, int]], pages: int, read: bool
 ) -> tuple[int, int, int, int]:
     """Allocate, touch twice and free; return the faults and the three times in ns."""
     begin = _now()
     memory, offset = allocate()
     allocated = _now()
-    if way != "huge pages":
-        memory.madvise(mmap.MADV_NOHUGEPAGE)
     view = np.frombuffer(memory, np.uint8, offset=offset)[: pages * mmap.PAGESIZE : mmap.PAGESIZE]
     before, start = _faults(), _now()
-    if way == "read first":
+    if read:
         view.sum()
     view[:] = 1
     first, faults = _now(), _faults() - before

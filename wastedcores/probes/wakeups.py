@@ -132,8 +132,7 @@ def _between(pair: tuple[int, ...], number: int, gaps_ns: Sequence[int], runs: i
     )
     try:
         os.sched_setaffinity(0, {pair[0]})
-        with mmap.mmap(fd, mmap.PAGESIZE) as memory:
-            return _measure(memory, number, child, gaps_ns, runs)
+        return _measure(mmap.mmap(fd, mmap.PAGESIZE), number, child, gaps_ns, runs)
     finally:
         child.kill()
         child.wait()
@@ -189,7 +188,6 @@ def _measure(
         found = sorted(took[3:])
         low, high = found[len(found) // 20], found[-1 - len(found) // 20]
         rows.append((gap / 1e3, median(found) / 1e3, low / 1e3, high / 1e3))
-    del word, ran, at
     return pl.DataFrame(rows, schema=["gap_us", "median_us", "low_us", "high_us"], orient="row")
 
 

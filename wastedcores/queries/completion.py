@@ -10,8 +10,8 @@ from wastedcores.queries.language import METHODS
 from wastedcores.units import UNITS
 
 _OPERATORS = {
-    NUMBER: ("==", "!=", "<", "<=", ">", ">=", "in (", "is None"),
-    TEXT: ("==", "!=", "in (", "is None"),
+    NUMBER: ("==", "!=", "<", "<=", ">", ">=", "in (", "is None", "not in ("),
+    TEXT: ("==", "!=", "in (", "is None", "not in ("),
     MASK: ("is None",),
 }
 _STRING = re.compile(r"""(?P<quote>["'])(?P<begun>[^"']*)$""")
@@ -30,9 +30,10 @@ def complete(
     if inside:
         return _texts(begun, inside, known, values or {})
     method = re.search(r"([A-Za-z_]\w*)\.(\w*)$", begun)
-    if method and method[1] in known and known[method[1]].type == TEXT:
+    if method:
         head = begun[: method.start(2)]
-        return [f'{head}{m}("' for m in METHODS if m.startswith(method[2])]
+        fits = method[1] in known and known[method[1]].type == TEXT
+        return [f'{head}{m}("' for m in METHODS if fits and m.startswith(method[2])]
     word = re.search(r"[A-Za-z_]\w*$", begun)
     head, start = (begun[: word.start()], word[0]) if word else (begun, "")
     if start in known:
@@ -40,7 +41,7 @@ def complete(
     before = head.rstrip()
     last = re.search(r"([A-Za-z_]\w*)$", before)
     if last and last[1] in known:  # a column and a space
-        operators = [*_OPERATORS.get(known[last[1]].type, ()), "not in ("]
+        operators = _OPERATORS.get(known[last[1]].type, ())
         return [f"{before} {o}" for o in operators if o.startswith(start)]
     # the end of a comparison
     if re.search(r"""["')\]]\s*$|(\d|None|\b(?:ns|us|ms|s))\s+$""", head):

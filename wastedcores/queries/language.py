@@ -340,10 +340,12 @@ class _Reader:
 
     def arithmetic(self, node: ast.BinOp) -> _Value:
         a, b = self.number(node.left), self.number(node.right)
-        if isinstance(node.op, ast.Div | ast.Mod) and b.constant == 0:
-            raise self.error(node.right, "nothing can be divided by 0.")
         apply = _ARITHMETIC[type(node.op)]
         x, y = _numeric(a.expr), _numeric(b.expr)
+        if isinstance(node.op, ast.Div | ast.Mod):
+            if b.constant == 0:
+                raise self.error(node.right, "nothing can be divided by 0.")
+            y = pl.when(y != 0).then(y)  # an event in which it is 0 has no value
         if isinstance(node.op, ast.Mult | ast.Div):  # a product of times does not fit 63 bits
             x, y = x.cast(pl.Float64), y.cast(pl.Float64)
         return self.made(node, apply(x, y), lambda: apply(a.constant, b.constant), a, b)

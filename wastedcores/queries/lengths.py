@@ -31,6 +31,9 @@ def lengths(events: pl.DataFrame, span: Span, *, at_end: bool = False) -> pl.Ser
 
     schema = dict(events.schema)
     broken_by = span.broken_by or span.keys[0]
+    # what one CPU lost does not concern the spans of other CPUs, but a task may have run there
+    lost = pl.col("kind") == "lost" if "kind" in schema else pl.lit(False)
+    here = pl.lit({*span.keys, broken_by} == {"cpu"}) & pl.col(broken_by).is_not_null()
     missing = [c for c in (*span.keys, broken_by, *(span.same or ())) if c not in schema]
     if missing:
         raise UsageError(f"span {span.name!r}: there is no column {missing[0]!r}.")
@@ -38,16 +41,15 @@ def lengths(events: pl.DataFrame, span: Span, *, at_end: bool = False) -> pl.Ser
         "ts_ns",
         begins=parse(span.begin, schema=schema).where,
         ends=parse(span.end, schema=schema).where,
-        breaks=parse(span.broken or "False", schema=schema).where,
+        breaks=parse(span.broken or "False", schema=schema).where | (lost & here),
+        forgets=lost & ~here,
     )
     keys = numbered(events[c] for c in (*span.keys, broken_by))
     checks = numbered(events[c] for c in span.same) if span.same else [np.zeros(1, np.int32)] * 2
     opened = np.full(1 + max(int(k.max(initial=-1)) for k in keys), NONE, np.int64)
-    ts, begins, ends, breaks = (
-        _read_only(chosen[c]) for c in ("ts_ns", "begins", "ends", "breaks")
-    )
+    ts, begins, ends, breaks, forgets = (_read_only(c) for c in chosen)
     k0, k1, k2, c0, c1 = (_read_only(c) for c in (*keys, *checks))
-    found = pl.Series(pair(ts, begins, ends, breaks, k0, k1, k2, c0, c1, opened, at_end))
+    found = pl.Series(pair(ts, begins, ends, breaks, forgets, k0, k1, k2, c0, c1, opened, at_end))
     return found.set(found == NONE, None)
 
 

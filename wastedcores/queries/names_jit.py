@@ -38,26 +38,41 @@ NONE = np.iinfo(np.int64).min
 
 @jit
 def pair(
-    ts, begins, ends, breaks, begin_key, end_key, break_key, begin_check, end_check, opened, at_end
+    ts,
+    begins,
+    ends,
+    breaks,
+    forgets,
+    begin_key,
+    end_key,
+    break_key,
+    begin_check,
+    end_check,
+    opened,
+    at_end,
 ):
     """Return the length of the span that each event begins, or, ``at_end``, of the one that it ends; :data:`NONE` without.
 
-    ``ts`` are rising times. The keys are numbers of the CPU or task whose span begins, ends or is broken, -1 for none.
+    ``ts`` are rising times. The keys are numbers of the CPU or task whose span begins, ends or is broken, -1 for none. Where
+    ``forgets`` is true, all open spans are broken.
     ``begin_check`` and ``end_check`` must agree in both events; with one element nothing is compared. ``opened`` has a place per
     key, :data:`NONE` everywhere.
     """
     out = np.full(ts.size, NONE, np.int64)
+    first = 0  # spans that began before this event are forgotten
     for i in range(ts.size):
+        if forgets[i]:
+            first = i
         k = break_key[i]
         if breaks[i] and k >= 0:
             opened[k] = NONE
         k = end_key[i]
-        if ends[i] and k >= 0 and opened[k] != NONE:
+        if ends[i] and k >= 0 and opened[k] >= first:
             at = opened[k]
             if begin_check.size == 1 or begin_check[at] == end_check[i]:
                 out[i if at_end else at] = ts[i] - ts[at]
             opened[k] = NONE
         k = begin_key[i]
-        if begins[i] and k >= 0 and opened[k] == NONE:
+        if begins[i] and k >= 0 and opened[k] < first:
             opened[k] = i
     return out

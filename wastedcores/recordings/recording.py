@@ -45,7 +45,7 @@ from wastedcores.workload.scenarios import scenario
 def recorded_and_replayed(
     name: str, seed: int = 1, folder: str | Path = ""
 ) -> tuple[Examined, Examined]:
-    """Examine a recording, and a replay of its workload on its machine under its kernel.
+    """Examine a recording, and a replay of its workload on its machine under its kernel, with its setting of autogroups.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def recorded_and_replayed(
     if path.is_dir():
         recording = Recording.read(path)
         trace, kind, given = recording.trace, recording.kind, recording.parameters
-        machine, kernel = recording.machine, recording.kernel
+        machine, kernel = recording.machine, recording.model or recording.kernel
         window = recording.window
     else:
         # the data sets were recorded with the default parameters of the scenarios

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from wastedcores.files import written_whole
-from wastedcores.sweep.traces import ranked
+from wastedcores.sweep.traces import ranked, wasted_on_average
 from wastedcores.units import number
 from wastedcores.words.rich_text import count
 
@@ -50,7 +50,7 @@ def fleet_page(table: pl.DataFrame, title: str, groups: pl.DataFrame | None = No
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{css}"
         ".wc-table td.wc-said{min-width:36ch}"
-        "table.wc-map td{width:22px;height:20px;padding:0;border:1px solid #fff}"
+        "table.wc-map td{width:22px;height:20px;padding:0;text-align:center;border:1px solid #fff}"
         "table.wc-map th{font-weight:400;font-size:11.5px;text-align:right;padding:0 8px 0 0;white-space:nowrap}"
         "table.wc-map tr:first-child th{text-align:left;padding:0;writing-mode:vertical-rl;height:112px}"
         f"</style></head><body><main>{''.join(parts)}</main></body></html>\n"
@@ -72,17 +72,20 @@ def _summary(table: pl.DataFrame, rows: str) -> str:
     more = f" {failed} of {table.height} {rows} could not be checked." if failed else ""
     if not good.height:
         return f"None of {count(table.height, rows.removesuffix('s'))} could be checked."
-    seconds, wasted = float(good["seconds"].sum()), float(good["wasted_cpu_s"].sum())
+    seconds = float(good["seconds"].sum())
+    known = good.filter(pl.col("verdict") != "unknown")
+    mean = good.select(wasted_on_average()).item()
+    waste = "how many CPUs were wasted is not known"
+    if mean is not None:
+        waste = f"{number(known['wasted_cpu_s'].sum())} CPU-seconds wasted, {number(mean)} CPUs on average"
+        if known.height < good.height:
+            waste += f" of the {number(known['seconds'].sum())} s whose verdict is known"
     verdicts = dict(good["verdict"].value_counts().iter_rows())
     said = ", ".join(
         f"{verdicts[v]} {v}" for v in ("violations", "unknown", "clean") if v in verdicts
     )
     of = f"{count(good.height, rows.removesuffix('s'))} of {count(good['host'].n_unique(), 'machine')}"
-    return (
-        f"{of}, {number(seconds)} s recorded: "
-        f"{number(wasted)} CPU-seconds wasted, {number(wasted / seconds if seconds else 0)} CPUs on average. "
-        f"Verdicts: {said}.{more}"
-    )
+    return f"{of}, {number(seconds)} s recorded: {waste}. Verdicts: {said}.{more}"
 
 
 def _ranking(table: pl.DataFrame, by: str, name: str, what: str) -> str:
@@ -153,12 +156,7 @@ def _map(good: pl.DataFrame) -> str:
         good.with_columns(hour=pl.col("began").cast(pl.String).str.slice(0, 13))
         .drop_nulls("hour")
         .group_by("host", "hour")
-        .agg(wasted=pl.col("wasted_cpu_s").sum(), seconds=pl.col("seconds").sum())
-        .with_columns(
-            cpus=pl.when(pl.col("seconds") > 0)
-            .then(pl.col("wasted") / pl.col("seconds"))
-            .otherwise(0.0)
-        )
+        .agg(cpus=wasted_on_average())
     )
     if not cells.height:
         return "<p>No trace says when it was recorded.</p>"
@@ -175,25 +173,25 @@ def _map(good: pl.DataFrame) -> str:
     more = f" The map has {' and '.join(shown)}." if shown else ""
     cells = cells.filter(pl.col("hour").is_in(hours), pl.col("host").is_in(hosts))
     found = {(h, o): c for h, o, c in cells.select("host", "hour", "cpus").iter_rows()}
-    most = max(found.values(), default=0.0)
+    most = max((cpus for cpus in found.values() if cpus is not None), default=0.0)
     head = "<tr><th></th>" + "".join(f"<th>{escape(_hour(h))}</th>" for h in hours) + "</tr>"
     body = ""
     for host in hosts:
         body += f"<tr><th>{escape(host)}</th>"
         for hour in hours:
-            value = found.get((host, hour))
-            if value is None:
+            if (host, hour) not in found:
                 body += "<td></td>"
-            else:
-                light = 96 - 56 * value / (most or 1.0)
-                said = f"{host}, {_hour(hour)}: {_figure(value)} CPUs wasted"
-                body += (
-                    f'<td title="{escape(said)}" style="background:hsl(318 60% {light:.0f}%)"></td>'
-                )
+                continue
+            value = found[host, hour]
+            said = escape(f"{host}, {_hour(hour)}: CPUs wasted: {_figure(value)}")
+            light = 96 - 56 * (value or 0.0) / (most or 1.0)
+            colour = "" if value is None else f' style="background:hsl(318 60% {light:.0f}%)"'
+            body += f'<td title="{said}"{colour}>{"?" * (value is None)}</td>'
         body += "</tr>"
     return (
         f'<div class="wc-scroll"><table class="wc-map">{head}{body}</table></div>'
-        f"<p>The darkest cell is {number(most)} CPUs wasted on average; a white one was not recorded.{more}</p>"
+        f"<p>The darkest cell is {number(most)} CPUs wasted on average; a white one was not recorded, and one "
+        f"with a question mark has no verdict.{more}</p>"
     )
 
 
@@ -209,7 +207,8 @@ def _traces(good: pl.DataFrame) -> str:
             _figure(row["longest_s"]),
             row["note"] or "",
         )
-        for row in good.sort("wasted_cpus", "trace", descending=[True, False])
+        for row in good.with_columns(pl.when(pl.col("verdict") != "unknown").then("wasted_cpus"))
+        .sort("wasted_cpus", "trace", descending=[True, False], nulls_last=True)
         .head(MOST_ROWS)
         .iter_rows(named=True)
     ]
@@ -230,8 +229,10 @@ def _hour(hour: str | None) -> str:
     return f"{hour.replace('T', ' ')} h" if hour else "unknown"
 
 
-def _figure(value: float) -> str:
+def _figure(value: float | None) -> str:
     """Return a number for people, without an exponent even if it is tiny."""
+    if value is None:
+        return "unknown"
     return "< 0.001" if 0 < value < 0.001 else number(value)
 
 

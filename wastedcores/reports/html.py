@@ -53,7 +53,8 @@ def screenshot(page: Path, picture: Path, width: int, height: int) -> None:
             raise WastedCoresError(
                 f"{picture}: {program} made no picture ({last}); write .html instead."
             )
-        shutil.copyfile(shot, picture)
+        with written_whole(picture) as part:
+            shutil.copyfile(shot, part)
 
 
 #: the type under which notebooks store a figure
@@ -101,16 +102,15 @@ def write_figure(fig: go.Figure, path: Path, *, width: int = 1280) -> None:
             f"{path}: cannot write there (no such folder, or a folder itself). Choose another with -o."
         )
     try:
+        if path.suffix == ".png":
+            with tempfile.TemporaryDirectory() as folder:
+                source = Path(folder) / "figure.html"
+                source.write_text(figure_page(fig), "utf-8")
+                screenshot(source, path, width, int(fig.layout.height or 450))
+            return
+        text = fig.to_json() + "\n" if path.suffix == ".json" else figure_page(fig)
         with written_whole(path) as part:
-            if path.suffix == ".json":
-                part.write_text(fig.to_json() + "\n", "utf-8")
-            elif path.suffix == ".html":
-                part.write_text(figure_page(fig), "utf-8")
-            else:
-                with tempfile.TemporaryDirectory() as folder:
-                    source = Path(folder) / "figure.html"
-                    source.write_text(figure_page(fig), "utf-8")
-                    screenshot(source, part, width, int(fig.layout.height or 450))
+            part.write_text(text, "utf-8")
     except OSError as e:
         raise WastedCoresError(
             f"{path}: cannot write there ({e.strerror}). Choose another place with -o."

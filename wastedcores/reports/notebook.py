@@ -27,6 +27,7 @@ from typing import Any
 import nbformat
 from jinja2 import DictLoader
 from jupyter_client import AsyncKernelManager
+from nbclient.exceptions import DeadKernelError
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
@@ -114,8 +115,12 @@ def parameters_of(notebook: Path) -> dict[str, dict[str, str]]:
     """Return the parameters of a notebook: name -> name of the type, default as source, and help."""
     import papermill
 
-    with _quiet():
-        found = papermill.inspect_notebook(str(notebook))
+    try:
+        with _quiet():
+            found = papermill.inspect_notebook(str(notebook))
+    except Exception as e:  # each way of being no notebook has an error of its own
+        why = f"expected a Jupyter notebook; it does not read as one ({type(e).__name__})"
+        raise UsageError(f"{notebook}: {why}.") from e
     return {
         name: {"type": p["inferred_type_name"], "default": p["default"], "help": p["help"]}
         for name, p in found.items()
@@ -327,12 +332,11 @@ def _execute(
     import papermill
 
     # figures are stored as JSON only; the page includes the library once
-    before = {k: os.environ.get(k) for k in ("PLOTLY_RENDERER",)}
-    os.environ["PLOTLY_RENDERER"] = "plotly_mimetype"
+    own = {"PLOTLY_RENDERER": "plotly_mimetype"} | ({} if progress else {"TQDM_DISABLE": "1"})
     try:
         with (
             _quiet(),
-            _progress(progress),
+            _environment(own),
             tempfile.TemporaryDirectory(prefix="wc-") as sockets,
             _kept_to_itself() as kernel,
         ):
@@ -350,30 +354,27 @@ def _execute(
                 config=Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/k"}}),
                 kernel_manager_class=kernel,
             )
-    except papermill.PapermillExecutionError as e:
+    except (papermill.PapermillExecutionError, DeadKernelError) as e:
         kept = folder.with_name(f"{folder.name}.failed.ipynb")
         shutil.copyfile(target, kept)
-        value = str(e.evalue).strip()
-        raise ReportError(
-            f"{source.name}: cell {e.exec_count} failed with {e.ename}: {value} The notebook up to that cell is {kept}."
-        ) from None
-    finally:
-        for key, old in before.items():
-            os.environ.pop(key, None) if old is None else os.environ.update({key: old})
+        if isinstance(e, DeadKernelError):
+            why = "the process of the notebook was killed or ended itself; was there too little memory?"
+        else:
+            why = f"cell {e.exec_count} failed with {e.ename}: {str(e.evalue).strip()}"
+        raise ReportError(f"{source.name}: {why} The notebook up to that cell is {kept}.") from None
     return nbformat.read(target, as_version=4)
 
 
 @contextmanager
-def _progress(wanted: bool):
-    """Show papermill's progress bar on stderr, or nothing."""
-    if wanted or not sys.stderr:
-        yield
-        return
-    os.environ["TQDM_DISABLE"] = "1"
+def _environment(own: dict[str, str]) -> Iterator[None]:
+    """Set variables that the notebook's process inherits, and put the earlier ones back."""
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
     try:
         yield
     finally:
-        os.environ.pop("TQDM_DISABLE", None)
+        for name, old in before.items():
+            os.environ.pop(name, None) if old is None else os.environ.update({name: old})
 
 
 def _without_path(value: Any, folder: Path) -> Any:
@@ -394,9 +395,8 @@ def _without_path(value: Any, folder: Path) -> Any:
 
 def _title(executed: nbformat.NotebookNode, values: dict[str, Any]) -> str:
     """Return the title of the browser's tab."""
-    head = next(
-        (c.source.splitlines()[0] for c in executed.cells if c.cell_type == "markdown"), "report"
-    )
+    texts = (c.source.strip() for c in executed.cells if c.cell_type == "markdown")
+    head = next((text.splitlines()[0] for text in texts if text), "report")
     trace = Path(str(values.get("trace", ""))).name
     return f"{trace} · {head.lstrip('# ')}" if trace else head.lstrip("# ")
 

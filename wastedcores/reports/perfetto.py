@@ -250,7 +250,7 @@ def _tracks(run: _Run) -> pb.Trace:
     if run.label:
         _track(trace, run, _RUN, run.label)
     for cpu in range(run.runqueues.cpus):
-        name = f"threads on the runqueue of CPU {cpu}"
+        name = f"threads on the runqueue of CPU {run.first_cpu + cpu}"
         _track(trace, run, _FIRST_COUNTER + cpu, name).counter.SetInParent()
     if run.result is not None:
         _track(trace, run, _VIOLATIONS, EPISODES)
@@ -271,7 +271,10 @@ def _episodes(run: _Run, result: CheckResult) -> Iterator[pb.Trace]:
     for table in result.episodes.iter_slices(_MESSAGES):
         trace = pb.Trace()
         for row in table.iter_rows(named=True):
-            idle, busy = format_cpulist(row["idle_cpus"]), format_cpulist(row["overloaded_cpus"])
+            idle, busy = (
+                format_cpulist([run.first_cpu + cpu for cpu in row[column]])
+                for column in ("idle_cpus", "overloaded_cpus")
+            )
             name = f"{'PERSISTENT: ' if row['persistent'] else ''}idle {idle} beside {busy}"
             about = {
                 "wasted_ns": row["wasted_ns"],
@@ -304,8 +307,9 @@ def _waits(run: _Run, result: CheckResult) -> Iterator[pb.Trace]:
         pl.Series("beside_idle_ns", idle_before(end) - idle_before(begin))
     ).filter(pl.col("beside_idle_ns") > 0)
     named = table.join(comms(run.runqueues.trace), on="pid", how="left", maintain_order="left")
+    named = named.with_columns(pl.col("cpu") + run.first_cpu, pid=run.pid("pid"))
     known: set[int] = set()
-    for part in named.with_columns(number=run.pid("pid")).iter_slices(_MESSAGES):
+    for part in named.iter_slices(_MESSAGES):
         trace = pb.Trace()
         for row in part.iter_rows(named=True):
             track = _FIRST_THREAD + row["pid"]
@@ -329,7 +333,9 @@ def _decisions(run: _Run) -> Iterator[pb.Trace]:
         return
     from wastedcores.analysis.decisions import RESULTS, decisions
 
-    for number, table in enumerate(decisions(run.runqueues.trace).iter_slices(_MESSAGES)):
+    found = decisions(run.runqueues.trace)
+    found = found.with_columns(pl.col("cpu", "src_cpu") + run.first_cpu)
+    for number, table in enumerate(found.iter_slices(_MESSAGES)):
         trace = pb.Trace()
         if not number:
             _track(trace, run, _DECISIONS, DECISIONS)

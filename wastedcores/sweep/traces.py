@@ -56,7 +56,9 @@ def find_traces(where: str, table: Path | None = None, lists: tuple[str, ...] = 
         if where in lists:
             raise UsageError(f"{where}: the list names itself; take that line out of it.")
         inner = (*lists, where)
-        found = [f for line in dict.fromkeys(named) for f in find_traces(line, table, inner)]
+        # lines may lead to the same trace, such as a folder and a file in it
+        every = (find_traces(line, table, inner) for line in dict.fromkeys(named))
+        found = list(dict.fromkeys(f for some in every for f in some))
     elif (path := Path(where)).is_dir():
         files = {"/".join(p.relative_to(path).parts): p for p in _below(path)}
         found = [
@@ -181,8 +183,9 @@ def check_once(trace: str, bytes: int, changed: float, **options: Any) -> dict[s
         result = check(open_trace(path), **options)
     header = result.trace.header
     began, source = _began(header.clock, result.start_ns, result.duration_ns, changed)
+    place = urlsplit(trace).path if is_url(trace) else trace
     return {
-        "host": header.host or Path(urlsplit(trace).path).parent.name or "unknown",
+        "host": header.host or Path(place).parent.name or "unknown",
         "kernel": header.kernel_release,
         "format": header.source_format,
         "cpus": len(result.counted_cpus),
@@ -216,7 +219,10 @@ def _began(
 
 
 def ranked(table: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Rank machines (``host``), hours (``hour``) or kernels (``kernel``) by the CPUs that they wasted."""
+    """Rank machines (``host``), hours (``hour``) or kernels (``kernel``) by the CPUs that they wasted.
+
+    ``wasted_cpus`` is the mean over the traces whose verdict is known, and null if there is none.
+    """
     good = table.filter(pl.col("error").is_null())
     if not good.height:
         return pl.DataFrame()
@@ -227,16 +233,19 @@ def ranked(table: pl.DataFrame, by: str) -> pl.DataFrame:
             traces=pl.len(),
             seconds=pl.col("seconds").sum(),
             wasted_cpu_s=pl.col("wasted_cpu_s").sum(),
+            wasted_cpus=wasted_on_average(),
             violations=(pl.col("verdict") == "violations").sum(),
             unknown=(pl.col("verdict") == "unknown").sum(),
             longest_s=pl.col("longest_s").max(),
             machines=pl.col("host").n_unique(),
             since=pl.col("began").min(),
         )
-        .with_columns(
-            wasted_cpus=pl.when(pl.col("seconds") > 0)
-            .then(pl.col("wasted_cpu_s") / pl.col("seconds"))
-            .otherwise(0.0)
-        )
-        .sort("wasted_cpus", by, descending=[True, False])
+        .sort("wasted_cpus", by, descending=[True, False], nulls_last=True)
     )
+
+
+def wasted_on_average() -> pl.Expr:
+    """Return the mean number of wasted CPUs of the rows whose verdict is known; null if there is no such row."""
+    known = pl.col("verdict") != "unknown"
+    seconds = pl.col("seconds").filter(known).sum()
+    return pl.col("wasted_cpu_s").filter(known).sum() / pl.when(seconds > 0).then(seconds)

@@ -68,6 +68,10 @@ class Creation:
 MOST_SPECS = 100_000
 
 
+#: results whose names do not end in ``_s``
+_MEASURES = ("cpus_of_work", "s_per_iter", "share_of_first")
+
+
 @dataclass(frozen=True)
 class Measure:
     """The result that a workload reports."""
@@ -80,6 +84,17 @@ class Measure:
     end: str
     of: str = ""  #: prefix of the names of the tasks whose rounds are counted
     unit_ns: int = 0  #: work of one round, in ns
+
+    def __post_init__(self) -> None:
+        """Refuse a result that a replay does not compute."""
+        texts = (self.name, self.start, self.end, self.of)
+        if not all(isinstance(text, str) for text in texts):
+            raise WorkloadError(f"a measure has {texts}; expected texts.")
+        if self.name not in _MEASURES and not self.name.endswith("_s"):
+            raise WorkloadError(
+                f"the measure {self.name!r} is unknown; expected a name ending in _per_s or _s, or {', '.join(_MEASURES)}."
+            )
+        whole(self.unit_ns, "work of one round of a measure", 0)
 
 
 @dataclass

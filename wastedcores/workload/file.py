@@ -24,6 +24,11 @@ SCHEMA = "wastedcores.workload/1"
 _CODES = {name: code for code, name in NAMES.items()}
 #: fields of a task beside its name and script, with their defaults
 _FIELDS = {"session": 0, "nice": 0, "allowed": None, "cpu": 0, "start_ns": 0, "daemon": False}
+_TEMPLATE = {"comm", "script", "allowed", "daemon"}
+_WORKLOAD = {
+    "schema", "name", "measure", "counted_nodes", "random_phase", "notes", "sessions", "barriers", "locks", "semaphores",
+    "hotplug", "templates", "tasks",
+}  # fmt: skip
 
 
 def write_workload(workload: Workload, path: Path | str) -> None:
@@ -54,8 +59,7 @@ def read_workload(path: Path | str) -> Workload:
 def is_workload(path: Path | str) -> bool:
     """Tell whether a JSON file says that it is a workload."""
     try:
-        with Path(path).open("rb") as f:
-            return SCHEMA.encode() in f.read(200)
+        return SCHEMA.encode() in Path(path).read_bytes()
     except OSError:
         return False
 
@@ -67,6 +71,7 @@ def to_dict(workload: Workload) -> dict[str, Any]:
         "schema": SCHEMA,
         "name": workload.name,
         "measure": m and {"name": m.name, "start": m.start, "end": m.end, "of": m.of, "unit_ns": m.unit_ns},
+        "counted_nodes": workload.counted_nodes and list(workload.counted_nodes),
         "random_phase": workload.random_phase,
         "notes": list(workload.notes),
         "sessions": workload._sessions,
@@ -102,9 +107,18 @@ def from_dict(found: dict[str, Any]) -> Workload:
     """Return the workload that :func:`to_dict` described."""
     if found["schema"] != SCHEMA:
         raise ValueError(f"the schema {found['schema']!r}")
+    name, templates = found["name"], found.get("templates", ())
+    if not isinstance(name, str):
+        raise ValueError(f"the name {name!r}")
+    _known("the workload", found, _WORKLOAD)
+    for t in templates:
+        _known(f"template {t['comm']!r}", t, _TEMPLATE)
+    for t in found["tasks"]:
+        _known(f"task {t['comm']!r}", t, {*_TEMPLATE, *_FIELDS})
     w = Workload(
-        found["name"],
+        name,
         Measure(**found["measure"]) if found.get("measure") else None,
+        tuple(whole(n, "counted node", 0) for n in found.get("counted_nodes") or ()) or None,
         random_phase=bool(found.get("random_phase", True)),
         notes=tuple(found.get("notes", ())),
     )
@@ -121,13 +135,21 @@ def from_dict(found: dict[str, Any]) -> Workload:
         w.semaphore(value)
     for time_ns, cpu, online in found.get("hotplug", ()):
         w.hotplug(time_ns, cpu, online)
-    for t in found.get("templates", ()):
+    for t in templates:
         w.template(t["comm"], _script(t), _cpus(t), bool(t.get("daemon")))
     for t in found["tasks"]:
         given = {k: t.get(k, v) for k, v in _FIELDS.items() if k != "allowed"}
         given["daemon"] = bool(given["daemon"])
         w.task(t["comm"], _script(t), allowed=_cpus(t), **given)
     return w
+
+
+def _known(where: str, found: dict[str, Any], names: set[str]) -> None:
+    """Refuse a field that would have no effect."""
+    if unknown := sorted(found.keys() - names):
+        raise ValueError(
+            f"the field {unknown[0]!r} of {where}; there are {', '.join(sorted(names))}"
+        )
 
 
 def _cpus(task: dict[str, Any]) -> frozenset[int] | None:

@@ -35,7 +35,7 @@ def recorded_nice(
             "needs a machine of two CPUs: one for the threads, one for their creator."
         )
     try:
-        values = [int(value) for value in nice.split(",")]
+        values = [int(value) for value in str(nice).split(",")]
     except ValueError:
         raise WorkloadError(
             f"nice={nice}; expected whole numbers from -20 to 19 with commas in between, such as 0,0,5."
@@ -217,6 +217,8 @@ def confined(machine: Machine, seed: int, other: int = 2, threads: int = 3) -> W
 
 def left_out(machine: Machine, seed: int, pinned: int = 2) -> Workload:
     """Pin a thread to each CPU of the last node (``pinned`` to its first CPU), and start a movable one on its last CPU."""
+    if pinned < 1:
+        raise WorkloadError(f"pinned={pinned}; expected 1 or more threads on the first CPU.")
     w = _begin("idle-left-out", machine, 4)
     last = [c for c in range(machine.cpus) if machine.node_of_cpu[c] == machine.nodes - 1]
     _pin(w, [*last[:1] * (pinned - 1), *last])

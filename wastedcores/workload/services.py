@@ -120,10 +120,8 @@ def webserver(
     _check("webserver", connections=connections, clients=clients, ms=ms)
     w = Workload("webserver", _rate("requests", "client"))
     server, load = w.session(), w.session()
-    for i in range(clients):
+    for i in range(min(clients, connections)):
         mine = len(range(i, connections, clients))
-        if not mine:
-            continue
         requests, replies = w.semaphore(mine), w.semaphore()
         client = Script().loop(until_ns=ms * MS).wait(replies)
         client.compute_exponential(round(client_us * US), MS)

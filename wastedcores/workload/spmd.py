@@ -104,7 +104,8 @@ def workload(spec: Spmd, machine: Machine, seed: int = 1) -> Workload:
             f"machine {machine.name!r} has no node {spec.start_node if not home else spec.nodes}."
         )
     ends = spec.intervals is not None
-    w = Workload("spmd", Measure("s_per_iter", "start", "end", "nas") if ends else None)
+    measure = Measure("s_per_iter", "start", "end", "nas") if ends else None
+    w = Workload("spmd", measure, spec.nodes)
     session = w.session()
     meet = w.barrier(spec.threads)
     locks = [w.lock() for _ in range(max(spec.threads // 2, 1))] if spec.kind == "lock" else []

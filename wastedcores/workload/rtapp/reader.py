@@ -35,8 +35,8 @@ _TASK = {"instance", "delay", "phases"}
 _BOTH = {"loop", "cpus", "policy", "priority", "taskgroup"}
 #: keys of rt-app that have no effect on a replay
 _MUTE = {
-    "util_min": "v4.1 has no utilization clamping",
-    "util_max": "v4.1 has no utilization clamping",
+    "util_min": "utilization clamping is not modelled",
+    "util_max": "utilization clamping is not modelled",
     "nodes_membind": "memory has no place in the replay",
     "membind_nodes": "memory has no place in the replay",
 }
