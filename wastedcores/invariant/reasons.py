@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.runqueues import Runqueues
+from wastedcores.runqueues.state import LISTED_NS
 from wastedcores.units import human_ns
 
 #: For certain waste, a thread of which only sched_waking was recorded is taken to be queued at most this much later. On a
@@ -37,6 +38,10 @@ def left_open(cut: bool, unknown_cpus: bool, hidden: bool, short: bool) -> list[
 def perhaps_new(rq: Runqueues) -> list[str]:
     """Say that threads whose wakeup nobody saw may be new ones, in a trace without an event that tells of births."""
     if rq.source != "tasks" or {"fork", "wakeup_new"} & set(rq.trace.kinds()):
+        return []
+    if (
+        rq.trace.header.tasks or rq.start.numbers[LISTED_NS] >= 0
+    ):  # a list tells which threads there were
         return []
     n = int((rq.start.task[:, task_row.STATE] == task_row.WAITING).sum())
     said = (
