@@ -52,11 +52,14 @@ def limited_group(quota_us: int, period_us: int):
 
 @pytest.fixture(scope="module")
 def recordings(bpf, tmp_path_factory):
+    return recorded(tmp_path_factory.mktemp("quota"))
+
+
+def recorded(folder):
     """Twenty recordings of three tasks in a group with 4 ms per second, forked on CPU 0 and allowed everywhere.
 
     Each comes with the pids of the group at its end.
     """
-    folder = tmp_path_factory.mktemp("quota")
     code = "import os,sys\nopen(sys.argv.pop(1)+'/cgroup.procs','w').write(str(os.getpid()))\n"
     traces = []
     for k in range(TRIES):
@@ -73,7 +76,9 @@ def recordings(bpf, tmp_path_factory):
     return traces
 
 
-def test_throttling_and_its_end_are_recorded(recordings):
+def test_throttling_and_its_end_are_recorded(recordings, request, tmp_path):
+    if request.node.execution_count > 1:  # a further try needs recordings of its own
+        recordings = recorded(tmp_path)
     if "throttle" in recordings[0][0].header.provenance.get("missing", ""):
         pytest.skip("this kernel throttles whole control groups, not tasks (before 6.18)")
     seen = 0
