@@ -77,9 +77,9 @@ def _summary(table: pl.DataFrame, rows: str) -> str:
     mean = good.select(wasted_on_average()).item()
     waste = "how many CPUs were wasted is not known"
     if mean is not None:
-        waste = f"{number(known['wasted_cpu_s'].sum())} CPU-seconds wasted, {number(mean)} CPUs on average"
+        waste = f"{number(float(known['wasted_cpu_s'].sum()))} CPU-seconds wasted, {number(mean)} CPUs on average"
         if known.height < good.height:
-            waste += f" of the {number(known['seconds'].sum())} s whose verdict is known"
+            waste += f" of the {number(float(known['seconds'].sum()))} s whose verdict is known"
     verdicts = dict(good["verdict"].value_counts().iter_rows())
     said = ", ".join(
         f"{verdicts[v]} {v}" for v in ("violations", "unknown", "clean") if v in verdicts
