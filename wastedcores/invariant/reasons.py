@@ -39,9 +39,8 @@ def perhaps_new(rq: Runqueues) -> list[str]:
     """Say that threads whose wakeup nobody saw may be new ones, in a trace without an event that tells of births."""
     if rq.source != "tasks" or {"fork", "wakeup_new"} & set(rq.trace.kinds()):
         return []
-    if (
-        rq.trace.header.tasks or rq.start.numbers[LISTED_NS] >= 0
-    ):  # a list tells which threads there were
+    # a list tells which threads there were
+    if rq.trace.header.tasks or rq.start.numbers[LISTED_NS] >= 0:
         return []
     n = int((rq.start.task[:, task_row.STATE] == task_row.WAITING).sum())
     said = (

@@ -38,19 +38,8 @@ NONE = np.iinfo(np.int64).min
 
 @jit
 def pair(
-    ts,
-    begins,
-    ends,
-    breaks,
-    forgets,
-    begin_key,
-    end_key,
-    break_key,
-    begin_check,
-    end_check,
-    opened,
-    at_end,
-):
+    ts, begins, ends, breaks, forgets, begin_key, end_key, break_key, begin_check, end_check, opened, at_end
+):  # fmt: skip
     """Return the length of the span that each event begins, or, ``at_end``, of the one that it ends; :data:`NONE` without.
 
     ``ts`` are rising times. The keys are numbers of the CPU or task whose span begins, ends or is broken, -1 for none. Where

@@ -19,8 +19,9 @@ TRACE_DAT = b"\x17\x08\x44tracing"
 #: The head of the collectors' file.
 SCHEDTRACE = b'{"format": "wastedcores.schedtrace"'
 #: Common Trace Format 1.8, 6.1: the magic number of a packet of metadata, and how metadata in text begins
-CTF2_METADATA = b"\x1e"
 CTF_METADATA = (b"\xc1\x1f\xfc\xc1", b"\x57\x1d\xd1\x75", b"\x75\xd1\x1d\x57", b"/* CTF 1.8")
+#: CTF 2: the record separator before each JSON text of the metadata
+CTF2_METADATA = b"\x1e"
 
 #: kernel/trace/trace_output.c:trace_print_context and trace_print_lat_fmt (4.1 ... 6.18): "%16s-%-7d ", an optional
 #: "(%7d) " with record-tgid, "[%03d] ", 4 or 5 flag characters (7 with the patches of
@@ -229,7 +230,6 @@ def _is_ctf_metadata(file: Path) -> bool:
             start = f.read(16)
     except OSError:
         return False
-    # the fragments of CTF 2 are JSON texts, each behind a record separator
     return start.startswith(CTF_METADATA) or (start[:1] == CTF2_METADATA and b"{" in start)
 
 

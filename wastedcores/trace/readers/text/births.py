@@ -13,20 +13,20 @@ class Births:
 
     def __init__(self) -> None:
         #: threads of which task_newtask told, and sched_process_fork did not tell yet
-        self._told: set[int] = set()
+        self._told = pl.DataFrame(schema={"line": pl.Int64, "pid": pl.Int64, "newtask": pl.Boolean})
 
     def once(self, events: pl.DataFrame) -> pl.DataFrame:
         """Leave out each sched_process_fork whose task_newtask came before it; ``newtask`` marks those and is dropped."""
         if "newtask" not in events.columns:
-            if not self._told:
+            if not self._told.height:
                 return events
             events = events.with_columns(newtask=None)
-        again = []
-        forks = events.filter(pl.col("kind") == "fork").select("line", "pid", "newtask")
-        for line, pid, new in forks.iter_rows():
-            if new:
-                self._told.add(pid)
-            elif pid in self._told:
-                self._told.remove(pid)
-                again.append(line)
-        return events.filter(~pl.col("line").is_in(again)).drop("newtask")
+        told = pl.col("newtask").cast(pl.Boolean).fill_null(False)
+        births = events.filter(pl.col("kind") == "fork").select(
+            "line", pl.col("pid").cast(pl.Int64), newtask=told
+        )
+        births = pl.concat([self._told, births])
+        self._told = births.unique("pid", keep="last").filter("newtask")
+        before = pl.col("newtask").shift(fill_value=False).over("pid")
+        again = births.filter(~pl.col("newtask") & before)["line"]
+        return events.filter(~pl.col("line").is_in(again.implode())).drop("newtask")
