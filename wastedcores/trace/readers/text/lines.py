@@ -79,6 +79,12 @@ class LineReading(TextReading):
             yield self._births.once(merge(fast, slow) if rest.height else fast)
         if self._last_event.damaged:
             self.found.truncated = self._last_event.text
+        # where the lines about losses account for all events that the head misses, no oldest ones were overwritten
+        lost, over = self.found.lost, self.found.overwritten
+        told = [n for cpu, n in lost.items() if cpu >= 0]
+        if min(told, default=0) > 0 and sum(told) == over[-1] == lost[-1]:
+            del over[-1]
+            del lost[-1]
 
 
 @dataclass
