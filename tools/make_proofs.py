@@ -88,7 +88,9 @@ def page(text: str, rows: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Check and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--page", action="store_true", help="the page from datasets/proofs.json")
+    parser.add_argument(
+        "--page", action="store_true", help="only write the page again, from datasets/proofs.json"
+    )
     if not parser.parse_args().page:
         rows = []
         for row in checking.check_all(checking.FULL):

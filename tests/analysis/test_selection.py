@@ -1,4 +1,4 @@
-"""Who ran while a thread waited: what each nanosecond says, in room that does not grow with the product of waits and stays."""
+"""Who ran while a thread waited, compared with a count of every ns; memory must not grow with the waits times the stays."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_unknown_affinity_decides_only_if_the_waiting_threads_ran_on_the_idle_cp
 def test_what_was_seen_before_a_change_of_affinity_says_nothing_of_what_comes_after(
     moved_ns, verdict
 ):
-    """Thread 71 moves thread 72, which waits on CPU 2, to CPU 4, as a change of a cpuset does, which may concern others."""
+    """Thread 71 moves thread 72 from CPU 2 to CPU 4. A change of a cpuset does so, and it concerns other threads, too."""
     t = moved_ns
     change = [
         switch(t - 9, 2, 0, "R", 70),
