@@ -364,6 +364,39 @@ def test_start__a_task_that_the_snapshot_does_not_list_had_not_waited(more, verd
     assert result.thread_ns == (299_999_995 if verdict == "violations" else 0)
 
 
+@pytest.mark.parametrize(
+    ("more", "verdict"),
+    [
+        # it waited since the start, or its wakeup was written on a CPU whose clock is late
+        ([wakeup(300_000_020, 0, 99)], "unknown"),
+        ([migrate(200_000_000, 1, 0, 99), wakeup(300_000_020, 0, 99)], "unknown"),
+        # nobody waits before it is born
+        ([wakeup(300_000_020, 0, 99) | {"kind": "wakeup_new"}], "clean"),
+        (
+            [
+                {"ts_ns": 300_000_020, "kind": "fork", "cpu": 0, "pid": 99, "by_pid": 10},
+                wakeup(300_000_030, 0, 99) | {"kind": "wakeup_new"},
+            ],
+            "clean",
+        ),
+        # clocks do not differ by so much: it was woken when it was about to sleep
+        ([wakeup(303_000_000, 0, 99)], "violations"),
+        ([], "violations"),
+    ],
+    ids=["late", "moved and late", "born late", "forked late", "about to sleep", "no wakeup"],
+)
+def test_start__a_task_that_is_woken_right_after_it_first_ran_may_have_slept(more, verdict):
+    rows = [
+        switch(1, 0, 9, "S", 10),
+        switch(5, 1, 13, "S", 0),
+        switch(300_000_000, 0, 10, "S", 99),
+        switch(305_000_000, 0, 99, "S", 0),
+    ]
+    rows = sorted(rows + more, key=lambda row: row["ts_ns"])
+    result = check(trace_of(rows, cpus=2), chronic_share=None)
+    assert result.verdict == verdict, (result.notes, result.doubts)
+
+
 @pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 5), st.integers(2, 12), st.booleans())

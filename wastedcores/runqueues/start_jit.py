@@ -8,6 +8,9 @@ from wastedcores.runqueues import state as se
 from wastedcores.runqueues.queues_jit import begin_wait
 from wastedcores.runqueues.state import Events, State
 
+#: a wakeup so soon after its thread began to run may have come before: the clocks of two CPUs differ by less
+SKEW_NS = 1_000_000
+
 
 @callee
 def _was(s: State, p: int, state: int, c: int) -> None:
@@ -39,6 +42,20 @@ def _had_waited(s: State, p: int, c: int) -> None:
 
 
 @callee
+def _woken_late(s: State, p: int, t: int, k: int) -> None:
+    """Task ``p``, which first ran shortly before, is woken at ``t``, or is born: it may have slept until then.
+
+    A wakeup may also find a task running that is about to sleep (kernel/sched/core.c, v6.12: try_to_wake_up()).
+    """
+    if p > 0 and s.task[p, task_row.STATE] == task_row.WAITING and 0 <= t - s.since[p] <= SKEW_NS:
+        if k == se.FORK or k == se.WAKEUP_NEW:
+            s.task[p, task_row.STATE] = task_row.ASLEEP
+            s.since[p] = -1
+        else:
+            s.task[p, task_row.MAYBE_ASLEEP] = task_row.WOKEN_LATE
+
+
+@callee
 def _unlisted(s: State, p: int, c: int) -> None:
     """Task ``p``, which the snapshot of all tasks does not list, appears on CPU ``c``: when it became runnable is not known.
 
@@ -62,7 +79,7 @@ def _comes_online(s: State, p: int, q: int) -> bool:
 
 
 @callee
-def _first_switch(s: State, c: int, p: int, q: int, listed: bool) -> None:
+def _first_switch(s: State, t: int, c: int, p: int, q: int, listed: bool) -> None:
     """Infer the start from a switch from ``q`` to ``p``; ``listed``: an earlier snapshot lists all tasks."""
     curr = s.cpu[c, cpu_row.CURR]
     first = curr == cpu_row.CURR_UNKNOWN or curr == cpu_row.CURR_PERHAPS_OFFLINE
@@ -76,10 +93,14 @@ def _first_switch(s: State, c: int, p: int, q: int, listed: bool) -> None:
     if listed and s.cpu[c, cpu_row.CURR] != q:
         _unlisted(s, q, c)
     _was(s, q, task_row.RUNNING, c)
+    if q > 0 and s.task[q, task_row.STATE] == task_row.WAITING:
+        s.since[q] = -1
     if listed:
         _unlisted(s, p, c)
-    elif p > 0:
+    elif p > 0 and s.task[p, task_row.STATE] == task_row.UNKNOWN:
         _had_waited(s, p, c)
+        if s.task[p, task_row.STATE] == task_row.WAITING:
+            s.since[p] = t
 
 
 @callee
@@ -180,7 +201,7 @@ def infer_start(e: Events, s: State) -> None:
             _forget(s, by)
         listed = 0 <= s.numbers[se.LISTED_NS] < e.ts_ns[i]
         if k == se.SWITCH:
-            _first_switch(s, c, p, e.prev_pid[i], listed)
+            _first_switch(s, e.ts_ns[i], c, p, e.prev_pid[i], listed)
             continue
         if k == se.MIGRATE:
             if listed:
@@ -199,6 +220,7 @@ def infer_start(e: Events, s: State) -> None:
             _had_waited(s, p, c)
             continue
         if k == se.WAKEUP or k == se.WAKEUP_NEW or k == se.FORK or k == se.UNTHROTTLE:
+            _woken_late(s, p, e.ts_ns[i], k)
             _was(s, p, task_row.ASLEEP, c)
         # the task in whose context it happened was running there
         where = c if k == se.FORK or k == se.EXIT or k == se.CONTEXT else e.src_cpu[i]
@@ -227,7 +249,9 @@ def settle_start(s: State, start_ns: int) -> None:
             else:
                 s.task[p, task_row.STATE] = task_row.WAITING
         if s.task[p, task_row.STATE] == task_row.WAITING:
+            perhaps = s.task[p, task_row.MAYBE_ASLEEP]
             begin_wait(s, p, c, start_ns)
+            s.task[p, task_row.MAYBE_ASLEEP] = perhaps
     for c in range(s.cpu.shape[0]):
         curr = s.cpu[c, cpu_row.CURR]
         if curr < cpu_row.CURR_UNKNOWN:

@@ -251,7 +251,7 @@ class Runqueues:
             if any(not recorded[c] and state.cpu[c, cpu_row.CURR] < 0 for c in online):
                 # a thread that seems to wait since the start may have been woken later, by a CPU that was not recorded
                 waits = state.task[:, task_row.STATE] == task_row.WAITING
-                state.task[waits, task_row.LOST_MEANWHILE] = 1
+                state.task[waits, task_row.MAYBE_ASLEEP] = task_row.LOST_MEANWHILE
         return state
 
     def _hidden(self, state: st.State) -> int:
@@ -365,8 +365,10 @@ class Runqueues:
         unseen = state.cpu[:, cpu_row.CURR] == cpu_row.CURR_UNKNOWN
         if (unseen & (state.cpu[:, cpu_row.SWITCHES] == 0)).any():
             # whoever waits to the end may have run on a CPU that was not recorded
-            state.task[task == task_row.WAITING, task_row.LOST_MEANWHILE] = 1
-        state.task[self.tasks.rows(np.array(self.preempted, np.int64)), task_row.LOST_MEANWHILE] = 1
+            state.task[task == task_row.WAITING, task_row.MAYBE_ASLEEP] = task_row.LOST_MEANWHILE
+        state.task[self.tasks.rows(np.array(self.preempted, np.int64)), task_row.MAYBE_ASLEEP] = (
+            task_row.LOST_MEANWHILE
+        )
         tasks_jit.finish(state, out, self.end_ns)
         if state.numbers[st.N_WAITS]:
             yield _batch_of(out, state, waits, self.end_ns)

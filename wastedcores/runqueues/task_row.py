@@ -23,7 +23,7 @@ from __future__ import annotations
     WAKER_CPU,  # in pass 1: and on which CPU
     RECORDER,  # 1: it recorded the trace, so that a wakeup of it may be missing
     ROLE,  # what its name says that it does: one of the values below
-    LOST_MEANWHILE,  # 1: events were lost while it waited, and may have told that it does no longer
+    MAYBE_ASLEEP,  # whether it may not have waited although it seems to: one of the values below
 ) = range(21)
 WIDTH = 21
 
@@ -33,6 +33,10 @@ NO_ROLE, STOPPER, HOTPLUGGER = 0, 1, 2
 # values of REPINNED: a move whose context is not told; one whose stopper was woken in the context of the thread itself, for exec
 # or because the wakeup reached it as an interrupt; and one by another thread
 NOT_REPINNED, BY_SOMEBODY, BY_ITSELF, BY_ANOTHER = 0, 1, 2, 3
+
+# values of MAYBE_ASLEEP: events were lost while it waited, which may have told that it does no longer; or the trace tells of its
+# wakeup right after it first ran, as clocks that differ do
+SURELY_WAITS, LOST_MEANWHILE, WOKEN_LATE = 0, 1, 2
 
 # values of LIMITED
 UNLIMITED, PERHAPS, LIMITED_FOR_SURE = 0, 1, 2

@@ -260,8 +260,11 @@ def _migrate(s: State, out: Output, t: int, c: int, p: int, src: int) -> None:
     if src >= 0 and src != old and not parked(s, p):  # it had moved there unseen
         odd(s, out, old, s.since[p], t, se.ODD_MIGRATE_ELSEWHERE)
     doubt_wait(s, out, p, t)
+    late = s.task[p, task_row.MAYBE_ASLEEP] == task_row.WOKEN_LATE
     end_wait(s, out, p, c, t)
     begin_wait(s, p, c, t)
+    if late:
+        s.task[p, task_row.MAYBE_ASLEEP] = task_row.WOKEN_LATE
     emit(s, out, t, old, s.task[p, task_row.MASK], se.MIGRATE)
     emit(s, out, t, c, s.task[p, task_row.MASK], se.MIGRATE)
     compare(s, out, old, t)
@@ -344,7 +347,7 @@ def _forget(s: State, out: Output, t: int, c: int) -> None:
     """CPU ``c`` loses events: what it runs is unknown until its next switch, and whether a thread waits until its next event."""
     for p in range(1, s.task.shape[0]):
         if s.task[p, task_row.STATE] == task_row.WAITING:
-            s.task[p, task_row.LOST_MEANWHILE] = 1
+            s.task[p, task_row.MAYBE_ASLEEP] = task_row.LOST_MEANWHILE
     q = s.cpu[c, cpu_row.CURR]
     if q > 0 and s.task[q, task_row.STATE] == task_row.RUNNING:
         s.cpu[c, cpu_row.NR] -= 1
