@@ -41,6 +41,19 @@ PAIRS = {
     "ms-buggy-16cpu": ("ms-all-16cpu",),
 }
 
+#: the same of today's kernels, in datasets/recordings-modern: each recording is predicted from the other one
+MODERN = {
+    a: (b,)
+    for old, new in (
+        (f"{work}-6.12-{cpus}", f"{work}-7.2-{cpus}")
+        for work, cpus in (
+            ("db64", "64cpu"), ("gi", "16cpu"), ("gi", "64cpu"), ("gc", "16cpu"), ("gc", "64cpu"), ("ms", "16cpu"),
+            ("ms", "64cpu"),
+        )
+    )
+    for a, b in ((old, new), (new, old))
+}  # fmt: skip
+
 #: the CPU that was taken offline and brought back before the recordings ``ms``, by the number of CPUs
 HOTPLUG = {64: 20, 16: 5}
 
@@ -92,14 +105,14 @@ def tasks_of(recording: Recording) -> list[TaskFacts]:
 
 
 def compare_predictions(
-    folder: Path | str | None = None,
+    pairs: dict[str, tuple[str, ...]] = PAIRS,
     seeds: int = 20,
     note: Callable[[str], None] = lambda _: None,
 ) -> pl.DataFrame:
-    """Predict each pair of :data:`PAIRS` and compare with what was recorded."""
-    folder = Path(folder or datasets() / "recordings")
+    """Predict each pair of :data:`PAIRS` or :data:`MODERN` and compare with what was recorded."""
+    folder = datasets() / ("recordings-modern" if pairs is MODERN else "recordings")
     rows: list[tuple[Any, ...]] = []
-    for name, others in PAIRS.items():
+    for name, others in pairs.items():
         recording = Recording.read(folder / name)
         found = [Recording.read(folder / other) for other in others]
         answer = predict(recording, [r.kernel.name for r in found] or ["core"], seeds)
@@ -156,10 +169,15 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("-n", "--dry-run", action="store_true")
     args = parser.parse_args()
-    table = compare_predictions(
-        seeds=args.seeds, note=lambda line: print(line, file=sys.stderr, flush=True)
+    text, modern = (
+        predictions_report(
+            compare_predictions(
+                pairs, args.seeds, lambda line: print(line, file=sys.stderr, flush=True)
+            )
+        )
+        for pairs in (PAIRS, MODERN)
     )
-    text = predictions_report(table)
+    text += f"\nBetween Linux 6.12.107 and 7.2.13: {modern}"
     print(text)
     if not args.dry_run:
         PAGE.write_text(MADE.sub(lambda m: f"{m[1]}{text}{m[2]}", PAGE.read_text()))

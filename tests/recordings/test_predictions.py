@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from predict_recordings import (
+    MODERN,
     PAIRS,
     compare_predictions,
     predict,
@@ -17,6 +18,8 @@ from wastedcores.recordings.recording import Recording
 def test_every_recording_has_a_task_file():
     for name in {*PAIRS, *(o for others in PAIRS.values() for o in others)}:
         assert (RECORDINGS / name / "tasks.json").is_file(), name
+    for name in MODERN:
+        assert (RECORDINGS.with_name("recordings-modern") / name / "tasks.json").is_file(), name
 
 
 @pytest.mark.slow

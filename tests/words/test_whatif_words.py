@@ -28,10 +28,10 @@ def variant(kernel, times, base=(1.4, 1.42, 1.44)):
     return Variant(kernel, tuple(int(t * S) for t in times), (10.0,) * 3, (S,) * 3, gains)
 
 
-def answer(*variants, recorded=1.42):
+def answer(*variants, recorded=1.42, wasted=0.7):
     recovered = Recovered(Workload("w"), 3, 9, {"barrier": 9}, (0, int(recorded * S)), None, True)
     itself = Variant("v4.1", tuple(int(t * S) for t in (1.4, 1.42, 1.44)), (10.0,) * 3, (S,) * 3)
-    return WhatIf("t", "v4.1", "m", int(recorded * S), 10.0, recovered, itself, variants, 3)
+    return WhatIf("t", "v4.1", "m", int(recorded * S), 10.0, wasted, recovered, itself, variants, 3)
 
 
 FIX = variant("v4.1+overload_on_wakeup:patch", (1.1, 1.11, 1.12))
@@ -55,11 +55,20 @@ def test_nothing_is_proposed_if_the_replay_does_not_show_the_recording():
 
 
 def test_a_fix_that_gains_only_against_a_replay_that_is_too_slow_is_not_proposed():
-    # the replay took 1.42 s, the recording 1.24 s, and the fix would have taken 1.23 s
-    fix = variant("v4.1+overload_on_wakeup:patch", (1.22, 1.23, 1.24))
-    assert _from(answer(CORE, fix, recorded=1.24)).found.trust == "medium"
-    assert _from(answer(CORE, fix, recorded=1.24)).proposals == ()
+    # the replay took 1.42 s, the recording 1.37 s, and the fix would have taken 1.36 s
+    fix = variant("v4.1+overload_on_wakeup:patch", (1.35, 1.36, 1.37))
+    assert _from(answer(CORE, fix, recorded=1.37)).found.trust == "high"
+    assert _from(answer(CORE, fix, recorded=1.37)).proposals == ()
     assert [p.fix for p in _from(answer(CORE, fix)).proposals] == ["overload_on_wakeup"]
+
+
+def test_nothing_is_proposed_if_the_replay_wastes_more_than_the_recording():
+    """The time is right, but the replays waste 0.7 of 10 busy CPUs: that may be what the fix gains in them."""
+    found = answer(CORE, FIX, wasted=0.1)
+    assert (found.trust, found.shows_result, found.shows_waste) == ("low", True, False)
+    assert _from(found).proposals == ()
+    assert "The replay wastes 0.704 CPUs and the recording 0.1" in words.prediction(found).text
+    assert answer(CORE, FIX, wasted=0.3).trust == "high"
 
 
 def test_a_gain_below_one_per_cent_is_not_proposed():

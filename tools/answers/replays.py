@@ -157,6 +157,7 @@ class RecordedRun(Strict):
     machine: str
     window_ns: int
     busy_cpus: float
+    wasted_cpus: float
 
 
 class Predicted(Strict):
@@ -166,7 +167,9 @@ class Predicted(Strict):
 
 
 class Itself(Predicted):
+    wasted_cpus: Range  # type: ignore[valid-type]
     error: float
+    waste_error: float
 
 
 class Variant(Predicted):

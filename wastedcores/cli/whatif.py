@@ -163,14 +163,18 @@ def _confirmed(found: WhatIf, asked: Confirmed) -> Confirmation | None:
 
 
 def _print(found: WhatIf) -> None:
+    from wastedcores.units import number
     from wastedcores.words.rich_text import count
 
     recorded = f"{found.window_ns / 1e9:.3f} s, " if found.itself.window_ns else ""
     print(
         f"{found.trace}: {found.recorded_kernel} on {found.machine}, {count(found.seeds, 'seed')}"
     )
-    print(f"  recorded   {recorded}{found.busy_cpus:.1f} busy CPUs")
-    print(f"  replayed   {_numbers(found.itself)}")
+    print(
+        f"  recorded   {recorded}{found.busy_cpus:.1f} busy CPUs, {number(found.wasted_cpus)} wasted"
+    )
+    wasted = found.itself.wasted_cpus(found.window_ns).median
+    print(f"  replayed   {_numbers(found.itself)}, {number(wasted)} wasted")
     print(f"  trust      {found.trust}\n")
     width = max(len(v.kernel) for v in found.variants)
     for v in found.variants:

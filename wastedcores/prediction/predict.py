@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wastedcores.errors import NotRecoverableError, UsageError
+from wastedcores.invariant import check
 from wastedcores.kernels import KernelModel, balancer_of
 from wastedcores.prediction.machines_and_kernels import (
     balancer_on,
@@ -23,11 +24,11 @@ from wastedcores.prediction.machines_and_kernels import (
 )
 from wastedcores.prediction.one_replay import Task
 from wastedcores.prediction.result import Variant, WhatIf
-from wastedcores.recovery import recover
+from wastedcores.recovery import Recovered, recover
 from wastedcores.sweep.driver import on_processes
 from wastedcores.sweep.run import Run
 from wastedcores.topology.machine import Machine
-from wastedcores.trace.header import TaskFacts
+from wastedcores.trace.header import TaskFacts, Window
 from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened
 from wastedcores.trace.trace import Trace
@@ -128,6 +129,7 @@ def whatif(
         on.name,
         end - start,
         recovered.busy_cpus(counted),
+        _wasted_cpus(trace, recovered, counted),
         recovered,
         itself,
         tuple(sorted(variants, key=lambda v: -v.gain.median)),
@@ -137,6 +139,14 @@ def whatif(
         assumed,
         (here, other),
     )
+
+
+def _wasted_cpus(trace: Trace, recovered: Recovered, counted: Sequence[int] | None) -> float:
+    """Return the recorded mean number of wasted CPUs in the window, counted as in a replay."""
+    start, end = (recovered.first_ns + ns for ns in recovered.window_ns)
+    bounded = trace.with_header(window=Window(start_ns=start, end_ns=end), counted_cpus=None)
+    found = check(bounded, cpus=counted, ignore_affinity=True, chronic_share=None)
+    return found.mean(found.thread_ns)
 
 
 def _recorded_as(trace: Trace, kernel: KernelModel | str | None) -> str:

@@ -11,15 +11,14 @@ import numpy as np
 from wastedcores.kernels import KernelModel
 from wastedcores.prediction.one_replay import PATIENCE, Task
 from wastedcores.recovery import Recovered
-from wastedcores.units import human_ns
+from wastedcores.units import human_ns, number
 
 SCHEMA = "wastedcores.whatif/1"
 #: percentiles of the seeds that bound a range
 RANGE = (5, 95)
-#: the replay of the recorded kernel agrees with the recording if it is this close, or if the recording is in its range
-CLOSE = 0.05
-#: beyond this error, trust is low
-FAR = 0.15
+#: the replay of the recorded kernel agrees with the recording if it is this close, or if the recording is in its range and it
+#: is not beyond the second error
+CLOSE, FAR = 0.05, 0.15
 #: trust is high, or medium, up to these shares of the CPU time before sleeps whose cause is only guessed
 LITTLE, MUCH = 0.1, 0.4
 
@@ -42,6 +41,11 @@ class Range:
         """Return the three numbers, as whole ones if asked for."""
         values = {"median": self.median, "low": self.low, "high": self.high}
         return {k: round(v) for k, v in values.items()} if whole else values
+
+
+def _shows(found: Range, recorded: float, error: float) -> bool:
+    """Tell whether replays show a recorded value: close to their median, or in their range."""
+    return error <= CLOSE or (found.low <= recorded <= found.high and error <= FAR)
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,11 @@ class Variant:
         """The range of the number of busy CPUs."""
         return Range.of(self.busy)
 
+    def wasted_cpus(self, window_ns: int) -> Range:
+        """Return the range of the mean number of wasted CPUs; ``window_ns`` is the window's length if no time is predicted."""
+        windows = self.windows_ns or (window_ns,) * len(self.wasted_ns)
+        return Range.of([w / max(ns, 1) for w, ns in zip(self.wasted_ns, windows, strict=True)])
+
     @property
     def gain(self) -> Range:
         """The range of the gain."""
@@ -102,9 +111,11 @@ class WhatIf:
     trace: str
     kernel: str
     machine: str
-    #: the recorded length of the window, and the recorded number of busy CPUs in it
+    #: the recorded length of the window, and the recorded mean numbers of busy and of wasted CPUs in it; waste is counted as in
+    #: a replay, as if every thread could run everywhere
     window_ns: int
     busy_cpus: float
+    wasted_cpus: float
     recovered: Recovered  #: the recovered work
     itself: Variant  #: the replay under the recorded kernel
     variants: tuple[Variant, ...]  #: the replays under other kernels, those that gain most first
@@ -131,12 +142,31 @@ class WhatIf:
         return abs(self.itself.busy_cpus.median - self.busy_cpus) / max(self.busy_cpus, 1e-9)
 
     @property
+    def waste_error(self) -> float:
+        """How far the replay under the recorded kernel is from the recorded waste, as a share of the busy CPUs.
+
+        Waste is what a scheduler can win or lose, so this is about how wrong a gain may be although the time is right.
+        """
+        found = self.itself.wasted_cpus(self.window_ns).median
+        return abs(found - self.wasted_cpus) / max(self.busy_cpus, 1e-9)
+
+    @property
+    def shows_result(self) -> bool:
+        """Whether the replay under the recorded kernel shows the recorded time, or number of busy CPUs."""
+        if (window := self.itself.window_ns) is not None:
+            return _shows(window, self.window_ns, self.error)
+        return _shows(self.itself.busy_cpus, self.busy_cpus, self.error)
+
+    @property
+    def shows_waste(self) -> bool:
+        """Whether the replay under the recorded kernel shows the recorded waste."""
+        found = self.itself.wasted_cpus(self.window_ns)
+        return _shows(found, self.wasted_cpus, self.waste_error)
+
+    @property
     def agrees(self) -> bool:
-        """Whether the replay under the recorded kernel shows the recorded result: in its range, or close to its median."""
-        found, value = self.itself.window_ns, float(self.window_ns)
-        if found is None:
-            found, value = self.itself.busy_cpus, self.busy_cpus
-        return self.error <= CLOSE or (found.low <= value <= found.high and self.error <= FAR)
+        """Whether the replay under the recorded kernel shows what was recorded."""
+        return self.shows_result and self.shows_waste
 
     @property
     def trust(self) -> str:
@@ -157,9 +187,7 @@ class WhatIf:
             and self.recovered.guessed_work <= LITTLE
         ):
             return "high"
-        if self.error <= FAR and self.recovered.guessed_work <= MUCH:
-            return "medium"
-        return "low"
+        return "medium" if self.agrees and self.recovered.guessed_work <= MUCH else "low"
 
     @property
     def _given_up(self) -> list[str]:
@@ -175,7 +203,9 @@ class WhatIf:
     def reasons(self) -> list[str]:
         """Sentences behind :attr:`trust`, without full stops."""
         what = "window" if self.itself.window_ns else "number of busy CPUs"
-        shows = "shows" if self.agrees else "does not show"
+        shows = "shows" if self.shows_result else "does not show"
+        wasted = self.itself.wasted_cpus(self.window_ns).median
+        too = "shows" if self.shows_waste else "does not show"
         guessed = 100 * self.recovered.guessed_work
         under = "the recorded kernel"
         stands_in = []
@@ -208,6 +238,8 @@ class WhatIf:
             *unproved,
             *charged,
             f"a replay under {under} {shows} the recorded {what}: its median is {100 * self.error:.1f} % away",
+            f"it {too} the recorded waste: {number(wasted)} CPUs instead of {number(self.wasted_cpus)}, a difference of "
+            f"{100 * self.waste_error:.1f} % of the busy ones",
             f"{guessed:.0f} % of the CPU time was used before sleeps whose cause is guessed or not known",
             *self.recovered.notes,
         ]
@@ -222,13 +254,16 @@ class WhatIf:
                 "machine": self.machine,
                 "window_ns": self.window_ns,
                 "busy_cpus": self.busy_cpus,
+                "wasted_cpus": self.wasted_cpus,
             },
             "recovered": self.recovered.counts(),
             "itself": {
                 "kernel": self.kernel,
                 "window_ns": itself["window_ns"],
                 "busy_cpus": itself["busy_cpus"],
+                "wasted_cpus": self.itself.wasted_cpus(self.window_ns).to_dict(),
                 "error": self.error,
+                "waste_error": self.waste_error,
             },
             "trust": self.trust,
             "reasons": self.reasons,

@@ -50,6 +50,7 @@ class Recovered:
     guessed_work: float = 0.0
     #: number of CPUs of the recording; a task that may use all of them may use all of any machine
     cpus: int = 0
+    first_ns: int = 0  #: the time of the first event that was used
 
     def busy_cpus(self, cpus: Iterable[int] | None = None) -> float:
         """Return the recorded mean number of busy CPUs in the window, of all CPUs or of some."""
@@ -149,6 +150,7 @@ def recover(
         busy_per_cpu(s, span, costs.switch_ns),
         _guessed_work(s),
         s.cpus,
+        s.start_ns,
     )
 
 

@@ -6,7 +6,7 @@ import polars as pl
 
 from wastedcores.kernels import CORE, KernelModel
 from wastedcores.prediction import Advice, Range, Variant, WhatIf
-from wastedcores.units import human_ns
+from wastedcores.units import human_ns, number
 from wastedcores.words.rich_text import RichText, enumerated, sentence, table
 
 
@@ -53,8 +53,13 @@ def _unknown(found: WhatIf) -> str:
         why = "The machine or the kernel is not known"
     elif found.agrees:
         why = "Too much of the CPU time was used before sleeps whose cause is guessed or not known"
-    else:
+    elif not found.shows_result:
         why = f"The replay is {found.error:.0%} away from what was recorded"
+    else:
+        wasted = found.itself.wasted_cpus(found.window_ns).median
+        why = (
+            f"The replay wastes {number(wasted)} CPUs and the recording {number(found.wasted_cpus)}"
+        )
     return f"{why}, so it is not known what a fix would have gained."
 
 
@@ -107,7 +112,13 @@ def _whole(reason: str) -> str:
 def prediction_table(found: WhatIf) -> RichText:
     """List the recorded kernel and all variants, those that gain most first."""
     rows = [
-        ("recorded: " + found.recorded_kernel, _recorded(found), "", "", ""),
+        (
+            "recorded: " + found.recorded_kernel,
+            _recorded(found),
+            "",
+            human_ns(found.wasted_cpus * found.window_ns),
+            "",
+        ),
         (
             "replayed: " + found.kernel,
             amount(found.itself),
