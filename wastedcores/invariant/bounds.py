@@ -57,7 +57,8 @@ class Pooled:
         curr = start.cpu[:, cpu_row.CURR]
         task = np.zeros((rq.tasks.count, 3), np.int8)
         task[:, pool_jit.STATE] = state
-        task_ns = np.full((rq.tasks.count, 3), rq.start_ns, np.int64)
+        task_ns = np.full((rq.tasks.count, 4), rq.start_ns, np.int64)
+        task_ns[:, pool_jit.MOVED] = -1
         kind, has, group = self._kinds()
         nr = (curr > 0).astype(np.int32)
         idle = np.append(curr == 0, False).astype(np.int8)
@@ -86,6 +87,7 @@ class Pooled:
             placed,
             int(not rq.lost_spans and (curr != cpu_row.CURR_UNKNOWN).all()),
             curr.astype(np.int32),
+            np.full(rq.cpus, rq.start_ns),
             self._losses(),
             idle[:-1].astype(np.uint8),
             np.array([rq.start_ns if rq.hidden else -1]),
@@ -102,7 +104,7 @@ class Pooled:
             wait,
             np.append(np.zeros(rq.cpus), unseen).astype(np.int8),
         )
-        trusted = start.task[:, task_row.RECORDER] != 0
+        recorder = start.task[:, task_row.RECORDER] != 0
         for e in rq.task_events():
             n = 10 * e.code.size
             out = pool_jit.Changes(
@@ -114,7 +116,7 @@ class Pooled:
                 np.empty((3 * e.code.size, 2), np.int64),
                 np.zeros(2, np.int64),
             )
-            pool_jit.pool(e, rq.trace.header.wakings, trusted, pool, out)
+            pool_jit.pool(e, rq.trace.header.wakings, recorder, pool, out)
             rows, spans = out.n.tolist()
             self.unseen.append(out.span[:spans])
             yield self._batch(
@@ -125,7 +127,7 @@ class Pooled:
                 out.ghosts[:rows],
             )
         late = pool.task[:, pool_jit.LATE]
-        self.unseen.append(pool.task_ns[late != 0, pool_jit.FROM :])
+        self.unseen.append(pool.task_ns[late != 0, pool_jit.FROM : pool_jit.BEGAN + 1])
         since_ns = pool.task_ns[late == pool_jit.PERHAPS, pool_jit.SINCE]
         self.unseen.append(np.stack([since_ns, np.full_like(since_ns, rq.end_ns)], axis=1))
 

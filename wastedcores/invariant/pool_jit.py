@@ -48,8 +48,9 @@ MOST_GHOSTS = 127
 
 # columns of Pool.task; STATE has the values of task_row
 STATE, WOKEN, LATE = 0, 1, 2
-# columns of Pool.task_ns: since when it sleeps; from when on it may have waited; when it began to run without a wakeup
-SINCE, FROM, BEGAN = 0, 1, 2
+# columns of Pool.task_ns: since when it sleeps; from when on it may have waited; when it began to run without a wakeup; and from
+# when on it may have waited where it was first moved from since it sleeps, -1 if it was not moved
+SINCE, FROM, BEGAN, MOVED = 0, 1, 2, 3
 # values of LATE: its wakeup is missing or comes late; a wakeup came when it slept again: late, or to let it wait
 UNWOKEN, PERHAPS = 1, 2
 
@@ -58,7 +59,7 @@ class Pool(NamedTuple):
     """Carried from batch to batch."""
 
     task: NDArray[np.int8]  # (tasks, 3)
-    task_ns: I64  # (tasks, 3)
+    task_ns: I64  # (tasks, 4)
     nr: I32  # (cpus,) 0 may be idle, 1 busy, -1 offline
     #: (tasks,) kinds of threads: the CPUs that they may use and the groups that limit them
     kind: I32
@@ -72,6 +73,7 @@ class Pool(NamedTuple):
     placed: int  # 1: the trace tells on which queue each thread is
     all_seen: int  # 1: no CPU is unknown at first and no loss is known, so that a wakeup is late rather than missing
     curr: I32  # (cpus,) what each CPU runs; 0 idle, -1 unknown
+    busy_ns: I64  # (cpus,) when each CPU stopped to be idle; it is not earlier if that is not known
     lost_ns: I64  # times of losses that can explain a missing wakeup, in order
     # (cpus,) 1: idle at some time since the last loss, so that nobody waits there unseen
     was_idle: NDArray[np.uint8]
@@ -227,7 +229,7 @@ def _sleep(p: Pool, out: Changes, t: int, q: int) -> None:
     if p.task[q, STATE] == task_row.WAITING:
         _count(p, out, t, q, -1)
     p.task[q, STATE] = task_row.ASLEEP
-    p.task_ns[q, SINCE] = t
+    p.task_ns[q, SINCE], p.task_ns[q, MOVED] = t, -1
 
 
 @jit
@@ -288,17 +290,30 @@ def _settle(p: Pool, out: Changes, q: int) -> None:
 
 
 @jit
-def _begin(p: Pool, out: Changes, t: int, q: int, trusted: bool) -> None:
-    """Thread ``q`` begins to run."""
+def _unseen_from(p: Pool, t: int, c: int) -> int:
+    """Return from when on a thread on the queue of CPU ``c`` may have waited unseen until ``t``: not while the CPU was idle."""
+    return t if p.curr[c] == 0 else p.busy_ns[c]
+
+
+@jit
+def _begin(p: Pool, out: Changes, t: int, c: int, q: int, recorder: bool) -> None:
+    """Thread ``q`` begins to run on CPU ``c``.
+
+    A ``recorder`` wakes up without an event (perf is woken by an interrupt of its own events), but its later moves are told.
+    """
     if p.task[q, STATE] == task_row.WAITING:
         _count(p, out, t, q, -1)
     elif p.task[q, LATE] == PERHAPS:
         _settle(p, out, q)  # if it waits since that wakeup, the one before is missing
         _unseen(out, p.task_ns[q, SINCE], t)
-    elif p.task[q, STATE] != task_row.RUNNING and not trusted:
+    elif p.task[q, STATE] != task_row.RUNNING:
         _settle(p, out, q)
         p.task[q, LATE] = UNWOKEN
         p.task_ns[q, FROM], p.task_ns[q, BEGAN] = p.task_ns[q, SINCE], t
+        if recorder and p.placed != 0:
+            moved_ns = p.task_ns[q, MOVED]
+            from_ns = moved_ns if moved_ns >= 0 else _unseen_from(p, t, c)
+            p.task_ns[q, FROM] = max(p.task_ns[q, SINCE], from_ns)
         k = np.searchsorted(p.lost_ns, p.task_ns[q, SINCE])
         if p.since_ns[0] >= 0 and k < p.lost_ns.size and p.lost_ns[k] + 1 >= p.since_ns[0]:
             p.task_ns[q, FROM] = t  # it is one of those that may wait unseen
@@ -319,8 +334,8 @@ def _stop(p: Pool, out: Changes, t: int, q: int, keeps: bool, idle: bool) -> Non
 
 
 @jit
-def pool(e: Events, wakings: bool, trusted: NDArray[np.bool_], p: Pool, out: Changes) -> None:
-    """Apply events; ``out`` has room for ten rows and two spans per event. Threads that are ``trusted`` never waited unseen."""
+def pool(e: Events, wakings: bool, recorder: NDArray[np.bool_], p: Pool, out: Changes) -> None:
+    """Apply events; ``out`` has room for ten rows and two spans per event."""
     out.n[:] = 0
     for i in range(e.code.size):
         k, t, c, q = e.code[i], e.ts_ns[i], e.cpu[i], e.pid[i]
@@ -330,8 +345,10 @@ def pool(e: Events, wakings: bool, trusted: NDArray[np.bool_], p: Pool, out: Cha
                 _move(p, out, t, x, c)
                 _stop(p, out, t, x, e.aux[i] == STAYS, q == 0)
             if q > 0:
-                _begin(p, out, t, q, trusted[q])
+                _begin(p, out, t, c, q, recorder[q])
             _set(p, out, t, c, 1 if q > 0 else 0, 1 if q == 0 else 0)
+            if p.curr[c] == 0:
+                p.busy_ns[c] = t
             p.curr[c] = q
             if q == 0:
                 _went_idle(p, out, t, c)
@@ -344,6 +361,9 @@ def pool(e: Events, wakings: bool, trusted: NDArray[np.bool_], p: Pool, out: Cha
         elif k == MIGRATE:
             if p.task[q, STATE] != task_row.WAITING and p.task[q, STATE] != task_row.RUNNING:
                 p.was_idle[c] = 0  # it may have waited unseen, and now it may do so here
+                if p.task_ns[q, MOVED] < 0:
+                    src = e.src_cpu[i]
+                    p.task_ns[q, MOVED] = p.task_ns[q, SINCE] if src < 0 else _unseen_from(p, t, src)
             _move(p, out, t, q, c)
         elif k == WAKEUP or k == WAKEUP_NEW or k == UNTHROTTLE:
             if k != UNTHROTTLE:

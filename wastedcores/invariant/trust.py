@@ -28,14 +28,14 @@ from wastedcores.invariant.seen import seen_spans
 from wastedcores.invariant.sweep import Swept, firm_sweep, merged, spans_of, sweep, without
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.affinity import repinned
-from wastedcores.runqueues.doubts import HEADER_REASONS, UNSEEN
+from wastedcores.runqueues.doubts import HEADER_REASONS, ONLY_MORE
 from wastedcores.runqueues.runqueues import Runqueues
 from wastedcores.units import human_ns
 
 #: so many of the longest episodes are examined for threads that were seen on the idle CPUs
 _LOOKS = 8
 #: reasons that are no contradictions; any other one makes a window shorter than M doubtful
-_NO_CONTRADICTION = ("starved", "bound_by_name", UNSEEN)
+_NO_CONTRADICTION = ("starved", "bound_by_name", *ONLY_MORE)
 #: Doubts beside which the most waste is unknown, too: what the header says about the whole trace can excuse an idle CPU, and the
 #: kernel's count can reveal one.
 _NO_BOUND = (*HEADER_REASONS, "count_differs")
@@ -97,7 +97,8 @@ def judge(
     chronic = worst(found.firm_state)
     seems_chronic = chronic is not None and chronic.enough and chronic.share >= limit
     seems = bool(persistent.any() or seems_chronic)
-    questionable = assumed or doubts.height > 0 or lost or rq.trace.header.wakings
+    less = bool((~doubts["reason"].is_in(ONLY_MORE)).any())
+    questionable = assumed or less or lost or rq.trace.header.wakings
     waste_ns = int(state.scalars[sweep_jit.THREAD_NS])
     certain = _Certain(persistent, chronic, waste_ns, 0, False)
     throttled = rq.trace.header.quotas != {} and "idle_beside_waiting" in rq.oddities
@@ -229,7 +230,7 @@ def _certain(
             pass
         found.append(strict.doubts)
     doubts = _inside(pl.concat(found), state)
-    doubts = doubts.filter(~pl.col("reason").is_in(["bound_by_name", UNSEEN]))
+    doubts = doubts.filter(~pl.col("reason").is_in(["bound_by_name", *ONLY_MORE]))
     left = _again(strict, state, doubts)
     told = _persistent(left, persist_ns)
     sure = persistent & _survives(episodes, told)

@@ -14,7 +14,7 @@ from wastedcores.trace.header import Header
 REASONS = (
     "wakeup_of_queued", "in_without_wakeup", "out_without_in", "ran_elsewhere", "left_unseen", "idle_beside_waiting",
     "starved", "count_differs", "bound_by_name", "queue_differs", "silence_before_contradiction", "events_lost",
-    "offline_or_idle",
+    "offline_or_idle", "recorder_waiting",
 )  # fmt: skip
 NO_DOUBTS = pl.DataFrame(
     schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "reason": pl.String}
@@ -32,6 +32,8 @@ _MANY = 10
 
 #: the reason if a thread was runnable at a snapshot and has no event: there can only be more waste than it seems
 UNSEEN = "unseen_waiting"
+#: reasons that can only mean more waste than it seems
+ONLY_MORE = (UNSEEN, "recorder_waiting")
 
 
 def doubt_table(out: st.Output, n: int) -> pl.DataFrame:

@@ -17,7 +17,7 @@ STARVED_PER_TASK_NS = 25_000_000
 SILENCE_NS = 1_000_000
 #: if an idle CPU does not run its only task within this time, the task is elsewhere or the CPU was not notified
 LATE_NS = 1_000_000
-#: shorter waits of tasks that are bound by name only, or whose group has a limit, are not doubted
+#: shorter waits of tasks that are bound by name only, whose group has a limit, or that recorded the trace, are not doubted
 PRESUMED_NS = 500_000
 
 
@@ -67,8 +67,14 @@ def unseen_since(s: State, p: int, c: int) -> int:
 
 @callee
 def odd_unseen(s: State, out: Output, p: int, c: int, t: int, reason: int) -> None:
-    """Note a contradiction about CPU ``c`` due to the recorder, from when ``p`` can first have waited there unseen."""
+    """Note a contradiction about CPU ``c``, from when ``p`` can first have waited there unseen.
+
+    It is none if ``p`` recorded the trace: its wakeups may be missing. But it may have waited, like any other thread.
+    """
     if s.task[p, task_row.RECORDER] != 0:
+        since_ns = max(s.since[p], s.cpu[c, cpu_row.BUSY_SINCE])
+        if s.cpu[c, cpu_row.KERNEL_NR] < 0 and t - since_ns >= PRESUMED_NS:
+            doubt(s, out, c, since_ns, t, se.OWN_WAIT)
         return
     odd(s, out, c, unseen_since(s, p, c), t, reason)
 

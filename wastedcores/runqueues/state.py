@@ -30,9 +30,9 @@ STAYS, PARKED = 1, 2
 # reasons of doubts; State.odd counts the oddities by the same numbers
 (
     ODD_WAKEUP_OF_QUEUED, ODD_IN_WITHOUT_WAKEUP, ODD_OUT_WITHOUT_IN, ODD_MIGRATE_ELSEWHERE, ODD_LEFT_UNSEEN, ODD_PARKED,
-    ODD_STARVED, ODD_COUNT, PRESUMED, ODD_QUEUE, ODD_SILENCE, LOSS, OFFLINE_OR_IDLE,
-) = range(13)  # fmt: skip
-N_ODD = 13
+    ODD_STARVED, ODD_COUNT, PRESUMED, ODD_QUEUE, ODD_SILENCE, LOSS, OFFLINE_OR_IDLE, OWN_WAIT,
+) = range(14)  # fmt: skip
+N_ODD = 14
 
 # State.numbers
 (

@@ -42,6 +42,7 @@ MEANING = {
     "silence_before_contradiction": "there was no event at all for a while before two events contradicted each other",
     "events_lost": "events were lost while a thread waited",
     "offline_or_idle": "a CPU had no event until all CPUs were stopped, so it had been idle or offline",
+    "recorder_waiting": "the program that recorded the trace ran without a wakeup event, so it may have waited before",
     "unseen_waiting": "a thread was runnable when the snapshot was taken and has no event, so it may have waited all the time",
     "core_scheduling": "core scheduling was in use",
     "some_tasks": "perf recorded the events of some tasks only, so nobody knows what the others did",
