@@ -274,7 +274,7 @@ def test_u10_nobody_knows_how_long_a_recorder_waited_that_runs_first_without_a_w
         switch(500 * MS, 0, 10, "R", 12, comm=name),
         switch(501 * MS, 0, 12, "S", 10, prev_comm=name),
     ]
-    rows += [switch(S, 0, 10, "S", 0)]
+    rows += [switch(S, 0, 10, "S", 0), wakeup(S, 1, 9)]
     assert check(trace_of(rows, cpus=2)).verdict == verdict
 
 
@@ -355,7 +355,7 @@ def test_threads_may_wait_unseen_on_a_cpu_of_which_nobody_knows_whether_it_was_r
 def test_a_cpu_that_was_not_recorded_may_have_woken_a_thread_that_first_runs_late(known, verdict):
     """CPU 1 is idle, and thread 11 runs after 10 on CPU 0 without a wakeup; nothing happens on CPU 2."""
     rows = [switch(1, 0, 0, "R", 10), switch(2, 1, 12, "S", 0)]
-    rows += [switch(S, 0, 10, "S", 11), switch(2 * S, 0, 11, "S", 0)]
+    rows += [switch(S, 0, 10, "S", 11), switch(2 * S, 0, 11, "S", 0), wakeup(2 * S, 1, 12)]
     found = check(trace_of(rows, cpus=3, source_format="ftrace", **known))
     assert found.verdict == verdict
 

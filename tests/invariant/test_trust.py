@@ -214,7 +214,8 @@ def test_a_cpu_that_goes_idle_beside_waiting_tasks_shows_that_they_cannot_run(qu
     result = check(trace_of(rows, cpus=2, quotas=quotas))
     assert result.verdict == verdict
     assert result.wall_ns <= 4 * MS
-    assert set(result.doubts["reason"]) == {"idle_beside_waiting"}
+    elsewhere = set() if quotas is None else {"perhaps_elsewhere"}
+    assert set(result.doubts["reason"]) == {"idle_beside_waiting"} | elsewhere
 
 
 @pytest.mark.parametrize(("quotas", "verdict"), [(None, "unknown"), ({}, "violations")])

@@ -21,7 +21,7 @@ from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues.affinity import unrestricted
 from wastedcores.runqueues.doubts import limiting_groups
 from wastedcores.runqueues.runqueues import Batch, Runqueues
-from wastedcores.runqueues.state import PARKS
+from wastedcores.runqueues.state import PARKS, SKEW_NS
 
 
 class AtMost(NamedTuple):
@@ -56,9 +56,13 @@ class Pooled:
         waiting = state == task_row.WAITING
         curr = start.cpu[:, cpu_row.CURR]
         task = np.zeros((rq.tasks.count, 3), np.int8)
-        task[:, pool_jit.STATE] = state
-        task_ns = np.full((rq.tasks.count, 4), rq.start_ns, np.int64)
+        # one that was first seen after a loss may have waited from the start on
+        unsure = start.task[:, task_row.DOUBTED] == task_row.PERHAPS_WAITS
+        task[:, pool_jit.STATE] = np.where(unsure, task_row.UNKNOWN, state)
+        task_ns = np.full((rq.tasks.count, 7), rq.start_ns, np.int64)
+        task_ns[:, pool_jit.IDLE] = 0
         task_ns[:, pool_jit.MOVED] = -1
+        task_ns[:, [pool_jit.EARLY, pool_jit.AT]] = rq.start_ns - SKEW_NS - 1
         kind, has, group = self._kinds()
         nr = (curr > 0).astype(np.int32)
         idle = np.append(curr == 0, False).astype(np.int8)
@@ -85,8 +89,10 @@ class Pooled:
             has,
             group,
             placed,
+            int(rq.wakes_at_fork),
             int(not rq.lost_spans and (curr != cpu_row.CURR_UNKNOWN).all()),
             curr.astype(np.int32),
+            np.array([int((nr == 0).sum()), 0, rq.start_ns]),
             np.full(rq.cpus, rq.start_ns),
             self._losses(),
             idle[:-1].astype(np.uint8),
@@ -128,7 +134,8 @@ class Pooled:
             )
         late = pool.task[:, pool_jit.LATE]
         self.unseen.append(pool.task_ns[late != 0, pool_jit.FROM : pool_jit.BEGAN + 1])
-        since_ns = pool.task_ns[late == pool_jit.PERHAPS, pool_jit.SINCE]
+        matters = pool_jit.some_idle_ns(pool, rq.end_ns) > pool.task_ns[:, pool_jit.IDLE]
+        since_ns = pool.task_ns[(late == pool_jit.PERHAPS) & matters, pool_jit.SINCE]
         self.unseen.append(np.stack([since_ns, np.full_like(since_ns, rq.end_ns)], axis=1))
 
     def _losses(self) -> NDArray[np.int64]:

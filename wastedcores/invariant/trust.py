@@ -28,21 +28,19 @@ from wastedcores.invariant.seen import seen_spans
 from wastedcores.invariant.sweep import Swept, firm_sweep, merged, spans_of, sweep, without
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.affinity import repinned
-from wastedcores.runqueues.doubts import HEADER_REASONS, ONLY_MORE
+from wastedcores.runqueues.doubts import HEADER_REASONS, ONLY_LESS, ONLY_MORE
 from wastedcores.runqueues.runqueues import Runqueues
 from wastedcores.units import human_ns
 
 #: so many of the longest episodes are examined for threads that were seen on the idle CPUs
 _LOOKS = 8
 #: reasons that are no contradictions; any other one makes a window shorter than M doubtful
-_NO_CONTRADICTION = ("starved", "bound_by_name", *ONLY_MORE)
+_NO_CONTRADICTION = (*ONLY_LESS, "bound_by_name", *ONLY_MORE)
 #: Doubts beside which the most waste is unknown, too: what the header says about the whole trace can excuse an idle CPU, and the
 #: kernel's count can reveal one.
 _NO_BOUND = (*HEADER_REASONS, "count_differs")
 #: The same if both are there: the bound believes who ran, and here too many events are missing that say so.
 _UNBELIEVED = {"contradicted_often", "out_without_in"}
-#: reasons that can only mean less waste than it seems
-_ONLY_LESS = ("starved",)
 
 
 class Bound(NamedTuple):
@@ -367,7 +365,7 @@ def _may_hide(
 
     Where only the length of a queue is in doubt, the CPU is busy, and it cannot hide more than many waiting threads.
     """
-    doubts = doubts.filter(~pl.col("reason").is_in(_ONLY_LESS))
+    doubts = doubts.filter(~pl.col("reason").is_in(ONLY_LESS))
     if not doubts.height:
         return False
     only_length = pl.col("reason") == "queue_differs"

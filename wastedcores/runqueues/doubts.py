@@ -14,7 +14,7 @@ from wastedcores.trace.header import Header
 REASONS = (
     "wakeup_of_queued", "in_without_wakeup", "out_without_in", "ran_elsewhere", "left_unseen", "idle_beside_waiting",
     "starved", "count_differs", "bound_by_name", "queue_differs", "silence_before_contradiction", "events_lost",
-    "offline_or_idle", "recorder_waiting",
+    "offline_or_idle", "recorder_waiting", "woken_early", "perhaps_asleep", "perhaps_elsewhere",
 )  # fmt: skip
 NO_DOUBTS = pl.DataFrame(
     schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "reason": pl.String}
@@ -32,8 +32,11 @@ _MANY = 10
 
 #: the reason if a thread was runnable at a snapshot and has no event: there can only be more waste than it seems
 UNSEEN = "unseen_waiting"
-#: reasons that can only mean more waste than it seems
-ONLY_MORE = (UNSEEN, "recorder_waiting")
+#: the reason if wakeups were not recorded, or not those of new threads
+NO_WAKEUPS = "no_wakeups"
+#: reasons that can only mean more waste than it seems, and less
+ONLY_MORE = (UNSEEN, NO_WAKEUPS, "recorder_waiting", "woken_early", "perhaps_elsewhere")
+ONLY_LESS = ("starved", "perhaps_asleep")
 
 
 def doubt_table(out: st.Output, n: int) -> pl.DataFrame:
@@ -82,15 +85,19 @@ HEADER_REASONS = {
 }
 
 
-def header_doubts(header: Header, start_ns: int, end_ns: int, hidden: int = 0) -> pl.DataFrame:
-    """Return doubts about all of a trace that follow from its header, and from ``hidden`` runnable threads without an event.
+def header_doubts(
+    header: Header, start_ns: int, end_ns: int, *, wakeups: bool = True, hidden: int = 0
+) -> pl.DataFrame:
+    """Return doubts about all of a trace: what its header tells, and what was not recorded.
+
+    ``wakeups``: all kinds of them were recorded. ``hidden``: number of runnable threads without an event.
 
     With core scheduling a CPU is forced idle while its sibling runs a task with another cookie (kernel/sched/core.c,
     pick_next_task(), v5.14), and no event tells so. CPUs that were isolated at some time should not take tasks.
     """
     tasks = (header.tasks or []) + (header.later_tasks or [])
     cookies = header.core_scheduling or any(t.core_cookie for t in tasks)
-    reasons = [UNSEEN] if hidden else []
+    reasons = [UNSEEN] * (hidden > 0) + [NO_WAKEUPS] * (not wakeups)
     if cookies or "core_scheduling" in header.changed:
         reasons.append("core_scheduling")
     if header.some_tasks:

@@ -83,10 +83,10 @@ def odd_unseen(s: State, out: Output, p: int, c: int, t: int, reason: int) -> No
 def doubt_idle(s: State, out: Output, p: int, t: int) -> None:
     """Doubt a wait of task ``p`` that ends, if it may have slept, or if its CPU ran the idle task meanwhile."""
     c = s.task[p, task_row.CPU]
-    if s.task[p, task_row.MAYBE_ASLEEP] == task_row.LOST_MEANWHILE:
+    if s.task[p, task_row.DOUBTED] == task_row.LOST_MEANWHILE:
         doubt(s, out, c, s.since[p], t, se.LOSS)
-    elif s.task[p, task_row.MAYBE_ASLEEP] == task_row.WOKEN_LATE:
-        doubt(s, out, c, s.since[p], t, se.ODD_IN_WITHOUT_WAKEUP)
+    elif s.task[p, task_row.DOUBTED] == task_row.PERHAPS_ASLEEP:
+        doubt(s, out, c, s.since[p], t, se.MAYBE_SLEPT)
     if s.cpu[c, cpu_row.CURR] == 0 and s.cpu[c, cpu_row.KERNEL_NR] < 0:
         since_ns = max(s.since[p], s.cpu[c, cpu_row.SEEN])
         if t - since_ns >= LATE_NS:

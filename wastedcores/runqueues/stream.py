@@ -135,7 +135,24 @@ class Runqueues:
 
     def __post_init__(self) -> None:
         """Begin with the doubts that follow from the header."""
-        self.doubts = header_doubts(self.trace.header, self.start_ns, self.end_ns)
+        self.doubts = self._header_doubts()
+
+    def _header_doubts(self) -> pl.DataFrame:
+        kinds = self.trace.kinds()
+        wakeups = "wakeup" in kinds and not self.wakes_at_fork
+        return header_doubts(
+            self.trace.header,
+            self.start_ns,
+            self.end_ns,
+            wakeups=wakeups or self.counted or self.source != "tasks",
+            hidden=self.hidden,
+        )
+
+    @property
+    def wakes_at_fork(self) -> bool:
+        """Whether forks were recorded, but not when the new threads are woken, which is right after."""
+        kinds = self.trace.kinds()
+        return "fork" in kinds and "wakeup_new" not in kinds
 
     @property
     def kept(self) -> bool:
@@ -192,7 +209,9 @@ class Runqueues:
                 self.tasks.trace, self.affinity.mask_ids, self.cpus, self.tasks.count, rows
             )
         if self.late_ns:
-            return delayed(stream, self.late_ns, self.tasks.count)
+            return delayed(
+                stream, self.late_ns, self.start.task[:, task_row.STATE] == task_row.RUNNING
+            )
         if self._kept_events or not self.keep:
             return stream
         return _keeping(stream, self._kept_events, lambda e: e.code.size, EVENTS_KEPT_BY_CHECK)
@@ -236,6 +255,7 @@ class Runqueues:
             # it may have got another affinity and then the old one again
             self._take_back(state, state.task[:, task_row.REPINNED] == task_row.BY_ANOTHER)
         start_jit.settle_start(state, self.start_ns)
+        self._doubt_waits(state)
         # a task that waited there proves that it was busy
         seen[:-1] |= state.cpu[:, cpu_row.NR] > 0
         for c, busy in (header.unswitched or {}).items():
@@ -251,8 +271,20 @@ class Runqueues:
             if any(not recorded[c] and state.cpu[c, cpu_row.CURR] < 0 for c in online):
                 # a thread that seems to wait since the start may have been woken later, by a CPU that was not recorded
                 waits = state.task[:, task_row.STATE] == task_row.WAITING
-                state.task[waits, task_row.MAYBE_ASLEEP] = task_row.LOST_MEANWHILE
+                state.task[waits, task_row.DOUBTED] = task_row.LOST_MEANWHILE
+                state.numbers[st.UNRECORDED] = 1
         return state
+
+    def _doubt_waits(self, state: st.State) -> None:
+        """Doubt that threads waited from the start on which may have been woken or born later, as far as anything tells."""
+        kinds, header = self.trace.kinds(), self.tasks.trace.header
+        waits = state.task[:, task_row.STATE] == task_row.WAITING
+        if "wakeup" in kinds and not {"fork", "wakeup_new"} & set(kinds):
+            waits[[t.pid for t in header.tasks or [] if t.pid < waits.size]] = False
+        elif "wakeup" in kinds:
+            return
+        if state.numbers[st.LISTED_NS] < 0:
+            state.task[waits, task_row.DOUBTED] = task_row.PERHAPS_ASLEEP
 
     def _hidden(self, state: st.State) -> int:
         header = self.tasks.trace.header
@@ -359,14 +391,15 @@ class Runqueues:
             yield _batch_of(out, state, waits, int(batch.ts_ns[-1]) if size else 0)
         task = state.task[:, task_row.STATE]
         waiting = int((task == task_row.WAITING).sum())
-        left = int(((task == task_row.UNKNOWN) & (state.since >= 0)).sum())
-        out = st.new_output(0, waiting if waits else 0, 4 * waiting + 2 * left + 2 * self.cpus)
+        doubted = state.task[:, task_row.DOUBTED] == task_row.PERHAPS_WAITS
+        left = int((((task == task_row.UNKNOWN) & (state.since >= 0)) | doubted).sum())
+        out = st.new_output(0, waiting if waits else 0, 4 * waiting + 2 * left + 3 * self.cpus)
         state.numbers[st.N_CHANGES] = 0
         unseen = state.cpu[:, cpu_row.CURR] == cpu_row.CURR_UNKNOWN
         if (unseen & (state.cpu[:, cpu_row.SWITCHES] == 0)).any():
             # whoever waits to the end may have run on a CPU that was not recorded
-            state.task[task == task_row.WAITING, task_row.MAYBE_ASLEEP] = task_row.LOST_MEANWHILE
-        state.task[self.tasks.rows(np.array(self.preempted, np.int64)), task_row.MAYBE_ASLEEP] = (
+            state.task[task == task_row.WAITING, task_row.DOUBTED] = task_row.LOST_MEANWHILE
+        state.task[self.tasks.rows(np.array(self.preempted, np.int64)), task_row.DOUBTED] = (
             task_row.LOST_MEANWHILE
         )
         tasks_jit.finish(state, out, self.end_ns)
@@ -380,8 +413,7 @@ class Runqueues:
         self.oddities = {name: int(n) for name, n in zip(REASONS, state.odd, strict=True) if n}
         switches = state.cpu[:, cpu_row.SWITCHES]
         found = widened(doubts, switches, self.start_ns, self.end_ns)
-        told = header_doubts(self.trace.header, self.start_ns, self.end_ns, self.hidden)
-        self.doubts = pl.concat([told, found])
+        self.doubts = pl.concat([self._header_doubts(), found])
         self.ran = state.task[:, task_row.RAN] != -1
         self.evidence = state.task[:, task_row.EVIDENCE].copy()
         self.mask_of_task = state.task[:, task_row.MASK].copy()

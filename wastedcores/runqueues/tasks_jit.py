@@ -22,12 +22,14 @@ from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues import state as se
 from wastedcores.runqueues.doubts_jit import (
     compare,
+    doubt,
     doubt_count,
     doubt_offline,
     doubt_parked,
     doubt_wait,
     odd,
     odd_unseen,
+    unseen_since,
 )
 from wastedcores.runqueues.queues_jit import (
     begin_wait,
@@ -73,23 +75,42 @@ def _ran_unseen(s: State, out: Output, q: int, c: int, t: int) -> None:
 
 @callee
 def _switch_out(s: State, out: Output, q: int, c: int, t: int, keeps: bool) -> None:
-    """Task ``q`` stops running on CPU ``c``."""
-    woken = 0
-    if s.task[q, task_row.STATE] == task_row.RUNNING and s.task[q, task_row.CPU] == c:
+    """Task ``q`` stops running on CPU ``c``.
+
+    Clocks that differ tell its next wakeup, move or run before: it was pulled from this queue, or woken, right after its stop.
+    """
+    woken, running = 0, s.task[q, task_row.STATE] == task_row.RUNNING
+    if running and s.task[q, task_row.CPU] == c:
         s.cpu[c, cpu_row.NR] -= 1
         woken = s.task[q, task_row.WOKEN]
+    elif running and t - s.began[q] <= se.SKEW_NS:  # it runs elsewhere already
+        s.odd[se.ODD_OUT_WITHOUT_IN] += 1
+        return
     else:
         _ran_unseen(s, out, q, c, t)
-    if keeps and s.task[q, task_row.THROTTLED] == 0:
-        begin_wait(s, q, c, t)
+    early = woken != 0 and t - s.early[q] <= se.SKEW_NS
+    free = s.task[q, task_row.THROTTLED] == 0
+    unwoken = s.task[q, task_row.DOUBTED] == task_row.UNWOKEN
+    if keeps and free:
+        begin_wait(s, q, -1 - woken if woken < 0 and early else c, t)
+        if woken < 0 and early:
+            s.task[q, task_row.DOUBTED] = task_row.PERHAPS_ASLEEP
+            emit(s, out, t, -1 - woken, s.task[q, task_row.MASK], se.MIGRATE)
         return
     s.task[q, task_row.STATE] = task_row.ASLEEP
     s.task[q, task_row.CPU] = c
     s.since[q] = t
-    if woken > 0 and s.task[q, task_row.THROTTLED] == 0:  # the waker waited for this switch
+    s.task[q, task_row.DOUBTED] = task_row.UNWOKEN if unwoken else task_row.SURE
+    if (
+        woken > 0 and free and early and s.numbers[se.WAKINGS] != 0
+    ):  # the waker waited for this switch
         begin_wait(s, q, woken - 1, t)
+        s.task[q, task_row.DOUBTED] = task_row.PERHAPS_ASLEEP
         if woken - 1 != c:
             emit(s, out, t, woken - 1, s.task[q, task_row.MASK], se.WAKEUP)
+    elif woken > 0 and free and (early or s.numbers[se.WAKINGS] != 0):
+        s.task[q, task_row.CPU] = woken - 1
+        s.task[q, task_row.DOUBTED] = task_row.PERHAPS_WAITS
 
 
 @callee
@@ -116,6 +137,7 @@ def _in_unseen(s: State, out: Output, p: int, c: int, t: int) -> None:
 def _switch_in(s: State, out: Output, p: int, q: int, c: int, t: int) -> None:
     """Task ``p`` begins to run on CPU ``c``, where ``q`` stopped."""
     old = s.task[p, task_row.CPU]
+    unwoken = s.task[p, task_row.DOUBTED] == task_row.PERHAPS_ASLEEP
     if s.task[p, task_row.STATE] == task_row.WAITING:
         if old != c:
             odd(s, out, old, s.since[p], t, se.ODD_MIGRATE_ELSEWHERE)
@@ -130,8 +152,11 @@ def _switch_in(s: State, out: Output, p: int, q: int, c: int, t: int) -> None:
         if old != c:
             emit(s, out, t, old, s.task[p, task_row.MASK], se.SWITCH)
     else:
+        unwoken = s.task[p, task_row.STATE] == task_row.ASLEEP
         _in_unseen(s, out, p, c, t)
     s.cpu[c, cpu_row.NR] += 1
+    s.task[p, task_row.DOUBTED] = task_row.UNWOKEN if unwoken else task_row.SURE
+    s.began[p] = t
     s.task[p, task_row.STATE] = task_row.RUNNING
     s.task[p, task_row.CPU] = c
     s.task[p, task_row.RAN] = c
@@ -161,6 +186,15 @@ def _curr_left_unseen(s: State, out: Output, q: int, c: int, t: int) -> int:
 
 
 @callee
+def _doubt_unseen(s: State, out: Output, c: int, t: int) -> None:
+    """Doubt the time in which nobody knows what CPU ``c`` ran, because what it seemed to run was seen elsewhere."""
+    since_ns = s.cpu[c, cpu_row.MAYBE_IDLE]
+    if s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN and since_ns > s.cpu[c, cpu_row.SEEN]:
+        if s.cpu[c, cpu_row.KERNEL_NR] < 0 and s.cpu[c, cpu_row.OFFLINE] == 0:
+            doubt(s, out, c, since_ns, t, se.ODD_LEFT_UNSEEN)
+
+
+@callee
 def _switch(
     s: State, out: Output, t: int, c: int, p: int, q: int, keeps: bool, parks: bool
 ) -> None:
@@ -171,6 +205,7 @@ def _switch(
     left = t
     if s.cpu[c, cpu_row.SWITCHES] == 0:
         doubt_offline(s, out, c, t)
+    _doubt_unseen(s, out, c, t)
     if x >= 0 and x != q:
         left = _curr_left_unseen(s, out, q, c, t)
     if q > 0:
@@ -203,8 +238,14 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
     (kernel/sched/core.c, v6.12: try_to_wake_up, ``smp_cond_load_acquire(&p->on_cpu)``).
     """
     state = s.task[p, task_row.STATE]
-    if state == task_row.RUNNING and s.numbers[se.WAKINGS] != 0:
+    unwoken = s.task[p, task_row.DOUBTED] == task_row.UNWOKEN
+    late = unwoken and t - s.began[p] <= se.SKEW_NS
+    if state == task_row.RUNNING and late:
+        s.task[p, task_row.DOUBTED] = task_row.SURE
+    elif state == task_row.RUNNING:
         s.task[p, task_row.WOKEN] = c + 1
+        s.early[p] = t
+    if state == task_row.RUNNING and s.numbers[se.WAKINGS] != 0:
         return
     if state == task_row.RUNNING:
         on = s.task[p, task_row.CPU]
@@ -223,6 +264,8 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
     elif state == task_row.WAITING:
         s.cpu[s.task[p, task_row.CPU], cpu_row.PARKED] -= 1
     begin_wait(s, p, c, t)
+    if late:  # it may be the wakeup to that run, so that it sleeps
+        s.task[p, task_row.DOUBTED] = task_row.PERHAPS_ASLEEP
     emit(s, out, t, c, s.task[p, task_row.MASK], k)
     compare(s, out, c, t)
 
@@ -252,7 +295,10 @@ def _unthrottle(s: State, out: Output, t: int, c: int, p: int) -> None:
 def _migrate(s: State, out: Output, t: int, c: int, p: int, src: int) -> None:
     """Task ``p`` moves from CPU ``src`` (-1: not told) to CPU ``c``."""
     old, state = s.task[p, task_row.CPU], s.task[p, task_row.STATE]
-    if old == c or state == task_row.RUNNING:
+    if state == task_row.RUNNING and old != c and s.task[p, task_row.WOKEN] <= 0:
+        s.task[p, task_row.WOKEN] = -1 - c
+        s.early[p] = t
+    if state == task_row.RUNNING or (old == c and (src < 0 or src == c)):
         return
     if state != task_row.WAITING:
         s.task[p, task_row.CPU] = c
@@ -260,11 +306,11 @@ def _migrate(s: State, out: Output, t: int, c: int, p: int, src: int) -> None:
     if src >= 0 and src != old and not parked(s, p):  # it had moved there unseen
         odd(s, out, old, s.since[p], t, se.ODD_MIGRATE_ELSEWHERE)
     doubt_wait(s, out, p, t)
-    late = s.task[p, task_row.MAYBE_ASLEEP] == task_row.WOKEN_LATE
+    asleep = s.task[p, task_row.DOUBTED] == task_row.PERHAPS_ASLEEP
     end_wait(s, out, p, c, t)
     begin_wait(s, p, c, t)
-    if late:
-        s.task[p, task_row.MAYBE_ASLEEP] = task_row.WOKEN_LATE
+    if asleep:
+        s.task[p, task_row.DOUBTED] = task_row.PERHAPS_ASLEEP
     emit(s, out, t, old, s.task[p, task_row.MASK], se.MIGRATE)
     emit(s, out, t, c, s.task[p, task_row.MASK], se.MIGRATE)
     compare(s, out, old, t)
@@ -347,7 +393,7 @@ def _forget(s: State, out: Output, t: int, c: int) -> None:
     """CPU ``c`` loses events: what it runs is unknown until its next switch, and whether a thread waits until its next event."""
     for p in range(1, s.task.shape[0]):
         if s.task[p, task_row.STATE] == task_row.WAITING:
-            s.task[p, task_row.MAYBE_ASLEEP] = task_row.LOST_MEANWHILE
+            s.task[p, task_row.DOUBTED] = task_row.LOST_MEANWHILE
     q = s.cpu[c, cpu_row.CURR]
     if q > 0 and s.task[q, task_row.STATE] == task_row.RUNNING:
         s.cpu[c, cpu_row.NR] -= 1
@@ -396,6 +442,8 @@ def run(e: Events, s: State, out: Output) -> None:
             _migrate(s, out, t, c, p, e.src_cpu[i])
         elif k == se.FORK:
             _fork(s, t, p, e.by_pid[i])
+        elif k == se.EXIT:
+            s.task[p, task_row.WOKEN] = 0
         elif k == se.AFFINITY:
             _affinity(s, out, t, p, e.aux[i])
         elif k == se.SNAPSHOT:
@@ -414,10 +462,16 @@ def finish(s: State, out: Output, end_ns: int) -> None:
         if state == task_row.WAITING and not parked(s, p):
             doubt_wait(s, out, p, end_ns)
             end_wait(s, out, p, c, end_ns)
+        elif state == task_row.WAITING and s.task[p, task_row.LIMITED] == task_row.UNLIMITED:
+            doubt(s, out, -1, s.since[p], end_ns, se.ELSEWHERE)
+        elif state == task_row.ASLEEP and s.task[p, task_row.DOUBTED] == task_row.PERHAPS_WAITS:
+            if s.since[p] >= 0:
+                doubt(s, out, c, unseen_since(s, p, c), end_ns, se.WOKEN_EARLY)
         elif state == task_row.UNKNOWN and s.since[p] >= 0:
             if s.cpu[c, cpu_row.CURR] != 0:
                 odd_unseen(s, out, p, c, end_ns, se.ODD_LEFT_UNSEEN)
     for c in range(s.cpu.shape[0]):
         doubt_count(s, out, c, end_ns)
+        _doubt_unseen(s, out, c, end_ns)
         if s.cpu[c, cpu_row.CURR] != 0:
             doubt_parked(s, out, c, end_ns)
