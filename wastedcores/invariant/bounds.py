@@ -102,7 +102,7 @@ class Pooled:
             np.arange(self.cpus, dtype=np.int32),
             begin,
             wait,
-            np.append(np.zeros(rq.cpus), unseen).astype(np.int8),
+            np.append(np.zeros(rq.cpus), unseen).astype(np.int32),
         )
         recorder = start.task[:, task_row.RECORDER] != 0
         for e in rq.task_events():
@@ -112,7 +112,7 @@ class Pooled:
                 np.empty(n, np.int32),
                 np.empty(n, np.int32),
                 np.empty(n, np.int32),
-                np.empty(n, np.int8),
+                np.empty(n, np.int32),
                 np.empty((3 * e.code.size, 2), np.int64),
                 np.zeros(2, np.int64),
             )
@@ -141,9 +141,7 @@ class Pooled:
         """As many threads as there are CPUs may wait unseen on dark CPUs; if only one CPU is dark, all of them wait there."""
         dark = np.flatnonzero(self._dark)
         only = int(dark[0]) + 1 if dark.size == 1 else 0
-        return np.array(
-            [min(self._rq.cpus, pool_jit.MOST_GHOSTS) if dark.size else 0, only], np.int32
-        )
+        return np.array([self._rq.cpus if dark.size else 0, only], np.int32)
 
     def _placed(self) -> int:
         """1 if the trace tells on which queue each thread is, else 0."""
@@ -178,9 +176,10 @@ class Pooled:
         cpu: NDArray[np.int32],
         nr: NDArray[np.int32],
         waiting: NDArray[np.int32],
-        ghosts: NDArray[np.int8],
+        ghosts: NDArray[np.int32],
     ) -> Batch:
-        return Batch(ts_ns, cpu, nr, waiting, np.zeros(ts_ns.size, np.int32), ghosts)
+        # what stands where the codes of events are is their number
+        return Batch(ts_ns, cpu, nr, waiting, np.zeros(ts_ns.size, np.int32), ghosts)  # type: ignore[arg-type]
 
 
 class _WithoutBriefWaits(WithoutBrief):

@@ -43,8 +43,6 @@ I32 = NDArray[np.int32]
 
 #: a wakeup up to this long after the thread began to run is late, not missing: the clocks of two CPUs differ
 SKEW_NS = 1_000_000
-#: so many threads that nobody sees are counted, whatever the number of CPUs
-MOST_GHOSTS = 127
 
 # columns of Pool.task; STATE has the values of task_row
 STATE, WOKEN, LATE = 0, 1, 2
@@ -89,7 +87,7 @@ class Changes(NamedTuple):
     cpu: I32
     nr: I32
     waiting: I32  # threads that wait, whether or not they may use a CPU that may be idle
-    ghosts: NDArray[np.int8]  # threads that may wait unseen, and could use a CPU that may be idle
+    ghosts: I32  # threads that may wait unseen, and could use a CPU that may be idle
     span: I64  # (room, 2)
     n: I64  # (2,) valid rows and spans
 
@@ -123,7 +121,7 @@ def haunting(p: Pool) -> int:
             idle += 1
             others += 1 if c != only else 0
     if p.since_ns[0] >= 0 and idle > 0:
-        return min(p.nr.size, MOST_GHOSTS)
+        return p.nr.size
     return p.ghosts[0] if others > 0 else 0
 
 
@@ -363,7 +361,9 @@ def pool(e: Events, wakings: bool, recorder: NDArray[np.bool_], p: Pool, out: Ch
                 p.was_idle[c] = 0  # it may have waited unseen, and now it may do so here
                 if p.task_ns[q, MOVED] < 0:
                     src = e.src_cpu[i]
-                    p.task_ns[q, MOVED] = p.task_ns[q, SINCE] if src < 0 else _unseen_from(p, t, src)
+                    p.task_ns[q, MOVED] = (
+                        p.task_ns[q, SINCE] if src < 0 else _unseen_from(p, t, src)
+                    )
             _move(p, out, t, q, c)
         elif k == WAKEUP or k == WAKEUP_NEW or k == UNTHROTTLE:
             if k != UNTHROTTLE:
