@@ -27,3 +27,23 @@ def test_as_many_threads_may_wait_unseen_as_there_are_cpus():
     rows += [wakeup(S - 1, 0, 1000), switch(S, 0, 0, "R", 1000)]
     result = check(trace_of(rows, cpus=300))
     assert result.bound.waste_at_most_ns > 149 * S
+
+
+@pytest.mark.parametrize("from_ms", [0, 350, 500])
+def test_what_is_in_doubt_after_the_last_change_of_a_runqueue_decides_nothing(from_ms):
+    """A thread waits from 100 ms to the end, but its group has a quota. In the last 0.6 s no runqueue changes."""
+    rows = [
+        switch(1, 0, 0, "R", 10),
+        switch(1, 1, 9, "S", 0),
+        wakeup(100 * MS, 0, 11),
+        wakeup(399 * MS, 1, 9),
+        switch(399 * MS, 1, 0, "R", 9),
+        switch(400 * MS, 1, 9, "S", 0),
+        {"ts_ns": S, "kind": "cpu_idle", "cpu": 1, "value": 2},
+    ]
+    tasks = [{"pid": p, "allowed": "0-1", "cgroup": "/"} for p in (9, 10)]
+    tasks.append({"pid": 11, "allowed": "0-1", "cgroup": "/limited"})
+    trace = trace_of(rows, cpus=2, tasks=tasks, quotas={"/limited": 10_000})
+    result = check(trace, between=(from_ms * MS, S))
+    assert result.verdict == "unknown"
+    assert result.bound.waste_at_least_ns == 0

@@ -235,6 +235,13 @@ def without(
             ts_ns, cpu, nr, free, mask,
         )  # fmt: skip
         yield Batch(ts_ns[:n], cpu[:n], nr[:n], free[:n], mask[:n], code[:n])
+    # spans may begin and end after the last change
+    at = int(borders.next[0])
+    cpu, into = borders.cpu[at:], borders.into[at:] != 0
+    nr = np.where(into, hidden_nr, shadow.nr[cpu]).astype(np.int32)
+    free = np.where(into, max(hidden_nr, 0), shadow.free[cpu]).astype(np.int32)
+    none = np.zeros(cpu.size, np.int32)
+    yield Batch(borders.ts_ns[at:], cpu, nr, free, none, none.astype(np.int8))
 
 
 def merged(spans: pl.DataFrame, cpus: int) -> pl.DataFrame:
