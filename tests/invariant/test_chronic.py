@@ -415,5 +415,21 @@ def test_a_long_trace_of_lengths_that_is_looked_at_again_only_if_needed_gets_the
     assert found_persistent(streamed) == found_persistent(kept)
 
 
+def test_what_follows_the_window_makes_no_episode_longer(monkeypatch):
+    """CPUs 0 and 1 are overloaded for 1 ms in turn beside an idle CPU, and CPU 0 for 4 ms when the window ends."""
+    rows = [nr(0, 0, 1), nr(0, 1, 1), nr(0, 2, 0)]
+    for t in range(50 * MS, 250 * MS, 2 * MS):
+        rows += [nr(t, 0, 2), nr(t + MS, 1, 2), nr(t + MS, 0, 1), nr(t + 2 * MS, 1, 1)]
+    rows += [nr(498 * MS, 0, 3), nr(502 * MS, 0, 1), nr(700 * MS, 2, 1), nr(1_000 * MS, 1, 0)]
+    trace = trace_of(rows, cpus=3)
+    kept = check(trace, between=(0, 500 * MS))
+    monkeypatch.setattr(checking, "EVENTS_KEPT_BY_CHECK", 0)
+    streamed = check(trace, between=(0, 500 * MS))
+    for result in (kept, streamed):
+        assert result.verdict == "clean"
+        last = result.details.filter(result.details["episode"] == 1)
+        assert last["overloaded_ns"].max() == last["idle_ns"].max() == 2 * MS
+
+
 def found_persistent(result):
     return result.episodes.filter("persistent")["certain"].to_list()

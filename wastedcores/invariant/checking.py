@@ -133,7 +133,7 @@ def check_runqueues(
     if chronic_share and rq.source == "tasks" and 0 < end_ns - start_ns < persist_ns:
         slice_ns = end_ns - start_ns
     state = sweep_jit.new_state(rq.cpus, counted, start_ns, end_ns, slice_ns)
-    longest = watch(rq, counted)
+    longest = watch(rq, counted, end_ns)
     # where only lengths are known, a second pass may end early, so it is not made before it is needed
     firm = rq.keep or rq.source == "tasks"
     found = sweep(rq, state, end_ns, longest=longest, firm=firm)

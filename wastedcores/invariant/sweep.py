@@ -195,7 +195,7 @@ def firm_sweep(
     for batch in rq.batches():
         ended = other.add(brief.push(batch))
         begun = int(state.scalars[sweep_jit.EP_START])
-        now = int(state.scalars[sweep_jit.LAST_TS])
+        now = min(int(state.scalars[sweep_jit.LAST_TS]), end_ns)
         lengths = ended[:, 1] - ended[:, 0]
         if (lengths >= enough_ns).any() or (begun >= 0 and now - begun >= enough_ns):
             other.finish(now)
