@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wastedcores.invariant import pool_jit, sweep_jit
 from wastedcores.invariant.brief import FLOOR_NS, WithoutBrief
-from wastedcores.invariant.chronic import Chronic, covered_ns, worst
+from wastedcores.invariant.chronic import Chronic, covered_ns, offline_ns, worst
 from wastedcores.invariant.sweep import Collected, merged, sweep
 from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues.affinity import unrestricted
@@ -215,7 +215,7 @@ def at_most(rq: Runqueues, first: sweep_jit.SweepState, dark: NDArray[np.bool_])
     spans = spans[spans[:, 1] > spans[:, 0]]
     unseen = _union(spans)
     # a wait can be longer than the part of it that the trace shows
-    near = _union((spans + np.array([-FLOOR_NS, FLOOR_NS])).clip(*window))
+    near = (spans + np.array([-FLOOR_NS, FLOOR_NS])).clip(*window)
     assert found.firm is not None
     # the queue that all waiting threads share is no CPU, and no busy one
     found.firm_state.counted[-1] = 0
@@ -227,8 +227,12 @@ def at_most(rq: Runqueues, first: sweep_jit.SweepState, dark: NDArray[np.bool_])
         int(state.scalars[sweep_jit.THREAD_NS]) + hidden_ns,
         _longest_ns(every),
         bool(((every["start_ns"] <= window[0]) | (every["end_ns"] >= window[1])).any()),
-        _longest_ns(_pieces(found.firm, near)),
-        worst(found.firm_state, covered_ns(near, found.firm_state)),
+        _longest_ns(_pieces(found.firm, _union(near))),
+        worst(
+            found.firm_state,
+            offline_ns(rq, first),
+            more=covered_ns(_table(near), found.firm_state),
+        ),
     )
 
 
@@ -243,5 +247,10 @@ def _longest_ns(pieces: pl.DataFrame) -> int:
 
 def _union(spans: NDArray[np.int64]) -> pl.DataFrame:
     """The time that some spans (n, 2) cover, as disjoint spans in order."""
-    table = pl.DataFrame({"start_ns": spans[:, 0], "end_ns": spans[:, 1]})
-    return merged(table.with_columns(cpu=pl.lit(0, pl.Int32)), 1).select("start_ns", "end_ns")
+    return merged(_table(spans).with_columns(cpu=pl.lit(0, pl.Int32)), 1).select(
+        "start_ns", "end_ns"
+    )
+
+
+def _table(spans: NDArray[np.int64]) -> pl.DataFrame:
+    return pl.DataFrame({"start_ns": spans[:, 0], "end_ns": spans[:, 1]})

@@ -139,7 +139,7 @@ def check_runqueues(
     found = sweep(rq, state, end_ns, longest=longest, firm=firm)
     # a CPU that was offline when the trace began, and of which there is no event, did not come online
     counted[_offline(rq) & ~found.known] = 0
-    state.counted[:] = counted
+    state.counted[:] = found.firm_state.counted[:] = counted
     episodes = episode_table(found.episodes, rq.cpus, persist_ns)
     times, waiting, causes, avoidable, by_evidence_ns = details(
         rq, episodes, counted, (start_ns, end_ns), longest

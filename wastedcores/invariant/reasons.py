@@ -86,6 +86,7 @@ def rests_on(
     if chronic:
         notes.append(
             "the waste is chronic only if spans count in which the trace contradicts itself, or threads of which "
-            "nothing says that they may use the idle CPUs" + (_WAKINGS if header.wakings else "")
+            "nothing says that they may use the idle CPUs, or if CPUs were not used of which nobody knows it"
+            + (_WAKINGS if header.wakings else "")
         )
     return notes

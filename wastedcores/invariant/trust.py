@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from wastedcores.invariant import sweep_jit
 from wastedcores.invariant.bounds import AtMost, at_most
 from wastedcores.invariant.brief import without_brief
-from wastedcores.invariant.chronic import Chronic, covered_ns, worst
+from wastedcores.invariant.chronic import Chronic, covered_ns, offline_ns, worst
 from wastedcores.invariant.reasons import (
     QUEUED_WITHIN_NS,
     cut_short,
@@ -93,17 +93,21 @@ def judge(
     """Decide the verdict."""
     doubts = _inside(rq.doubts, state)
     limit = np.inf if chronic_share is None else chronic_share
-    found, persistent = _firm(rq, episodes, found, state, persist_ns, limit)
-    chronic = worst(found.firm_state)
+    offline = offline_ns(rq, state)
+    found, persistent = _firm(rq, episodes, found, state, persist_ns, limit, offline)
+    chronic = worst(found.firm_state, offline)
     seems_chronic = chronic is not None and chronic.enough and chronic.share >= limit
     seems = bool(persistent.any() or seems_chronic)
     less = bool((~doubts["reason"].is_in(ONLY_MORE)).any())
     questionable = assumed or less or lost or rq.trace.header.wakings
     waste_ns = int(state.scalars[sweep_jit.THREAD_NS])
-    certain = _Certain(persistent, chronic, waste_ns, 0, False)
+    surely = worst(found.firm_state, offline, surely=True)
+    certain = _Certain(persistent, surely, waste_ns, 0, False)
     throttled = rq.trace.header.quotas != {} and "idle_beside_waiting" in rq.oddities
     if rq.source == "tasks" and seems and (questionable or throttled):
-        certain = _certain(rq, episodes, persistent, chronic, state, persist_ns, assumed, throttled)
+        certain = _certain(
+            rq, episodes, persistent, chronic, state, persist_ns, offline, assumed, throttled
+        )
     elif waste_ns and questionable:
         certain = certain._replace(least_ns=0)  # this was not examined
     sure, share = certain.episodes, certain.chronic.share if certain.chronic else 0.0
@@ -126,7 +130,8 @@ def judge(
     else:
         short = chronic is not None and not chronic.enough and chronic.share >= limit
         hidden = lost or (
-            not seems and _may_hide(rq, episodes, doubts, found.firm_state, persist_ns, limit)
+            not seems
+            and _may_hide(rq, episodes, doubts, found.firm_state, persist_ns, limit, offline)
         )
         notes += left_open(bool(notes), bool(unknown_cpus.any()), hidden, short)
         verdict = "unknown" if seems or notes else "clean"
@@ -196,11 +201,12 @@ def _firm(
     state: sweep_jit.SweepState,
     persist_ns: int,
     limit: float,
+    offline: NDArray[np.int64],
 ) -> tuple[Swept, NDArray[np.bool_]]:
     """Leave out brief overloads if that was not done yet and may matter; return also which episodes stay persistent."""
     plain = episodes["persistent"].to_numpy()
     if found.firm is None:
-        chronic = worst(state)
+        chronic = worst(state, offline)
         if not plain.any() and (chronic is None or chronic.share < limit):
             return found, plain
         found, early = firm_sweep(rq, state, found, persist_ns)
@@ -217,6 +223,7 @@ def _certain(
     chronic: Chronic | None,
     state: sweep_jit.SweepState,
     persist_ns: int,
+    offline: NDArray[np.int64],
     assumed: bool,
     throttled: bool,
 ) -> _Certain:
@@ -234,7 +241,7 @@ def _certain(
     left = _again(strict, state, doubts)
     told = _persistent(left, persist_ns)
     sure = persistent & _survives(episodes, told)
-    still = worst(left.firm_state)
+    still = worst(left.firm_state, offline, surely=True)
     seen_ns, proven = 0, told.clear().select("start_ns", "end_ns")
     if assumed and not sure.any() and not throttled:
         spans = told.select("start_ns", "end_ns")
@@ -257,13 +264,14 @@ def _certain(
         # several threads may have waited at once, beside several CPUs, so it may be more
         seen_ns = int((proven["end_ns"] - proven["start_ns"]).sum())
         if still is not None:
-            still = worst(left.firm_state, at_least=covered_ns(spans, left.firm_state))
+            seen_too = covered_ns(spans, left.firm_state)
+            still = worst(left.firm_state, offline, at_least=seen_too, surely=True)
     matters = False
     if assumed and not sure.any():
         # would the violation be certain if all threads could run anywhere?
         free = _again(rq, state, doubts)
         matters = bool(_survives(episodes, _persistent(free, persist_ns)).any())
-        all_free = worst(free.firm_state)
+        all_free = worst(free.firm_state, offline, surely=True)
         matters |= all_free is not None and still is not None and all_free.share > still.share
     # queueing a thread late can make its CPU look idle for longer, but the certain waste is never more than the apparent one
     told_ns, apparent_ns = (int(x.scalars[sweep_jit.THREAD_NS]) for x in (left.state, state))
@@ -362,6 +370,7 @@ def _may_hide(
     state: sweep_jit.SweepState,
     persist_ns: int,
     limit: float,
+    offline: NDArray[np.int64],
 ) -> bool:
     """Whether a persistent or chronic violation may lie in the spans in doubt, together with the waste around them.
 
@@ -379,7 +388,9 @@ def _may_hide(
     spans = [_union(t) for t in (pl.concat([_times(episodes), _times(doubts)]), doubts)]
     if int((spans[0]["end_ns"] - spans[0]["start_ns"]).max() or 0) >= persist_ns:  # type: ignore[arg-type]
         return True
-    chronic = worst(state, covered_ns(spans[1], state))
+    # all CPUs may be idle beside one
+    more = covered_ns(spans[1], state) * (int(state.counted.sum()) - 1)
+    chronic = worst(state, offline, more=more)
     return chronic is not None and chronic.share >= limit
 
 
