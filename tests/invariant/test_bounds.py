@@ -47,3 +47,25 @@ def test_what_is_in_doubt_after_the_last_change_of_a_runqueue_decides_nothing(fr
     result = check(trace, between=(from_ms * MS, S))
     assert result.verdict == "unknown"
     assert result.bound.waste_at_least_ns == 0
+
+
+def test_where_a_wait_may_be_throttling_none_is_certain_in_any_window():
+    """Before the window CPU 0 goes idle beside 11, so quotas are in use; in it, 11 waits for 50 ms beside the idle CPU 1."""
+    rows = [
+        switch(1, 0, 0, "R", 10),
+        switch(1, 1, 9, "S", 0),
+        wakeup(MS, 0, 11),
+        switch(2 * MS, 0, 10, "S", 0),
+        switch(40 * MS, 0, 0, "R", 11),
+        switch(41 * MS, 0, 11, "S", 0),
+        wakeup(49 * MS, 0, 10),
+        switch(49 * MS + 1000, 0, 0, "R", 10),
+        wakeup(500 * MS, 0, 11),
+        switch(550 * MS, 0, 10, "S", 11),
+        wakeup(S - 1, 1, 9),
+        switch(S, 1, 0, "R", 9),
+    ]
+    result = check(trace_of(rows, cpus=2, quotas=None), between=(100 * MS, S))
+    assert (result.verdict, result.doubts.height) == ("clean", 0)
+    assert result.bound.waste_at_least_ns == 0
+    assert result.bound.waste_at_most_ns == 50 * MS

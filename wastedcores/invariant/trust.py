@@ -108,7 +108,7 @@ def judge(
         certain = _certain(
             rq, episodes, persistent, chronic, state, persist_ns, offline, assumed, throttled
         )
-    elif waste_ns and questionable:
+    elif waste_ns and (questionable or throttled):
         certain = certain._replace(least_ns=0)  # this was not examined
     sure, share = certain.episodes, certain.chronic.share if certain.chronic else 0.0
     surely_chronic = seems_chronic and share >= limit
@@ -119,6 +119,7 @@ def judge(
     reasons = set(doubts["reason"].unique())
     endless = bool(reasons & {*_NO_BOUND}) or reasons >= _UNBELIEVED
     endless |= rq.trace.header.quotas == {} and _idle_beside(doubts) >= persist_ns
+    endless = endless or _longer_queues(rq, state, doubts)
     open_ = doubts.height or unknown_cpus.any() or lost or brief
     if rq.source == "tasks" and open_ and not endless:
         most = at_most(rq, state, unknown_cpus & _perhaps_unrecorded(rq))
@@ -192,6 +193,18 @@ def _idle_beside(doubts: pl.DataFrame) -> int:
     """Return how long, in ns, a CPU idles beside a thread on its own queue, which the bound takes for throttled."""
     spans = doubts.filter(pl.col("reason") == "idle_beside_waiting")
     return int(spans.select((pl.col("end_ns") - pl.col("start_ns")).max()).item() or 0)
+
+
+def _longer_queues(rq: Runqueues, state: sweep_jit.SweepState, doubts: pl.DataFrame) -> bool:
+    """Whether more is wasted if as many threads as can be wait where only the length of a queue is in doubt.
+
+    The upper bound knows the tasks only, and the kernel may have counted more of them.
+    """
+    queues = doubts.filter(pl.col("reason") == "queue_differs")
+    if not queues.height:
+        return False
+    most = _again(rq, state, queues, rq.cpus + 1).state
+    return bool(most.scalars[sweep_jit.THREAD_NS] > state.scalars[sweep_jit.THREAD_NS])
 
 
 def _firm(
