@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.builders import migrate, nr, switch, trace_of, wakeup
+from support.builders import migrate, switch, trace_of, wakeup
 
 from wastedcores.invariant import check
 
@@ -69,3 +69,29 @@ def test_where_a_wait_may_be_throttling_none_is_certain_in_any_window():
     assert (result.verdict, result.doubts.height) == ("clean", 0)
     assert result.bound.waste_at_least_ns == 0
     assert result.bound.waste_at_most_ns == 50 * MS
+
+
+@pytest.mark.parametrize(
+    ("waits", "quotas", "verdict"),
+    [
+        (2, {}, "unknown"),
+        (2, None, "unknown"),
+        (2, {"/limited": 10_000}, "clean"),
+        (1, None, "clean"),
+    ],
+)
+def test_threads_that_an_idle_cpu_does_not_run_may_wait_if_no_limit_is_known(
+    waits, quotas, verdict
+):
+    """For 8 of each 20 ms threads are on the queue of CPU 0, which idles, as CPU 1 does; only two of them are an overload."""
+    rows = [switch(1, 0, 10, "S", 0), switch(2, 1, 9, "S", 0), switch(3, 2, 0, "R", 8)]
+    for t in range(10 * MS, 2 * S, 20 * MS):
+        last = 10
+        rows += [wakeup(t + 1000 * k, 0, 10 + k) for k in range(waits)]
+        for k in range(waits):
+            rows.append(switch(t + (8 + k) * MS, 0, last if k else 0, "S" if k else "R", 10 + k))
+            last = 10 + k
+        rows.append(switch(t + 11 * MS, 0, last, "S", 0))
+    rows += [migrate(2 * S - 1, 1, 0, 9), wakeup(2 * S, 0, 9), switch(2 * S + 1000, 0, 0, "R", 9)]
+    tasks = [{"pid": p, "allowed": "0-2", "cgroup": "/limited"} for p in (8, 9, 10, 11)]
+    assert check(trace_of(rows, cpus=3, quotas=quotas, tasks=tasks)).verdict == verdict

@@ -12,6 +12,11 @@ from wastedcores.units import human_ns
 #: within 1 ms (docs/verdict.md).
 QUEUED_WITHIN_NS = 1_000_000
 
+NOT_DISPATCHED = (
+    "threads were on the queue of an idle CPU for so long that it would be a violation, unless a limit of CPU time kept them "
+    "from running. A snapshot tells the limits"
+)
+
 
 def cut_short(rq: Runqueues) -> list[str]:
     """Say that the file ends in the middle of something."""

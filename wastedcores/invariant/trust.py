@@ -18,6 +18,7 @@ from wastedcores.invariant.bounds import AtMost, at_most
 from wastedcores.invariant.brief import without_brief
 from wastedcores.invariant.chronic import Chronic, covered_ns, offline_ns, worst
 from wastedcores.invariant.reasons import (
+    NOT_DISPATCHED,
     QUEUED_WITHIN_NS,
     cut_short,
     left_open,
@@ -127,6 +128,10 @@ def judge(
     if sure.any() or surely_chronic:
         verdict = "violations"
     elif most is not None and not _allowed(most, persist_ns, limit):
+        if seems and _rests_on_parked(
+            rq, episodes, persistent, state, persist_ns, doubts, limit, offline
+        ):
+            notes.append(NOT_DISPATCHED)
         verdict = "unknown" if notes else "clean"
     else:
         short = chronic is not None and not chronic.enough and chronic.share >= limit
@@ -193,6 +198,27 @@ def _idle_beside(doubts: pl.DataFrame) -> int:
     """Return how long, in ns, a CPU idles beside a thread on its own queue, which the bound takes for throttled."""
     spans = doubts.filter(pl.col("reason") == "idle_beside_waiting")
     return int(spans.select((pl.col("end_ns") - pl.col("start_ns")).max()).item() or 0)
+
+
+def _rests_on_parked(
+    rq: Runqueues,
+    episodes: pl.DataFrame,
+    persistent: NDArray[np.bool_],
+    state: sweep_jit.SweepState,
+    persist_ns: int,
+    doubts: pl.DataFrame,
+    limit: float,
+    offline: NDArray[np.int64],
+) -> bool:
+    """Whether there is a violation if threads wait that are on the queue of an idle CPU, which the bound takes for throttled."""
+    parked = doubts["reason"].is_in(["idle_beside_waiting", "starved"])
+    if rq.trace.header.quotas or "idle_beside_waiting" not in doubts["reason"]:
+        return False
+    left = _again(rq, state, doubts.filter(~parked))
+    chronic = worst(left.firm_state, offline)
+    return bool((persistent & _survives(episodes, _persistent(left, persist_ns))).any()) or (
+        chronic is not None and chronic.share >= limit
+    )
 
 
 def _longer_queues(rq: Runqueues, state: sweep_jit.SweepState, doubts: pl.DataFrame) -> bool:
