@@ -242,8 +242,8 @@ def _that_matter(
     """Return the losses that can make the verdict on a window wrong, of which some are ``inside``.
 
     What is lost before the window can leave a wrong state behind. If the trace only has lengths, a loss at a known place leaves
-    the CPU unknown until its next event, so none matters to a window in which all CPUs are known. Readers state a loss of which
-    neither the CPU nor the time is known at the end of the trace: it may have happened at any time.
+    every CPU unknown until its next length, so none matters to a window in which all CPUs are known. Readers state a loss of
+    which neither the CPU nor the time is known at the end of the trace: it may have happened at any time.
     """
     before = [s for s in rq.lost_spans if s[0] <= end_ns or (s[2] < 0 and s[1] >= rq.end_ns)]
     healed = rq.source == "nr_running" and all_known and all(c >= 0 for _, _, c in before)
