@@ -95,3 +95,17 @@ def test_threads_that_an_idle_cpu_does_not_run_may_wait_if_no_limit_is_known(
     rows += [migrate(2 * S - 1, 1, 0, 9), wakeup(2 * S, 0, 9), switch(2 * S + 1000, 0, 0, "R", 9)]
     tasks = [{"pid": p, "allowed": "0-2", "cgroup": "/limited"} for p in (8, 9, 10, 11)]
     assert check(trace_of(rows, cpus=3, quotas=quotas, tasks=tasks)).verdict == verdict
+
+
+def test_a_thread_that_a_cpu_does_not_run_when_it_goes_idle_may_wait_elsewhere():
+    """Moves are not recorded. 12 is woken on CPU 0, which then goes idle beside it; CPU 1 pulled it, and it waits there."""
+    rows = [
+        switch(1, 0, 0, "R", 10),
+        switch(2, 1, 0, "R", 11),
+        wakeup(5 * MS, 0, 12),
+        switch(5 * MS + 2000, 0, 10, "S", 0),
+        switch(320 * MS, 1, 11, "S", 0),
+    ]
+    result = check(trace_of(rows, cpus=2))
+    assert result.verdict == "unknown"
+    assert result.bound.waste_at_most_ns >= 314 * MS

@@ -130,7 +130,7 @@ def test_where_the_kernel_counts_more_tasks_than_the_events_tell_some_may_wait(
     rows = [
         nr(0, 0, 2), nr(0, 1, 1), wakeup(5, 0, 7, by_pid=8), nr(4, 0, 3), switch(6, 0, 8, "S", 7), nr(6, 0, 2),
         nr(500 * MS - 1, 0, 3), wakeup(500 * MS, 0, 8, by_pid=7), switch(500 * MS + 10, 0, 7, "S", 8),
-        nr(500 * MS + 10, 0, 2), switch(S, 0, 8, "R", 7),
+        nr(500 * MS + 10, 0, 2), wakeup(S - 1, 0, 7), switch(S, 0, 8, "R", 7),
     ]  # fmt: skip
     if idle:
         rows += [switch(10, 1, 9, "S", 0), nr(10, 1, 0)]

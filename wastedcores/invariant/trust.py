@@ -135,10 +135,9 @@ def judge(
         verdict = "unknown" if notes else "clean"
     else:
         short = chronic is not None and not chronic.enough and chronic.share >= limit
-        hidden = lost or (
-            not seems
-            and _may_hide(rq, episodes, doubts, found.firm_state, persist_ns, limit, offline)
-        )
+        hidden = lost or (most is not None and _moved_unseen(rq))
+        if not (hidden or seems):
+            hidden = _may_hide(rq, episodes, doubts, found.firm_state, persist_ns, limit, offline)
         notes += left_open(bool(notes), bool(unknown_cpus.any()), hidden, short)
         verdict = "unknown" if seems or notes else "clean"
         notes += perhaps_new(rq) if verdict == "unknown" else []
@@ -198,6 +197,12 @@ def _idle_beside(doubts: pl.DataFrame) -> int:
     """Return how long, in ns, a CPU idles beside a thread on its own queue, which the bound takes for throttled."""
     spans = doubts.filter(pl.col("reason") == "idle_beside_waiting")
     return int(spans.select((pl.col("end_ns") - pl.col("start_ns")).max()).item() or 0)
+
+
+def _moved_unseen(rq: Runqueues) -> bool:
+    """Whether threads that an idle CPU did not run are on other queues: moves are not recorded, and nothing has a limit."""
+    unseen = "migrate" not in rq.trace.kinds() and "idle_beside_waiting" in rq.oddities
+    return unseen and rq.trace.header.quotas == {}
 
 
 def _rests_on_parked(
