@@ -109,3 +109,22 @@ def test_a_thread_that_a_cpu_does_not_run_when_it_goes_idle_may_wait_elsewhere()
     result = check(trace_of(rows, cpus=2))
     assert result.verdict == "unknown"
     assert result.bound.waste_at_most_ns >= 314 * MS
+
+
+def test_where_moves_are_not_recorded_nobody_was_seen_where_it_may_run():
+    """11 runs on CPU 1 before and after it waits on CPU 0. Meanwhile it may have been bound to CPU 0, of which no event tells."""
+    rows = [
+        switch(1, 1, 0, "R", 11),
+        switch(2, 0, 0, "R", 10),
+        switch(40 * MS, 1, 11, "S", 0),
+        wakeup(60 * MS, 0, 11),
+        switch(150 * MS, 0, 10, "R", 11),
+        switch(151 * MS, 0, 11, "S", 10),
+        wakeup(160 * MS, 1, 11),
+        switch(160 * MS + 5000, 1, 0, "R", 11),
+        switch(400 * MS, 1, 11, "S", 0),
+    ]
+    told = [migrate(59 * MS, 1, 0, 11), migrate(159 * MS, 0, 1, 11)]
+    for moves, verdict in (([], "unknown"), (told, "violations")):
+        found = check(trace_of([*rows, *moves], cpus=2, known=False), persist_ns=50 * MS)
+        assert found.verdict == verdict
