@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import RECORDINGS
-from support.builders import nr, switch, trace_of, wakeup
+from support.builders import migrate, nr, switch, trace_of, wakeup
 
 from wastedcores.capture.snapshot import header_facts, read_snapshot
 from wastedcores.errors import UsageError
@@ -296,6 +296,7 @@ def short_waits(first_ns=0, n=200, moved=True, **more):
         ]
         if moved == "often" and k % 4 == 0:
             t += 10 * MS
+            rows += [migrate(t - 1, 0, 1, 11), migrate(t + 10 * MS - 1, 1, 0, 11)]
             rows += [wakeup(t, 1, 11), switch(t, 1, 0, "R", 11), switch(t + 1, 1, 11, "S", 0)]
     end = first_ns + (n + 1) * 20 * MS
     if moved:
