@@ -120,6 +120,27 @@ def test_a_queue_of_unknown_length_hides_nothing_while_every_cpu_is_busy(rows, e
     assert result.verdict == expected
 
 
+@pytest.mark.parametrize(
+    ("idle", "verdict", "bounded"), [(True, "unknown", False), (False, "clean", True)]
+)
+def test_where_the_kernel_counts_more_tasks_than_the_events_tell_some_may_wait(
+    idle, verdict, bounded
+):
+    """The kernel counts two tasks on CPU 0, of which 7 and 8 have events in turn; the other one always waits."""
+    rows = [
+        nr(0, 0, 2), nr(0, 1, 1), wakeup(5, 0, 7, by_pid=8), nr(4, 0, 3), switch(6, 0, 8, "S", 7), nr(6, 0, 2),
+        nr(500 * MS - 1, 0, 3), wakeup(500 * MS, 0, 8, by_pid=7), switch(500 * MS + 10, 0, 7, "S", 8),
+        nr(500 * MS + 10, 0, 2), wakeup(S - 1, 0, 7), switch(S, 0, 8, "R", 7),
+    ]  # fmt: skip
+    if idle:
+        rows += [switch(10, 1, 9, "S", 0), nr(10, 1, 0)]
+    else:
+        rows += [switch(10, 1, 9, "R", 10), wakeup(1, 1, 10), nr(1, 1, 2)]
+    result = check(trace_of(rows, cpus=2, quotas={}))
+    assert result.doubts["reason"].to_list() == ["queue_differs"]
+    assert (result.verdict, result.bounded) == (verdict, bounded)
+
+
 def test_a_gap_between_two_boots_is_no_violation():
     later = 490 * S
     rows = [

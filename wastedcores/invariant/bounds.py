@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wastedcores.invariant import pool_jit, sweep_jit
 from wastedcores.invariant.brief import FLOOR_NS, WithoutBrief
-from wastedcores.invariant.chronic import Chronic, covered_ns, worst
+from wastedcores.invariant.chronic import Chronic, covered_ns, offline_ns, worst
 from wastedcores.invariant.sweep import Collected, merged, sweep
 from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues.affinity import unrestricted
@@ -108,7 +108,7 @@ class Pooled:
             np.arange(self.cpus, dtype=np.int32),
             begin,
             wait,
-            np.append(np.zeros(rq.cpus), unseen).astype(np.int8),
+            np.append(np.zeros(rq.cpus), unseen).astype(np.int32),
         )
         recorder = start.task[:, task_row.RECORDER] != 0
         for e in rq.task_events():
@@ -118,7 +118,7 @@ class Pooled:
                 np.empty(n, np.int32),
                 np.empty(n, np.int32),
                 np.empty(n, np.int32),
-                np.empty(n, np.int8),
+                np.empty(n, np.int32),
                 np.empty((3 * e.code.size, 2), np.int64),
                 np.zeros(2, np.int64),
             )
@@ -148,9 +148,7 @@ class Pooled:
         """As many threads as there are CPUs may wait unseen on dark CPUs; if only one CPU is dark, all of them wait there."""
         dark = np.flatnonzero(self._dark)
         only = int(dark[0]) + 1 if dark.size == 1 else 0
-        return np.array(
-            [min(self._rq.cpus, pool_jit.MOST_GHOSTS) if dark.size else 0, only], np.int32
-        )
+        return np.array([self._rq.cpus if dark.size else 0, only], np.int32)
 
     def _placed(self) -> int:
         """1 if the trace tells on which queue each thread is, else 0."""
@@ -185,9 +183,10 @@ class Pooled:
         cpu: NDArray[np.int32],
         nr: NDArray[np.int32],
         waiting: NDArray[np.int32],
-        ghosts: NDArray[np.int8],
+        ghosts: NDArray[np.int32],
     ) -> Batch:
-        return Batch(ts_ns, cpu, nr, waiting, np.zeros(ts_ns.size, np.int32), ghosts)
+        # what stands where the codes of events are is their number
+        return Batch(ts_ns, cpu, nr, waiting, np.zeros(ts_ns.size, np.int32), ghosts)  # type: ignore[arg-type]
 
 
 class _WithoutBriefWaits(WithoutBrief):
@@ -223,7 +222,7 @@ def at_most(rq: Runqueues, first: sweep_jit.SweepState, dark: NDArray[np.bool_])
     spans = spans[spans[:, 1] > spans[:, 0]]
     unseen = _union(spans)
     # a wait can be longer than the part of it that the trace shows
-    near = _union((spans + np.array([-FLOOR_NS, FLOOR_NS])).clip(*window))
+    near = (spans + np.array([-FLOOR_NS, FLOOR_NS])).clip(*window)
     assert found.firm is not None
     # the queue that all waiting threads share is no CPU, and no busy one
     found.firm_state.counted[-1] = 0
@@ -235,8 +234,12 @@ def at_most(rq: Runqueues, first: sweep_jit.SweepState, dark: NDArray[np.bool_])
         int(state.scalars[sweep_jit.THREAD_NS]) + hidden_ns,
         _longest_ns(every),
         bool(((every["start_ns"] <= window[0]) | (every["end_ns"] >= window[1])).any()),
-        _longest_ns(_pieces(found.firm, near)),
-        worst(found.firm_state, covered_ns(near, found.firm_state)),
+        _longest_ns(_pieces(found.firm, _union(near))),
+        worst(
+            found.firm_state,
+            offline_ns(rq, first),
+            more=covered_ns(_table(near), found.firm_state),
+        ),
     )
 
 
@@ -251,5 +254,10 @@ def _longest_ns(pieces: pl.DataFrame) -> int:
 
 def _union(spans: NDArray[np.int64]) -> pl.DataFrame:
     """The time that some spans (n, 2) cover, as disjoint spans in order."""
-    table = pl.DataFrame({"start_ns": spans[:, 0], "end_ns": spans[:, 1]})
-    return merged(table.with_columns(cpu=pl.lit(0, pl.Int32)), 1).select("start_ns", "end_ns")
+    return merged(_table(spans).with_columns(cpu=pl.lit(0, pl.Int32)), 1).select(
+        "start_ns", "end_ns"
+    )
+
+
+def _table(spans: NDArray[np.int64]) -> pl.DataFrame:
+    return pl.DataFrame({"start_ns": spans[:, 0], "end_ns": spans[:, 1]})

@@ -42,8 +42,6 @@ from wastedcores.runqueues.state import (
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
-#: so many threads that nobody sees are counted, whatever the number of CPUs
-MOST_GHOSTS = 127
 
 # columns of Pool.task; STATE has the values of task_row
 STATE, WOKEN, LATE = 0, 1, 2
@@ -96,7 +94,7 @@ class Changes(NamedTuple):
     cpu: I32
     nr: I32
     waiting: I32  # threads that wait, whether or not they may use a CPU that may be idle
-    ghosts: NDArray[np.int8]  # threads that may wait unseen, and could use a CPU that may be idle
+    ghosts: I32  # threads that may wait unseen, and could use a CPU that may be idle
     span: I64  # (room, 2)
     n: I64  # (2,) valid rows and spans
 
@@ -130,7 +128,7 @@ def haunting(p: Pool) -> int:
             idle += 1
             others += 1 if c != only else 0
     if p.since_ns[0] >= 0 and idle > 0:
-        return min(p.nr.size, MOST_GHOSTS)
+        return p.nr.size
     return p.ghosts[0] if others > 0 else 0
 
 

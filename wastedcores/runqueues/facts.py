@@ -128,3 +128,27 @@ def lost_spans(trace: Trace, kinds: Collection[str], start_ns: int) -> list[tupl
         found = part.select(pl.col("start_ns").fill_null(pl.col("ts_ns")), "ts_ns", "cpu")
         spans += found.with_columns(pl.col("cpu").fill_null(-1)).rows()
     return sorted(spans)
+
+
+def offline_spans(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
+    """Return in which spans (cpu, start_ns, end_ns) CPUs are offline, as far as events tell it.
+
+    Without any event, a CPU that is offline at the start may have come online at any time.
+    """
+    spans = pl.DataFrame(schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64})
+    if "cpu_online" not in trace.kinds():
+        return spans
+    events = trace.only("cpu_online").select("ts_ns", "cpu", "value").drop_nulls().collect()
+    rows = []
+    for (cpu,), table in events.group_by("cpu", maintain_order=True):
+        online = trace.header.cpus_online
+        since_ns = None if online is None or cpu in online else start_ns
+        for ts_ns, value in table.select("ts_ns", "value").iter_rows():
+            if value == 0 and since_ns is None:
+                since_ns = ts_ns
+            elif value != 0 and since_ns is not None:
+                rows.append((cpu, since_ns, ts_ns))
+                since_ns = None
+        if since_ns is not None:
+            rows.append((cpu, since_ns, end_ns))
+    return pl.DataFrame(rows, spans.schema, orient="row")

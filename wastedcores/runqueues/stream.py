@@ -32,6 +32,7 @@ from wastedcores.runqueues.doubts import (
     widened,
 )
 from wastedcores.runqueues.events import events, require_inside, require_times, tables
+from wastedcores.runqueues.facts import offline_spans
 from wastedcores.runqueues.late_jit import delayed
 from wastedcores.runqueues.task_rows import TaskRows
 from wastedcores.trace.formats import late_moves
@@ -174,17 +175,15 @@ class Runqueues:
         yield from stream
 
     def _nr_batches(self, rows: int) -> Iterator[Batch]:
-        forget = pl.DataFrame(
-            {
-                "ts_ns": [s for s, _, c in self.lost_spans if c >= 0],
-                "cpu": [c for _, _, c in self.lost_spans if c >= 0],
-            },
-            schema={"ts_ns": pl.Int64, "cpu": pl.Int32},
-        )
         frame = self.trace.only("nr_running").select("ts_ns", "cpu", "nr_running")
-        if forget.height:
-            gaps = forget.lazy().with_columns(nr_running=pl.lit(-1, pl.Int32))
-            frame = pl.concat([frame, gaps]).sort("ts_ns", maintain_order=True)
+        offline = offline_spans(self.trace, self.start_ns, self.end_ns)
+        off = list(offline.iter_rows())
+        located = [s for s in self.lost_spans if s[2] >= 0]
+        if located or off:
+            # a CPU writes the lengths that it changes, also those of others; those at the end of a loss are known
+            began, ended = (self._unknown({s[k] for s in located}) for k in (0, 1))
+            leaves = offline.lazy().select("cpu", ts_ns="start_ns").pipe(_forgotten)
+            frame = pl.concat([ended, frame, began, leaves]).sort("ts_ns", maintain_order=True)
         zero, unknown = np.zeros(0, np.int32), np.zeros(0, np.int8)
         for table in tables(frame, rows, self.trace.header.events):
             n = table.height
@@ -198,7 +197,16 @@ class Runqueues:
                 for name in ("cpu", "nr_running")
             )
             require_inside(self.trace.name, [cpu], self.cpus, "CPU", low=0)
+            for c, start_ns, end_ns in off:
+                if n and start_ns <= ts_ns[-1] and end_ns > ts_ns[0]:
+                    nr = np.where((cpu == c) & (ts_ns >= start_ns) & (ts_ns < end_ns), -1, nr)
             yield Batch(ts_ns, cpu, nr, zero[:n], zero[:n], unknown[:n])
+
+    def _unknown(self, times_ns: set[int]) -> pl.LazyFrame:
+        """Return rows after which no length is known, for each of some times."""
+        times = pl.LazyFrame({"ts_ns": sorted(times_ns)}, {"ts_ns": pl.Int64})
+        cpus = pl.LazyFrame({"cpu": range(self.cpus)}, {"cpu": pl.Int32})
+        return times.join(cpus, how="cross").pipe(_forgotten)
 
     def task_events(self, rows: int = BATCH_ROWS) -> Iterator[st.Events]:
         """Stream the events that say anything about tasks, in order of time."""
@@ -417,6 +425,10 @@ class Runqueues:
         self.ran = state.task[:, task_row.RAN] != -1
         self.evidence = state.task[:, task_row.EVIDENCE].copy()
         self.mask_of_task = state.task[:, task_row.MASK].copy()
+
+
+def _forgotten(rows: pl.LazyFrame) -> pl.LazyFrame:
+    return rows.select("ts_ns", "cpu", nr_running=pl.lit(-1, pl.Int32))
 
 
 def _keeping(
