@@ -14,7 +14,7 @@ TASKS = [{"pid": 9, "tgid": 9, "allowed": "0-1"}, {"pid": 10, "tgid": 10, "allow
 
 
 def fork_beside_idle(**header):
-    """Task 9 forks 11, which then waits behind 10 on CPU 0 for a second, while CPU 1 has no task."""
+    """Task 9 forks 11, which then waits behind 10 on CPU 0 for 80 ms, while CPU 1 has no task."""
     rows = [
         switch(1, 0, 0, "R", 10),
         switch(1, 1, 0, "R", 9),
@@ -22,7 +22,7 @@ def fork_beside_idle(**header):
         switch(3, 1, 9, "S", 0),
         wakeup(4, 0, 11),
     ]
-    rows += [switch(S, 0, 10, "S", 11), switch(S, 1, 0, "R", 9)]
+    rows += [switch(80 * MS, 0, 10, "S", 11), switch(80 * MS, 1, 0, "R", 9)]
     facts = {"tasks": TASKS, "quotas": {}, "source_format": "ftrace"} | header
     return trace_of(rows, cpus=2, known=False, **facts)
 
@@ -47,7 +47,7 @@ def later(**more):
     ],
 )
 def test_a_forked_task_inherits_unless_it_or_a_sibling_ends_with_something_else(header, verdict):
-    assert check(fork_beside_idle(**header)).verdict == verdict
+    assert check(fork_beside_idle(**header), persist_ns=50 * MS).verdict == verdict
 
 
 @pytest.mark.parametrize(

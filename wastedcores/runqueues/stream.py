@@ -211,7 +211,7 @@ class Runqueues:
         for role, tasks in self.affinity.roles.items():
             state.task[tasks, task_row.ROLE] = role
         state.task[self.affinity.recorders, task_row.RECORDER] = 1
-        state.task[:, task_row.LIMITED] = limited(header, self.tasks.count)
+        state.task[:, task_row.LIMITED] = limited(self.tasks.trace, self.tasks.count)
         state.numbers[st.PARKS] = not late_moves(header.source_format)
         state.numbers[st.INHERITS] = self.affinity.follows
         state.numbers[st.WAKINGS] = header.wakings

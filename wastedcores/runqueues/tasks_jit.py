@@ -293,7 +293,8 @@ def _fork(s: State, t: int, p: int, parent: int) -> None:
         s.task[p, task_row.MASK] = s.task[parent, task_row.MASK] if evidence > 0 else task_row.FREE
     s.task[p, task_row.EVIDENCE] = evidence
     # it may have been put into another group since; row 0 tells whether any has a limit
-    s.task[p, task_row.LIMITED] = max(s.task[parent, task_row.LIMITED], s.task[0, task_row.LIMITED])
+    inherited = max(s.task[parent, task_row.LIMITED], s.task[0, task_row.LIMITED])
+    s.task[p, task_row.LIMITED] = max(s.task[p, task_row.LIMITED], inherited)
 
 
 @callee
