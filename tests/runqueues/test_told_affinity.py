@@ -201,3 +201,57 @@ def test_cpus_that_the_machine_does_not_have_allow_nothing():
     assert check(trace_of(rows, cpus=2)).avoidable.height == 0
     anywhere = [bound | {"cpu_mask": mask(*range(32))}, *rows[1:]]
     assert check(trace_of(anywhere, cpus=2)).avoidable["pid"].to_list() == [11]
+
+
+@pytest.mark.parametrize("later", [None, []])
+def test_a_worker_that_kthreadd_forks_inherits_nothing(later):
+    """Whoever asks for it binds it before it runs, which moves nobody; here its name says to which CPU."""
+    name = "kworker/0:2"
+    rows = [
+        switch(0, 0, 0, "R", 2, comm="kthreadd"),
+        switch(0, 1, 9, "S", 0),
+        {"ts_ns": MS, "kind": "fork", "cpu": 0, "pid": 11, "by_pid": 2, "comm": name},
+        switch(2 * MS, 0, 2, "S", 10, prev_comm="kthreadd"),
+        wakeup(3 * MS, 0, 11, comm=name),
+        switch(80 * MS, 0, 10, "S", 11, comm=name),
+        switch(81 * MS, 0, 11, "I", 0, prev_comm=name),
+        wakeup(100 * MS, 1, 9),
+        switch(100 * MS, 1, 0, "R", 9),
+    ]
+    tasks = [{"pid": 2, "tgid": 2, "ppid": 0, "allowed": "0-1"}, *TASKS]
+    facts = {"tasks": tasks, "later_tasks": later, "quotas": {}, "source_format": "ftrace"}
+    found = check(trace_of(rows, cpus=2, known=False, **facts), persist_ns=50 * MS)
+    assert found.verdict == "unknown"
+
+
+def test_a_cpu_that_was_not_recorded_may_have_woken_others_although_it_switched_nothing():
+    """Task 12 seems to wait from the beginning, and the only task of CPU 1 may have woken it at the end."""
+    rows = [
+        switch(0, 2, 13, "S", 0),
+        switch(0, 0, 15, "S", 10),
+        switch(500 * MS, 0, 10, "R", 12),
+        switch(501 * MS, 0, 12, "S", 10),
+        wakeup(600 * MS, 2, 13, src_cpu=2, by_pid=0),
+        switch(600 * MS, 2, 0, "R", 13),
+    ]
+    tasks = [{"pid": p, "allowed": "0-2"} for p in (10, 12, 13, 15)]
+    facts = {"tasks": tasks, "later_tasks": [], "quotas": {}, "source_format": "ftrace"}
+    for busy in (True, False):
+        trace = trace_of(rows, cpus=3, known=False, unswitched={1: busy}, **facts)
+        assert check(trace).verdict == "unknown"
+    assert check(trace.with_header(every_cpu=True)).verdict == "violations"
+
+
+def test_a_thread_that_runs_alone_is_one_runnable_thread_although_it_has_events():
+    """It wakes 9, so it is named by an event, and no switch shows it; 12 was runnable, too, and may wait all the time."""
+    rows = []
+    for t in (MS, 990 * MS):
+        rows += [wakeup(t, 1, 9, by_pid=7, src_cpu=0), switch(t, 1, 0, "R", 9)]
+        rows += [switch(t + MS, 1, 9, "S", 0)]
+    tasks = [{"pid": p, "allowed": "0-1", "runnable": p != 9} for p in (7, 9, 12)]
+    facts = {"tasks": tasks, "later_tasks": [], "quotas": {}, "source_format": "ftrace"}
+    for unswitched in (None, {0: True}):
+        trace = trace_of(rows, cpus=2, known=False, unswitched=unswitched, **facts)
+        assert check(trace).verdict == "unknown"
+    alone = trace.with_header(tasks=trace.header.tasks[:2])
+    assert check(alone).verdict == "clean"

@@ -228,6 +228,8 @@ class Runqueues:
             seen[batch.cpu] = True
             recorded[batch.cpu[_ON_ITS_CPU[batch.code]]] = True
             recorded[batch.src_cpu[batch.code != st.MIGRATE]] = True
+        if self.tasks.trace.names.filter(pid=2, comm="kthreadd").height:
+            state.task[2, task_row.CHILD_REPINNED] = task_row.ALL_REPINNED
         seen |= recorded
         self.hidden = self._hidden(state)
         if alone:

@@ -284,6 +284,8 @@ def _fork(s: State, t: int, p: int, parent: int) -> None:
     if parent <= 0:
         return
     evidence = s.task[parent, task_row.EVIDENCE]
+    if s.task[parent, task_row.CHILD_REPINNED] == task_row.ALL_REPINNED:
+        evidence = task_row.ASSUMED
     if s.numbers[se.INHERITS] == 0:
         if s.task[p, task_row.EVIDENCE] == task_row.TOLD:  # a snapshot told of the child itself
             return
