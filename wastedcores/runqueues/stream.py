@@ -250,7 +250,7 @@ class Runqueues:
             state.cpu[self.silent_cpus, cpu_row.CURR] = 0
         elif state.numbers[st.LISTED_NS] < 0 and not header.every_cpu:
             online = header.cpus_online or range(self.cpus)
-            if any(not recorded[c] and state.cpu[c, cpu_row.CURR] < 0 for c in online):
+            if any(not recorded[c] for c in online):
                 # a thread that seems to wait since the start may have been woken later, by a CPU that was not recorded
                 waits = state.task[:, task_row.STATE] == task_row.WAITING
                 state.task[waits, task_row.MAYBE_ASLEEP] = task_row.LOST_MEANWHILE
@@ -264,7 +264,9 @@ class Runqueues:
             return 0
         task = state.task[told[told < self.tasks.count]]
         named = (task[:, task_row.STATE] != task_row.UNKNOWN) | (task[:, task_row.MOVED_FROM] >= 0)
-        running = sum((header.unswitched or {}).values())
+        # a thread that runs alone all the time is runnable, and may have an event all the same
+        alone = [c for c, busy in (header.unswitched or {}).items() if busy and c < self.cpus]
+        running = int((state.cpu[alone, cpu_row.CURR] < 0).sum())
         return max(told.size - int((named | (task[:, task_row.RECORDER] != 0)).sum()) - running, 0)
 
     def _off_mask(self, batch: st.Events) -> bool:
