@@ -255,3 +255,48 @@ def test_a_thread_that_runs_alone_is_one_runnable_thread_although_it_has_events(
         assert check(trace).verdict == "unknown"
     alone = trace.with_header(tasks=trace.header.tasks[:2])
     assert check(alone).verdict == "clean"
+
+
+#: task 12 is moved to CPU 0, by a thread that the event does not name
+MOVED_BY_SOMEBODY = [MOVE | {"cpu": 0, "src_cpu": 1, "by_pid": None}]
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"),
+    [
+        ([wakeup(MS, 1, 12, by_pid=9, src_cpu=0), *MOVED_BY_SOMEBODY], "unknown"),
+        (MOVED_BY_ITSELF, "unknown"),
+        ([*MOVED_BY_ITSELF, EXECUTED], "violations"),
+        # it is moved before it is woken, as a wakeup does
+        ([*MOVED_BY_SOMEBODY, wakeup(2 * MS + 2, 0, 12, by_pid=9, src_cpu=0)], "violations"),
+    ],
+)
+def test_a_thread_that_somebody_may_have_bound_and_given_back_is_not_told(more, verdict):
+    """Both snapshots show the same affinity of 12, which waits after it was moved; it ends or is given back afterwards."""
+    rows = [switch(0, 0, 0, "R", 10), switch(1, 1, 9, "S", 0), *more]
+    rows += [switch(80 * MS, 0, 10, "R", 12), switch(81 * MS, 0, 12, "S", 10)]
+    rows += [wakeup(100 * MS, 1, 9, by_pid=0, src_cpu=1), switch(100 * MS, 1, 0, "R", 9)]
+    tasks = [{"pid": p, "tgid": p, "ppid": 1, "allowed": "0-1"} for p in (9, 10, 12)]
+    facts = {"tasks": tasks, "later_tasks": [], "quotas": {}, "source_format": "ftrace"}
+    trace = trace_of(sorted(rows, key=lambda r: r["ts_ns"]), cpus=2, known=False, **facts)
+    assert check(trace, persist_ns=50 * MS).verdict == verdict
+
+
+@pytest.mark.parametrize("born", [True, False])
+def test_a_thread_that_runs_where_its_affinity_forbids_it_has_another_one(born):
+    """Task 10 is bound to CPU 0, and so is 12, or it inherits that; it waits there for long and then runs on CPU 1."""
+    fork = {"ts_ns": MS, "kind": "fork", "cpu": 0, "pid": 12, "by_pid": 10}
+    rows = [switch(0, 0, 0, "R", 10), switch(0, 1, 9, "S", 0), *([fork] if born else [])]
+    rows += [
+        wakeup(2 * MS, 0, 12, by_pid=10, src_cpu=0),
+        {"ts_ns": 82 * MS, "kind": "migrate", "cpu": 1, "src_cpu": 0, "pid": 12, "by_pid": 0},
+        switch(82 * MS, 1, 0, "R", 12),
+        switch(83 * MS, 1, 12, "S", 0),
+        wakeup(100 * MS, 1, 9, by_pid=0, src_cpu=1),
+        switch(100 * MS, 1, 0, "R", 9),
+    ]
+    bound = [{"pid": p, "tgid": p, "ppid": 1, "allowed": "0"} for p in (10, 12)]
+    tasks = [{"pid": 9, "tgid": 9, "ppid": 1, "allowed": "0-1"}, *bound[: 1 if born else 2]]
+    facts = {"tasks": tasks, "later_tasks": [], "quotas": {}, "source_format": "ftrace"}
+    found = check(trace_of(rows, cpus=2, known=False, **facts), persist_ns=50 * MS)
+    assert found.verdict == "unknown"

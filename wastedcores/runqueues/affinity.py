@@ -169,15 +169,15 @@ def moves_unseen(trace: Trace) -> bool:
     return moved.collect().height > 0
 
 
-def not_exec(trace: Trace, affinity: Affinity, pids: list[int]) -> bool:
-    """Whether any of these threads existed from the beginning and keeps its name, so that no exec explains its move."""
+def not_exec(trace: Trace, affinity: Affinity, pids: list[int]) -> list[int]:
+    """Return which of these threads existed from the beginning and keep their name, so that no exec explains their move."""
     there = [p for p in pids if affinity.known[p]]
     if not there:
-        return False
+        return []
     own = trace.names.lazy().filter(pl.col("pid").is_in(there)).drop_nulls()
     execs = trace.only("exec").select("pid").unique()
     found = own.join(execs, on="pid", how="anti").group_by("pid").len()
-    return bool((found.collect()["len"] == 1).any())
+    return found.filter(pl.col("len") == 1).collect()["pid"].to_list()
 
 
 def outdated(header: Header, repinned: NDArray[np.int32], *, everybody: bool) -> NDArray[np.bool_]:
