@@ -109,6 +109,11 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
     header = trace.header
     first = {task.pid: task for task in header.tasks or []}
     if follows or not first:
+        late = header.source_format == "schedtrace" and "task_state" not in kinds
+        if late and "affinity" in kinds:
+            # a flight recording: its snapshot was taken at the end, so it does not tell what was before a change
+            for pid in trace.only("affinity").select("pid").unique().collect()["pid"]:
+                first.pop(pid, None)
         yield from first.values()
         return
     # a task that began within the trace may have changed the affinity that it inherited, and its pid may have been another
