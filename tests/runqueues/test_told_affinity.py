@@ -300,3 +300,51 @@ def test_a_thread_that_runs_where_its_affinity_forbids_it_has_another_one(born):
     facts = {"tasks": tasks, "later_tasks": [], "quotas": {}, "source_format": "ftrace"}
     found = check(trace_of(rows, cpus=2, known=False, **facts), persist_ns=50 * MS)
     assert found.verdict == "unknown"
+
+
+#: task 12 waits behind 10 on CPU 0, while CPU 1 has no task, until 80 ms
+WAITS = [switch(0, 0, 0, "R", 10), switch(1, 1, 9, "S", 0), wakeup(2, 0, 12)]
+RUNS = [switch(80 * MS, 0, 10, "S", 12)]
+ENDS = [wakeup(100 * MS, 1, 9), switch(100 * MS, 1, 0, "R", 9)]
+
+
+def bound(ts_ns, *cpus):
+    return {"ts_ns": ts_ns, "kind": "affinity", "cpu": 0, "pid": 12, "cpu_mask": mask(*cpus)}
+
+
+@pytest.mark.parametrize(
+    ("first", "event", "format_", "verdict"),
+    [
+        ((0, 1), bound(80 * MS, 0), "schedtrace", "unknown"),
+        ((0,), bound(80 * MS, 0, 1), "schedtrace", "unknown"),
+        ((0, 1), bound(80 * MS, 0, 1), "schedtrace", "violations"),
+        # it bound itself, which is told when it leaves the CPU
+        ((0, 1), bound(81 * MS, 0), "schedtrace", "violations"),
+        ((0, 1), bound(80 * MS, 0), "tracefs", "violations"),
+        ((0,), bound(80 * MS, 0, 1), "tracefs", "clean"),
+    ],
+)
+def test_a_capture_tells_of_a_change_only_when_its_thread_runs(first, event, format_, verdict):
+    """Another thread may have bound or freed it while it waited."""
+    every = [(p, (0, 1)) for p in (9, 10)] + [(12, first)]
+    states = [
+        {"ts_ns": 0, "kind": "task_state", "cpu": 0, "prev_state": "sleeping"}
+        | {"pid": pid, "cpu_mask": mask(*cpus)}
+        for pid, cpus in every
+    ]
+    rows = [*states, *WAITS, *RUNS, event, switch(82 * MS, 0, 12, "S", 0), *ENDS]
+    facts = {"source_format": format_, "quotas": {}, "follows_affinity": True}
+    trace = trace_of(rows, cpus=2, known=False, **facts)
+    assert check(trace, persist_ns=50 * MS).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("event", "verdict"), [([], "violations"), ([bound(81 * MS, 0, 1)], "unknown")]
+)
+def test_the_snapshot_of_a_flight_recording_is_of_its_end(event, verdict):
+    """A thread whose affinity changed in it began with one that nobody knows."""
+    tasks = [{"pid": p, "allowed": "0-1"} for p in (9, 10, 12)]
+    rows = [*WAITS, *RUNS, *event, switch(82 * MS, 0, 12, "S", 0), *ENDS]
+    facts = {"source_format": "schedtrace", "quotas": {}, "tasks": tasks}
+    trace = trace_of(rows, cpus=2, known=False, **facts)
+    assert check(trace, persist_ns=50 * MS).verdict == verdict

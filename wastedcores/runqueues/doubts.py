@@ -17,7 +17,7 @@ from wastedcores.trace.trace import Trace
 REASONS = (
     "wakeup_of_queued", "in_without_wakeup", "out_without_in", "ran_elsewhere", "left_unseen", "idle_beside_waiting",
     "starved", "count_differs", "bound_by_name", "queue_differs", "silence_before_contradiction", "events_lost",
-    "offline_or_idle", "recorder_waiting",
+    "offline_or_idle", "recorder_waiting", "affinity_told_late",
 )  # fmt: skip
 NO_DOUBTS = pl.DataFrame(
     schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "reason": pl.String}

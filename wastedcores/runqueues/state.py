@@ -31,8 +31,9 @@ STAYS, PARKED = 1, 2
 (
     ODD_WAKEUP_OF_QUEUED, ODD_IN_WITHOUT_WAKEUP, ODD_OUT_WITHOUT_IN, ODD_MIGRATE_ELSEWHERE, ODD_LEFT_UNSEEN, ODD_PARKED,
     ODD_STARVED, ODD_COUNT, PRESUMED, ODD_QUEUE, ODD_SILENCE, LOSS, OFFLINE_OR_IDLE, OWN_WAIT,
-) = range(14)  # fmt: skip
-N_ODD = 14
+    MASK_TOLD_LATE,
+) = range(15)  # fmt: skip
+N_ODD = 15
 
 # State.numbers
 (
@@ -46,9 +47,10 @@ N_ODD = 14
     N_DOUBTS,
     BEFORE_NS,  # time of the event before the present one; -1: there is none
     STRICT,  # 1: only threads count of which something says where they may run
+    LOOKS_LATE,  # 1: a change of affinity is told only when its thread takes or leaves a CPU
     N_REPINS,  # found in pass 1: how many moves may come from a change of affinity by another thread
-) = range(11)
-N_NUMBERS = 11
+) = range(12)
+N_NUMBERS = 12
 #: of so many such moves the times are kept
 MOST_REPINS = 4096
 

@@ -214,10 +214,10 @@ class Runqueues:
         state.numbers[st.PARKS] = not late_moves(header.source_format)
         state.numbers[st.INHERITS] = self.affinity.follows
         state.numbers[st.WAKINGS] = header.wakings
+        state.numbers[st.LOOKS_LATE] = header.source_format == "schedtrace"
         seen = np.zeros(self.cpus + 1, np.bool_)  # the last one stands for no CPU
         recorded = seen.copy()  # an event happened on the CPU itself
-        masks = self.affinity.of_task.copy()
-        outside = np.zeros(self.tasks.count, np.bool_)
+        masks, outside = self.affinity.of_task.copy(), np.zeros(self.tasks.count, np.bool_)
         for batch in self.task_events(BATCH_ROWS):
             asleep = (batch.code == st.SNAPSHOT) & (batch.aux == task_row.ASLEEP)
             if asleep.any() and state.numbers[st.LISTED_NS] < 0:

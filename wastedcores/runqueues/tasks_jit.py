@@ -21,7 +21,9 @@ from wastedcores.jit.compile import callee, lean
 from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues import state as se
 from wastedcores.runqueues.doubts_jit import (
+    PRESUMED_NS,
     compare,
+    doubt,
     doubt_count,
     doubt_offline,
     doubt_parked,
@@ -303,6 +305,11 @@ def _fork(s: State, t: int, p: int, parent: int) -> None:
 def _affinity(s: State, out: Output, t: int, p: int, new: int) -> None:
     """Task ``p`` may run on the CPUs of mask ``new`` from now on."""
     old = s.task[p, task_row.MASK]
+    if s.task[p, task_row.STATE] == task_row.RUNNING and s.numbers[se.LOOKS_LATE] != 0:
+        c = s.task[p, task_row.CPU]
+        changed = old != new and s.task[p, task_row.EVIDENCE] != task_row.ASSUMED
+        if changed and s.cpu[c, cpu_row.SEEN] == t and t - s.since[p] >= PRESUMED_NS:
+            doubt(s, out, c, s.since[p], t, se.MASK_TOLD_LATE)
     if s.task[p, task_row.STATE] != task_row.WAITING or parked(s, p):
         s.task[p, task_row.EVIDENCE] = task_row.TOLD
         s.task[p, task_row.MASK] = new
