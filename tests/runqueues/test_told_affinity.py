@@ -348,3 +348,32 @@ def test_the_snapshot_of_a_flight_recording_is_of_its_end(event, verdict):
     facts = {"source_format": "schedtrace", "quotas": {}, "tasks": tasks}
     trace = trace_of(rows, cpus=2, known=False, **facts)
     assert check(trace, persist_ns=50 * MS).verdict == verdict
+
+
+@pytest.mark.parametrize(("forker", "verdict"), [(13, "unknown"), (9, "violations")])
+def test_a_task_whose_parent_has_ended_need_not_have_the_affinity_of_its_next_one(forker, verdict):
+    """Task 13 binds itself before it forks 11, and has ended at the second snapshot, which shows 11 as a child of 9."""
+    moves = [
+        r | {k: 13 for k in ("pid", "prev_pid", "by_pid") if r.get(k) == 12}
+        for r in MOVED_BY_ITSELF
+    ]
+    rows = [
+        switch(0, 0, 0, "R", 10),
+        switch(0, 1, 0, "R", 9),
+        {"ts_ns": MS, "kind": "fork", "cpu": 1, "pid": 13, "by_pid": 9},
+        wakeup(MS, 1, 13, by_pid=9, src_cpu=1),
+        switch(2 * MS, 1, 9, "S", 13),
+        *moves[1:],
+        switch(4 * MS, 0, 10, "R", 13),
+        {"ts_ns": 5 * MS, "kind": "fork", "cpu": 0, "pid": 11, "by_pid": forker},
+        wakeup(5 * MS, 0, 11, by_pid=13, src_cpu=0),
+        switch(6 * MS, 0, 13, "X", 10),
+        switch(86 * MS, 0, 10, "R", 11),
+        switch(87 * MS, 0, 11, "S", 10),
+        wakeup(100 * MS, 1, 9),
+        switch(100 * MS, 1, 0, "R", 9),
+    ]
+    tasks = [t | {"ppid": 1} for t in TASKS]
+    facts = {"tasks": tasks, "later_tasks": later(), "quotas": {}, "source_format": "ftrace"}
+    found = check(trace_of(rows, cpus=2, known=False, **facts), persist_ns=50 * MS)
+    assert found.verdict == verdict

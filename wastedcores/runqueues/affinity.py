@@ -129,15 +129,26 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
             task.pid not in born.keys() | later.keys() and "allowed" not in task.changed
         ):
             yield task
+    everybody = {**first, **later}
     for task in later.values():
-        parent = first.get(_parent(task))
+        parent, by = first.get(_parent(task)), born.get(task.pid)
+        forked_by = everybody.get(by[0] or 0) if by else parent
         same = (
             parent is not None
             and parent.allowed == task.allowed
             and "allowed" not in parent.changed
+            # a task whose parent has ended gets another one, which need not have its affinity
+            and forked_by is not None
+            and forked_by.allowed == task.allowed
+            and _process(forked_by) == parent.pid
         )
-        if same and task.pid not in first and len(born.get(task.pid, [None])) == 1:
+        if same and task.pid not in first and len(by or [None]) == 1:
             yield task
+
+
+def _process(task: TaskFacts) -> int:
+    """The number of a task's process; a task of which it is not known is taken to be the only one."""
+    return task.tgid or task.pid
 
 
 def _parent(task: TaskFacts) -> int:

@@ -296,9 +296,12 @@ def _fork(s: State, t: int, p: int, parent: int) -> None:
     if evidence > 0 or s.task[p, task_row.EVIDENCE] > 0:
         s.task[p, task_row.MASK] = s.task[parent, task_row.MASK] if evidence > 0 else task_row.FREE
     s.task[p, task_row.EVIDENCE] = evidence
-    # it may have been put into another group since; row 0 tells whether any has a limit
-    inherited = max(s.task[parent, task_row.LIMITED], s.task[0, task_row.LIMITED])
-    s.task[p, task_row.LIMITED] = max(s.task[p, task_row.LIMITED], inherited)
+    limit = s.task[0, task_row.LIMITED]
+    if (
+        limit != task_row.UNLIMITED
+    ):  # some group has a limit, and it may have been put into that one since
+        limit = max(limit, s.task[parent, task_row.LIMITED])
+        s.task[p, task_row.LIMITED] = max(limit, s.task[p, task_row.LIMITED])
 
 
 @callee
