@@ -349,7 +349,8 @@ def test_threads_may_wait_unseen_on_a_cpu_of_which_nobody_knows_whether_it_was_r
         ({}, "unknown"),
         ({"every_cpu": True}, "violations"),
         ({"cpus_online": [0, 1]}, "violations"),
-        ({"unswitched": {2: True}}, "violations"),
+        # its only task, or its interrupts, may have woken the thread
+        ({"unswitched": {2: True}}, "unknown"),
     ],
 )
 def test_a_cpu_that_was_not_recorded_may_have_woken_a_thread_that_first_runs_late(known, verdict):

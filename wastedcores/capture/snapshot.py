@@ -170,6 +170,9 @@ def _kept(
 ) -> dict[str, Any]:
     """Return the fields of the new header; a fact that the trace itself states wins."""
     kept = {name: value for name, value in facts.items() if getattr(header, name) is None}
+    # these two fields of a header are never None
+    kept["changed"] = sorted({*header.changed, *facts.get("changed", [])})
+    kept["silent_is_idle"] = header.silent_is_idle or bool(facts.get("silent_is_idle"))
     if header.machine is None:
         kept["machine"] = snapshot.machine
     taken = _clock_time(snapshot.unix_ns)

@@ -11,8 +11,6 @@ from wastedcores.runqueues.state import Output, State
 COUNT_SETTLES_NS = 10_000_000
 #: a task that waits this long may be throttled: the default period of CPU quotas (kernel/sched/core.c, v6.12)
 STARVED_NS = 100_000_000
-#: longer waits than this per task of the runqueue are suspect: slices of CFS are at most 24 ms (kernel/sched/fair.c, v4.1)
-STARVED_PER_TASK_NS = 25_000_000
 #: a shorter time without any event, before an event that contradicts the state, hides nothing that matters
 SILENCE_NS = 1_000_000
 #: if an idle CPU does not run its only task within this time, the task is elsewhere or the CPU was not notified
@@ -115,9 +113,7 @@ def doubt_wait(s: State, out: Output, p: int, t: int) -> None:
     c = s.task[p, task_row.CPU]
     waited_ns = t - s.since[p]
     limited = s.task[p, task_row.LIMITED]
-    limit_ns = max(STARVED_NS, STARVED_PER_TASK_NS * s.cpu[c, cpu_row.NR])
-    if limited == task_row.LIMITED_FOR_SURE:
-        limit_ns = PRESUMED_NS
+    limit_ns = PRESUMED_NS if limited == task_row.LIMITED_FOR_SURE else STARVED_NS
     if limited != task_row.UNLIMITED and waited_ns >= limit_ns:
         odd(s, out, c, s.since[p], t, se.ODD_STARVED)
     if s.task[p, task_row.MASK] == task_row.PRESUMED_BOUND and waited_ns >= PRESUMED_NS:

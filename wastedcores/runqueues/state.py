@@ -31,9 +31,9 @@ STAYS, PARKED = 1, 2
 (
     ODD_WAKEUP_OF_QUEUED, ODD_IN_WITHOUT_WAKEUP, ODD_OUT_WITHOUT_IN, ODD_MIGRATE_ELSEWHERE, ODD_LEFT_UNSEEN, ODD_PARKED,
     ODD_STARVED, ODD_COUNT, PRESUMED, ODD_QUEUE, ODD_SILENCE, LOSS, OFFLINE_OR_IDLE, OWN_WAIT, WOKEN_EARLY, MAYBE_SLEPT,
-    ELSEWHERE,
-) = range(17)  # fmt: skip
-N_ODD = 17
+    ELSEWHERE, MASK_TOLD_LATE,
+) = range(18)  # fmt: skip
+N_ODD = 18
 
 # State.numbers
 (
@@ -48,9 +48,10 @@ N_ODD = 17
     BEFORE_NS,  # time of the event before the present one; -1: there is none
     STRICT,  # 1: only threads count of which something says where they may run
     UNRECORDED,  # 1: a CPU was perhaps not recorded, so any waiting thread may have been moved there and have run unseen
+    LOOKS_LATE,  # 1: a change of affinity is told only when its thread takes or leaves a CPU
     N_REPINS,  # found in pass 1: how many moves may come from a change of affinity by another thread
-) = range(12)
-N_NUMBERS = 12
+) = range(13)
+N_NUMBERS = 13
 #: so close events of two CPUs may be told in the wrong order: the clocks differ by less
 SKEW_NS = 1_000_000
 #: of so many such moves the times are kept

@@ -48,7 +48,6 @@ _ON_ITS_CPU[
     [st.WAKEUP, st.WAKEUP_NEW, st.MIGRATE, st.AFFINITY, st.FORGET, st.HOTPLUG, st.UNTHROTTLE]
 ] = False
 
-
 #: one event can give about so many doubts
 _DOUBTS_OF_ONE = 16
 
@@ -238,30 +237,27 @@ class Runqueues:
         for role, tasks in self.affinity.roles.items():
             state.task[tasks, task_row.ROLE] = role
         state.task[self.affinity.recorders, task_row.RECORDER] = 1
-        state.task[:, task_row.LIMITED] = limited(header, self.tasks.count)
+        state.task[:, task_row.LIMITED] = limited(self.tasks.trace, self.tasks.count)
         state.numbers[st.PARKS] = not late_moves(header.source_format)
         state.numbers[st.INHERITS] = self.affinity.follows
         state.numbers[st.WAKINGS] = header.wakings
+        state.numbers[st.LOOKS_LATE] = header.source_format == "schedtrace"
         seen = np.zeros(self.cpus + 1, np.bool_)  # the last one stands for no CPU
         recorded = seen.copy()  # an event happened on the CPU itself
-        alone, elsewhere = once(header, self.affinity.follows), False
+        masks, outside = self.affinity.of_task.copy(), np.zeros(self.tasks.count, np.bool_)
         for batch in self.task_events(BATCH_ROWS):
             asleep = (batch.code == st.SNAPSHOT) & (batch.aux == task_row.ASLEEP)
             if asleep.any() and state.numbers[st.LISTED_NS] < 0:
                 state.numbers[st.LISTED_NS] = batch.ts_ns[asleep][-1]
             start_jit.infer_start(batch, state)
-            if alone:
-                elsewhere |= self._off_mask(batch)
+            if not self.affinity.follows:
+                outside[self._off_mask(batch, masks)] = True
             seen[batch.cpu] = True
             recorded[batch.cpu[_ON_ITS_CPU[batch.code]]] = True
             recorded[batch.src_cpu[batch.code != st.MIGRATE]] = True
         seen |= recorded
         self.hidden = self._hidden(state)
-        if alone:
-            self._doubt_snapshot(state, elsewhere)
-        elif not self.affinity.follows:
-            # it may have got another affinity and then the old one again
-            self._take_back(state, state.task[:, task_row.REPINNED] == task_row.BY_ANOTHER)
+        self._doubt_affinity(state, outside)
         start_jit.settle_start(state, self.start_ns)
         self._doubt_waits(state)
         # a task that waited there proves that it was busy
@@ -276,7 +272,7 @@ class Runqueues:
             state.cpu[self.silent_cpus, cpu_row.CURR] = 0
         elif state.numbers[st.LISTED_NS] < 0 and not header.every_cpu:
             online = header.cpus_online or range(self.cpus)
-            if any(not recorded[c] and state.cpu[c, cpu_row.CURR] < 0 for c in online):
+            if any(not recorded[c] for c in online):
                 # a thread that seems to wait since the start may have been woken later, by a CPU that was not recorded
                 waits = state.task[:, task_row.STATE] == task_row.WAITING
                 state.task[waits, task_row.DOUBTED] = task_row.LOST_MEANWHILE
@@ -302,28 +298,52 @@ class Runqueues:
             return 0
         task = state.task[told[told < self.tasks.count]]
         named = (task[:, task_row.STATE] != task_row.UNKNOWN) | (task[:, task_row.MOVED_FROM] >= 0)
-        running = sum((header.unswitched or {}).values())
+        # a thread that runs alone all the time is runnable, and may have an event all the same
+        alone = [c for c, busy in (header.unswitched or {}).items() if busy and c < self.cpus]
+        running = int((state.cpu[alone, cpu_row.CURR] < 0).sum())
         return max(told.size - int((named | (task[:, task_row.RECORDER] != 0)).sum()) - running, 0)
 
-    def _off_mask(self, batch: st.Events) -> bool:
-        """Whether a thread ran on a CPU that its affinity at the start of the trace forbids."""
+    def _off_mask(self, batch: st.Events, masks: I32) -> I32:
+        """Return the threads that ran where their affinity at the start, or that which their parent had then, forbids it."""
+        forks = batch.code == st.FORK
+        for p, by in zip(batch.pid[forks].tolist(), batch.by_pid[forks].tolist(), strict=True):
+            if p > 0 and not self.affinity.known[p]:
+                masks[p] = masks[max(by, 0)]
         switch = (batch.code == st.SWITCH) & (batch.pid > 0)
-        mask = self.affinity.of_task[batch.pid[switch]]
-        cpu = batch.cpu[switch][mask > 0].astype(np.uint64)
-        words = self.affinity.masks[mask[mask > 0], (cpu >> np.uint64(6)).astype(np.int64)]
-        return bool((words >> (cpu & np.uint64(63)) & np.uint64(1) == 0).any())
+        pid, cpu = batch.pid[switch], batch.cpu[switch].astype(np.uint64)
+        bound = masks[pid] > 0
+        pid, cpu = pid[bound], cpu[bound]
+        words = self.affinity.masks[masks[pid], (cpu >> np.uint64(6)).astype(np.int64)]
+        return pid[words >> (cpu & np.uint64(63)) & np.uint64(1) == 0]
+
+    def _doubt_affinity(self, state: st.State, outside: NDArray[np.bool_]) -> None:
+        """Discard what snapshots tell of threads that may have got another affinity; some ran ``outside`` of theirs."""
+        trace, affinity = self.tasks.trace, self.affinity
+        repinned, forked = (state.task[:, k] for k in (task_row.REPINNED, task_row.CHILD_REPINNED))
+        repinned[outside] = np.maximum(repinned[outside], task_row.BY_SOMEBODY)
+        forked[state.task[outside, task_row.PARENT]] = 1
+        if trace.names.filter(pid=2, comm="kthreadd").height:
+            forked[2] = task_row.ALL_REPINNED
+        if affinity.follows:
+            return
+        by_itself = np.flatnonzero(repinned == task_row.BY_ITSELF)
+        unexplained = not_exec(trace, affinity, by_itself.tolist())
+        if once(trace.header, affinity.follows):
+            elsewhere = (outside & (affinity.known > 0)).any()
+            self._doubt_snapshot(state, bool(elsewhere or unexplained))
+        else:  # it may have got another affinity and then the old one again
+            again = repinned > 0
+            again[np.setdiff1d(by_itself, unexplained)] = False
+            self._take_back(state, again)
 
     def _doubt_snapshot(self, state: st.State, elsewhere: bool) -> None:
-        """Discard facts of the only snapshot that may be out of date."""
+        """Discard facts of the only snapshot that may be out of date; ``elsewhere``: somebody ran where it forbids that."""
         task, roles, trace = state.task, self.affinity.roles, self.tasks.trace
         stoppers = roles.get(task_row.STOPPER, np.zeros(0, np.int64))
         # without moves in the trace, a stopper that ran may have moved anybody
         unseen = (task[stoppers, task_row.RAN] >= 0).any() and moves_unseen(trace)
         by_another = (task[:, task_row.REPINNED] == task_row.BY_ANOTHER).any()
-        by_itself = np.flatnonzero(task[:, task_row.REPINNED] == task_row.BY_ITSELF).tolist()
-        everybody = bool(
-            elsewhere or unseen or by_another or not_exec(trace, self.affinity, by_itself)
-        )
+        everybody = bool(elsewhere or unseen or by_another)
         doubtful = outdated(trace.header, task[:, task_row.REPINNED], everybody=everybody)
         doubtful |= task[:, task_row.REUSED] != 0
         if self._take_back(state, doubtful) and everybody and trace.header.tasks:

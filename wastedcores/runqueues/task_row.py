@@ -16,7 +16,7 @@ from __future__ import annotations
     PARENT,  # in pass 1: its parent; 0 unknown
     REPINNED,  # found in pass 1: whether a move of it looks like one that a change of affinity causes: a value below
     PUSHED,  # found in pass 1: 1 if the stopper moved it, not on behalf of an idle CPU
-    CHILD_REPINNED,  # found in pass 1: 1 if that holds of a child
+    CHILD_REPINNED,  # found in pass 1: 1 if that holds of a child, ALL_REPINNED if its children inherit nothing
     REUSED,  # found in pass 1: 1 if its number was another thread's before
     QUEUED,  # in pass 1: 1 while it runs or waits, and -1 - CPU from a waking to that CPU on until it runs
     WAKER,  # in pass 1: who woke it last, -1 unknown
@@ -33,6 +33,10 @@ NO_ROLE, STOPPER, HOTPLUGGER = 0, 1, 2
 # values of REPINNED: a move whose context is not told; one whose stopper was woken in the context of the thread itself, for exec
 # or because the wakeup reached it as an interrupt; and one by another thread
 NOT_REPINNED, BY_SOMEBODY, BY_ITSELF, BY_ANOTHER = 0, 1, 2, 3
+
+# value of CHILD_REPINNED of kthreadd: who asks for a kernel thread binds it before it first runs (kernel/kthread.c, v6.12:
+# kthread_bind())
+ALL_REPINNED = 2
 
 # values of DOUBTED: of a task that waits, that it may do so no longer, because events were not recorded, or that it may have
 # slept; of one that sleeps, that it may wait; and of one that runs, or slept again since, that no wakeup told of it before

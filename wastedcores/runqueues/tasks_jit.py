@@ -21,6 +21,7 @@ from wastedcores.jit.compile import callee, lean
 from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues import state as se
 from wastedcores.runqueues.doubts_jit import (
+    PRESUMED_NS,
     compare,
     doubt,
     doubt_count,
@@ -330,6 +331,8 @@ def _fork(s: State, t: int, p: int, parent: int) -> None:
     if parent <= 0:
         return
     evidence = s.task[parent, task_row.EVIDENCE]
+    if s.task[parent, task_row.CHILD_REPINNED] == task_row.ALL_REPINNED:
+        evidence = task_row.ASSUMED
     if s.numbers[se.INHERITS] == 0:
         if s.task[p, task_row.EVIDENCE] == task_row.TOLD:  # a snapshot told of the child itself
             return
@@ -338,14 +341,23 @@ def _fork(s: State, t: int, p: int, parent: int) -> None:
     if evidence > 0 or s.task[p, task_row.EVIDENCE] > 0:
         s.task[p, task_row.MASK] = s.task[parent, task_row.MASK] if evidence > 0 else task_row.FREE
     s.task[p, task_row.EVIDENCE] = evidence
-    # it may have been put into another group since; row 0 tells whether any has a limit
-    s.task[p, task_row.LIMITED] = max(s.task[parent, task_row.LIMITED], s.task[0, task_row.LIMITED])
+    limit = s.task[0, task_row.LIMITED]
+    if (
+        limit != task_row.UNLIMITED
+    ):  # some group has a limit, and it may have been put into that one since
+        limit = max(limit, s.task[parent, task_row.LIMITED])
+        s.task[p, task_row.LIMITED] = max(limit, s.task[p, task_row.LIMITED])
 
 
 @callee
 def _affinity(s: State, out: Output, t: int, p: int, new: int) -> None:
     """Task ``p`` may run on the CPUs of mask ``new`` from now on."""
     old = s.task[p, task_row.MASK]
+    if s.task[p, task_row.STATE] == task_row.RUNNING and s.numbers[se.LOOKS_LATE] != 0:
+        c = s.task[p, task_row.CPU]
+        changed = old != new and s.task[p, task_row.EVIDENCE] != task_row.ASSUMED
+        if changed and s.cpu[c, cpu_row.SEEN] == t and t - s.since[p] >= PRESUMED_NS:
+            doubt(s, out, c, s.since[p], t, se.MASK_TOLD_LATE)
     if s.task[p, task_row.STATE] != task_row.WAITING or parked(s, p):
         s.task[p, task_row.EVIDENCE] = task_row.TOLD
         s.task[p, task_row.MASK] = new

@@ -39,6 +39,7 @@ MEANING = {
     "count_differs": "the kernel counted other threads on a CPU than the events tell",
     "queue_differs": "the kernel counted more or fewer waiting threads on a busy CPU than the events tell",
     "bound_by_name": "a thread waited that has the name of a kernel thread bound to its CPU",
+    "affinity_told_late": "a thread got another affinity before it ran, and nothing tells whether it had waited with it",
     "silence_before_contradiction": "there was no event at all for a while before two events contradicted each other",
     "events_lost": "events were lost while a thread waited",
     "offline_or_idle": "nothing tells what a CPU did until its first switch, so it had been busy, idle or offline",

@@ -297,6 +297,21 @@ def test_flight_recorder_with_more_than_a_batch_per_cpu_comes_out_in_order(tmp_p
     assert "task_state" not in trace.kinds()
 
 
+def test_masks_that_a_flight_recorder_reads_at_its_end_were_not_those_before_a_change(tmp_path):
+    """Tasks 77 and 78 are bound when the recording is written; 78 was bound within it, and nobody knows to what before."""
+    bound = b"".join(task(9, p, 0, 0, allowed=1, mask=1) for p in (77, 78))
+    events = record(1, "switch", 10 | 78 << 22) + record(5, "affinity", 78 | 1 << 22)
+    trace = events_of(
+        tmp_path,
+        block(reader.TASKS_BLOCK, bound),
+        block(reader.EVENTS_BLOCK, events + record(5, "mask", 1)),
+        END,
+        flight_s=5,
+    )
+    told = trace.only("affinity").select("ts_ns", "pid").collect().rows()
+    assert told == [(T0 + 1, 77), (T0 + 5, 78)]
+
+
 def test_reader_that_was_stopped_for_seconds_is_read_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr(reader, "BATCH_RECORDS", 100)
     step = 10_000_000
