@@ -14,6 +14,7 @@ import polars as pl
 from wastedcores.errors import TraceFormatError
 from wastedcores.limits import MAX_CPUS, MAX_SECONDS
 from wastedcores.trace.readers.support.embedded import atrace_text, systrace_text
+from wastedcores.trace.readers.support.perf_command import overwrites
 from wastedcores.trace.readers.support.reading import FactsBuilder, ordered_map
 from wastedcores.trace.readers.support.sched_waking import WakingEvents
 from wastedcores.trace.readers.support.text_reading import TextReading
@@ -334,6 +335,7 @@ _LEARN = (
     re.compile(r"^cpus=(?P<cpus>\d{1,9})$"),
     re.compile(r"^# os release : (?P<kernel>\S+)"),
     re.compile(r"^# nrcpus online : (?P<cpus>\d{1,9})\b"),
+    re.compile(r"^# nrcpus avail : (?P<present>\d{1,9})\b"),
     re.compile(r"^# clockid: (?P<clock>\S+)"),
     re.compile(r"^# (?P<note>hostname|cmdline|captured on|perf version)\s*: (?P<text>.*)"),
 )
@@ -350,6 +352,8 @@ def learn(facts: FactsBuilder, comment: str) -> None:
             facts.cpus = min(int(found["cpus"]), MAX_CPUS)
             if comment.startswith("cpus="):
                 facts.source_format = "trace-cmd"
+        if found.get("present") and int(found["present"]) > (facts.cpus or MAX_CPUS):
+            facts.cpus, facts.online = min(int(found["present"]), MAX_CPUS), ()
         if found.get("written") and int(found["written"]) > int(found["kept"]):
             over = int(found["written"]) - int(found["kept"])
             facts.overwritten[-1] = over
@@ -441,3 +445,6 @@ class PerfScriptReading(LineReading):
                         "--show-lost-events."
                     )
             yield frame
+        if overwrites(self.found.notes.get("source cmdline", "")):  # nothing says how much
+            self.found.overwritten[-1] = -1
+            self.found.add_lost(-1, -1)

@@ -1,0 +1,67 @@
+"""What the head of a recording of perf says about the machine and the buffers, in perf.data and in text."""
+
+from __future__ import annotations
+
+import pytest
+from support import perf_file as pf
+
+from wastedcores.capture.snapshot import Snapshot, with_snapshot
+from wastedcores.trace.io import open_trace
+
+TEXT = """\
+# nrcpus online : {online}
+# nrcpus avail : {cpus}
+# cmdline : /usr/bin/perf {command}
+"""
+LINE = """\
+               a    10 [000] {t}: sched:sched_switch: prev_comm=a prev_pid=10 prev_prio=120 prev_state=R ==> next_comm=b \
+next_pid=12 next_prio=120
+"""
+
+
+def text(tmp_path, cpus=4, online=4, command="sched record -- sleep 1"):
+    path = tmp_path / "trace.txt"
+    head = TEXT.format(online=online, cpus=cpus, command=command)
+    path.write_text(head + LINE.format(t="1.000000") + LINE.format(t="1.500000"))
+    return open_trace(path)
+
+
+def binary(tmp_path, cpus=4, online=4):
+    path = tmp_path / "perf.data"
+    values = b"a", 10, 120, 0, b"b", 12, 120
+    data = pf._sample(10**9, 0, 10, pf.payload("sched_switch", *values, by=10))
+    command = b"perf", b"sched", b"record"
+    path.write_bytes(pf.file_of(data, cpus, command=command, online=online))
+    return open_trace(path)
+
+
+@pytest.mark.parametrize("opened", [text, binary])
+def test_where_some_cpus_were_offline_nobody_knows_which(tmp_path, opened):
+    """perf writes how many CPUs there are and how many were online; CPUs 0, 1 and 3 are three, too."""
+    header = opened(tmp_path, online=3).header
+    assert (header.cpus, header.cpus_online) == (4, None)
+    header = opened(tmp_path).header
+    assert (header.cpus, header.cpus_online) == (4, [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("later", ["0-1,3", "0-2"])
+def test_a_snapshot_says_which_cpus_were_online(tmp_path, later):
+    """It does not say it if others were online in the snapshot at the end."""
+    trace = text(tmp_path, online=3)
+    taken = {"kernel": "6.1", "boottime_ns": 10**9, "unix_ns": 10**18, "tasks": []}
+    taken["tasks"] = [{"pid": 10, "comm": "a"}]
+    first, last = (taken | {"machine": {"cpus": 4, "boot_online": o}} for o in ("0-1,3", later))
+    header = with_snapshot(trace, Snapshot(**first, last=Snapshot(**last)), "tasks.json").header
+    assert header.cpus_online == ([0, 1, 3] if later == "0-1,3" else None)
+
+
+def test_only_perf_data_says_that_all_cpus_were_recorded(tmp_path):
+    """perf script -C 0 prints the head of a recording of all CPUs, and the events of one."""
+    assert binary(tmp_path).header.every_cpu
+    assert not text(tmp_path).header.every_cpu
+
+
+def test_the_text_of_a_recording_that_overwrites_its_oldest_events(tmp_path):
+    header = text(tmp_path, command="record --overwrite -a -e sched:*").header
+    assert (header.overwritten, header.lost) == ({-1: -1}, {-1: -1})
+    assert not text(tmp_path).header.overwritten
