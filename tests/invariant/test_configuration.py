@@ -197,3 +197,17 @@ def test_changes_that_are_too_many_for_the_memory_are_streamed_again(monkeypatch
     assert streamed.result.to_json() == kept.result.to_json()
     assert streamed.waits.equals(kept.waits)
     assert not streamed.runqueues._kept
+
+
+def test_a_trace_that_does_not_tell_how_many_cpus_there_were():
+    """Two CPUs are busy and a thread waits: a third one, without an event, may have been idle all the time."""
+    rows = [r for r in rows_beside(12) if r["kind"] != "switch" or (r["cpu"], r["pid"]) != (1, 0)]
+    alone = trace_of(rows, cpus=2, online=False, known=False)
+    result = check(alone)
+    assert (result.verdict, result.cpus) == ("unknown", 2)
+    assert result.bound.longest_at_most_ns > 900 * MS
+    assert any("does not tell how many CPUs" in note for note in result.notes)
+    assert check(alone, cpus="0-1").verdict == "clean"
+    assert check(trace_of(rows, cpus=2, known=False)).verdict == "clean"
+    quiet = [switch(1, 0, 0, "R", 10), switch(1, 1, 0, "R", 11), switch(S, 0, 10, "S", 0)]
+    assert check(trace_of(quiet, cpus=2, online=False, known=False)).verdict == "clean"

@@ -177,8 +177,9 @@ def _kept(
     kept = {name: value for name, value in facts.items() if getattr(header, name) is None}
     if header.machine is None:
         kept["machine"] = snapshot.machine
-    online = _online(snapshot) or []
-    same = snapshot.last is None or online == _online(snapshot.last)
+    online = _online(snapshot) or sorted(snapshot.cpu_counts or ())
+    last = snapshot.last
+    same = last is None or online == (_online(last) or sorted(last.cpu_counts or ()))
     # many formats do not list the online CPUs, but count them at most
     counted = header.cpus_online in (None, list(range(len(online))))
     if online and same and counted and (header.highest_cpu or 0) <= max(online):

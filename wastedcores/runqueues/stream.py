@@ -115,6 +115,8 @@ class Runqueues:
     is_strict: bool = False  #: only threads wait of which something says where they may run
     #: threads that waited when the oldest events were overwritten; nothing is seen of them, so perhaps they do no longer
     preempted: list[int] = field(default_factory=list)
+    #: where nothing tells how many CPUs there were: the trace as if there had been one more, which was idle
+    another_cpu: Trace | None = None
     #: how many threads were runnable at a snapshot and have no event, so they may have waited all the time; known after pass 1
     hidden: int = 0
     late_ns: int = 0  #: a woken thread is on a queue only so much later, see late_jit.py

@@ -55,6 +55,19 @@ def test_a_snapshot_says_which_cpus_were_online(tmp_path, later):
     assert header.cpus_online == ([0, 1, 3] if later == "0-1,3" else None)
 
 
+def test_snapshots_of_a_kernel_that_counts_say_which_cpus_there_were(tmp_path):
+    """Text without a head tells nothing of CPU 1, on which no event happened."""
+    path = tmp_path / "trace.txt"
+    path.write_text(LINE.format(t="1.000000") + LINE.format(t="1.500000"))
+    taken = {"kernel": "6.1", "boottime_ns": 10**9, "unix_ns": 10**18}
+    taken["tasks"] = [{"pid": 10, "comm": "a"}]
+    zero = {"ran_ns": 0, "slices": 0, "busy_ns": 0, "idle_ns": 0}
+    taken["cpu_counts"] = {0: zero, 1: zero}
+    snapshot = Snapshot(**taken, last=Snapshot(**taken))
+    header = with_snapshot(open_trace(path), snapshot, "tasks.json").header
+    assert (header.cpus, header.cpus_online) == (2, [0, 1])
+
+
 def test_only_perf_data_says_that_all_cpus_were_recorded(tmp_path):
     """perf script -C 0 prints the head of a recording of all CPUs, and the events of one."""
     assert binary(tmp_path).header.every_cpu
