@@ -64,7 +64,7 @@ _ROWS = (
         (".atrace",), known=are.is_atrace,
     ),
     Format(
-        "perf-script", "perf script", ("text.lines", "PerfScriptReading"),
+        "perf-script", "perf script", ("text.perf_script", "PerfScriptReading"),
         "the text of `perf script`", "", "recordings", _PLACED, (".txt",), line=are.PERF_SCRIPT,
     ),
     Format(

@@ -78,3 +78,19 @@ def test_the_text_of_a_recording_that_overwrites_its_oldest_events(tmp_path):
     header = text(tmp_path, command="record --overwrite -a -e sched:*").header
     assert (header.overwritten, header.lost) == ({-1: -1}, {-1: -1})
     assert not text(tmp_path).header.overwritten
+
+
+def test_the_threads_of_others_have_no_number_to_perf_in_a_container(tmp_path):
+    """Thread 10 wakes another one from a busy CPU; perf says that thread 0 did, as of the idle task, the kernel knows better."""
+    wakeup = "{comm:>16} {pid:5d} [000] 1.{n}: sched:sched_wakeup: comm=c pid=13 prio=120 target_cpu=001\n"
+    (tmp_path / "trace.txt").write_text(
+        wakeup.format(comm="swapper", pid=0, n="100000")
+        + LINE.format(t="1.200000").replace("a    10 ", "swapper     0 ", 1)
+        + wakeup.format(comm="perf", pid=5, n="300000")
+    )
+    woken = open_trace(tmp_path / "trace.txt").only("wakeup").collect()
+    assert woken["by_pid"].to_list() == [None, None]
+    data = pf._sample(10**9, 0, 0, pf.payload("sched_wakeup", b"c", 13, 120, 1, by=10))
+    (tmp_path / "perf.data").write_bytes(pf.file_of(data, 2))
+    woken = open_trace(tmp_path / "perf.data").only("wakeup").collect()
+    assert woken["by_pid"].to_list() == [10]

@@ -14,7 +14,6 @@ import polars as pl
 from wastedcores.errors import TraceFormatError
 from wastedcores.limits import MAX_CPUS, MAX_SECONDS
 from wastedcores.trace.readers.support.embedded import atrace_text, systrace_text
-from wastedcores.trace.readers.support.perf_command import overwrites
 from wastedcores.trace.readers.support.reading import FactsBuilder, ordered_map
 from wastedcores.trace.readers.support.sched_waking import WakingEvents
 from wastedcores.trace.readers.support.text_reading import TextReading
@@ -25,9 +24,10 @@ from wastedcores.trace.readers.text.scan import Scanner, count, merge
 from wastedcores.trace.recognisers import (
     FTRACE_LATENCY_LINE,
     FTRACE_LINE,
-    PERF_SCRIPT_LINE,
-    PERF_SCRIPT_NO_PID,
 )
+
+#: the note that perf was in a pid namespace, so the number before the CPU may be another thread's
+NAMESPACE = "pid namespace"
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,10 @@ def _read_rest(
             )
             last.refuse(bad, "payload", found, error)
         found.every_switch |= kind == "switch" and parsed.height > 0
+        if dialect.perf and kind == "switch" and parsed.height:
+            both = group.select("line", "ctx_pid").join(parsed, on="line")
+            if both.select(((pl.col("ctx_pid") == 0) & (pl.col("prev_pid") > 0)).any()).item():
+                found.notes[NAMESPACE] = "to perf in a container, the threads of others were 0"
         frames.append(parsed)
     if events.height:
         last.line, last.name = events["line"][-1], str(events["name"][-1])
@@ -405,46 +409,3 @@ class AtraceReading(FtraceReading):
 
     def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
         return atrace_text(stream)
-
-
-PERF_SCRIPT = Dialect(
-    perf=True,
-    envelopes=(PERF_SCRIPT_LINE, PERF_SCRIPT_NO_PID),
-    # call chains (indented addresses), side-band records
-    noise=r"^(?:\t\s*[0-9a-f]+ |.*: PERF_RECORD_|PERF_RECORD_|\s+[0-9a-f]{8,} )",
-    lost=(
-        r"\[(?P<cpu>\d{1,4})\] +(?P<sec>\d{1,9})\.(?P<frac>\d{1,9}): PERF_RECORD_LOST(?:_SAMPLES)? lost (?P<n>\d{1,12})"
-    ),
-    hint=(
-        "Expected 'comm pid [cpu] seconds.fraction: event: fields'. If the [cpu] column is missing, print it: "
-        "perf script -F +cpu --show-lost-events."
-    ),
-)
-
-#: perf script sorts events by time. In this many events, times that are differences step back in more than this share.
-_ENOUGH, _MOST_BACK = 20, 0.1
-
-
-class PerfScriptReading(LineReading):
-    """One pass over the text of perf script."""
-
-    def __init__(self, path: Path, *, hashed: bool = False) -> None:
-        super().__init__(path, "perf-script", PERF_SCRIPT, hashed=hashed)
-
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield event tables in the order of the file, which is that of time."""
-        first = True
-        for frame in super().frames():
-            if first and frame.height >= _ENOUGH:
-                first = False
-                back = (frame["ts_ns"].diff() < 0).mean()
-                if isinstance(back, float) and back > _MOST_BACK:
-                    raise TraceFormatError(
-                        f"{self.path}: time steps back at {back:.0%} of its events, as if the text had been printed with "
-                        "--deltatime, that is, with the differences of times. Print it again without: perf script -F +cpu "
-                        "--show-lost-events."
-                    )
-            yield frame
-        if overwrites(self.found.notes.get("source cmdline", "")):  # nothing says how much
-            self.found.overwritten[-1] = -1
-            self.found.add_lost(-1, -1)
