@@ -91,7 +91,12 @@ def complete(trace: Trace, kinds: Collection[str]) -> tuple[Trace, list[int]]:
         after = told.filter(pl.col("ts_ns") > begin_ns)["cpu"]
         only_before = set(told["cpu"].drop_nulls()) - set(after) if after.null_count() == 0 else ()
         left = {c: n for c, n in left.items() if c not in only_before}
-    part, preempted = cut_and_left(trace, (begin_ns, end_ns + 1))
+    # where the first event of a CPU is that late, everything before it is gone, so a loss just before it tells nothing more
+    late = firsts.filter(pl.col("ts_ns") == begin_ns)["cpu"].to_list()
+    told_already = (pl.col("kind") == "lost") & (pl.col("ts_ns") == begin_ns)
+    kept = trace.events.filter(~(told_already & pl.col("cpu").is_in(late)).fill_null(False))
+    whole = Trace(kept, header, trace.path)
+    part, preempted = cut_and_left(whole, (begin_ns, end_ns + 1))
     facts = {name: getattr(header, name) for name in ("tasks", "later_tasks", "window")}
     return part.with_header(**facts, overwritten={}, lost=left), preempted
 
@@ -125,6 +130,7 @@ def lost_spans(trace: Trace, kinds: Collection[str], start_ns: int) -> list[tupl
     )
     spans: list[tuple[int, int, int]] = []
     for part in pl.collect_all([named, unnamed]):
-        found = part.select(pl.col("start_ns").fill_null(pl.col("ts_ns")), "ts_ns", "cpu")
+        # before the first event of a CPU, all of them may be lost
+        found = part.select(pl.col("start_ns").fill_null(start_ns), "ts_ns", "cpu")
         spans += found.with_columns(pl.col("cpu").fill_null(-1)).rows()
     return sorted(spans)

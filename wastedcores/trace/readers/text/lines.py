@@ -278,9 +278,10 @@ def _lost(
         cpu = int(parts["cpu"] or parts.get("cpu2") or -1)
         n = int(parts["n"]) if parts.get("n") else -1
         if "buffer started" in text:
-            # what came before on this CPU was overwritten; only the file's header says how much in all
+            # what came before on this CPU was overwritten; only the file's header says how much in all, and an excerpt has none
             if not found.overwritten:
-                continue
+                found.overwritten[-1] = -1
+                found.add_lost(-1, -1)
         else:
             found.add_lost(cpu, n)
         at = int(events["line"].search_sorted(line))
