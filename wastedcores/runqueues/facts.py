@@ -62,17 +62,34 @@ def _recorded_on() -> pl.Expr:
     )
 
 
-def complete(trace: Trace, kinds: Collection[str]) -> tuple[Trace, list[int]]:
+def _left_waiting(trace: Trace, begin_ns: int) -> set[int]:
+    """Return the threads that were preempted before a moment and that no event names since."""
+    time, state = pl.col("ts_ns"), pl.col("prev_state").cat
+    stays = state.starts_with("R") | state.ends_with("+")
+    stopped = trace.events.filter(
+        time < begin_ns, pl.col("kind") == "switch", stays, pl.col("prev_pid") > 0
+    )
+    left = stopped.group_by(pid="prev_pid").agg(left_ns=time.max()).collect(engine="streaming")
+    if not left.height:
+        return set()
+    later = trace.events.filter(time >= left["left_ns"].min())
+    named = pl.concat([later.select(time, pid=p) for p in ("pid", "prev_pid", "by_pid")])
+    named = named.filter(pl.col("pid").is_in(left["pid"].to_list()))
+    last = named.group_by("pid").agg(time.max()).collect(engine="streaming")
+    return set(left.join(last, on="pid").filter(time <= pl.col("left_ns"))["pid"])
+
+
+def complete(trace: Trace, kinds: Collection[str]) -> tuple[Trace, list[int], int]:
     """Return the part of a trace in which no CPU's events are missing because its ring buffer overwrote the oldest ones.
 
-    Returned are also the threads that were preempted before this part and of which nothing is seen in it: an event that was
-    overwritten may have told that they wait no longer. A trace that records changes of affinity is returned as it is, because
-    a change may be among the events that are gone.
+    Returned are also the threads that were preempted before this part and of which nothing is seen in it, on CPUs that do not
+    switch in it, and how many there were on others: an event that was overwritten may have told that they wait no longer. A
+    trace that records changes of affinity is returned as it is, because a change may be among the events that are gone.
     """
     header = trace.header
     over = header.overwritten
     if not over or "affinity" in kinds:
-        return trace, []
+        return trace, [], 0
     firsts = (
         trace.without("lost", *UNCOUNTED)
         .select("ts_ns", cpu=_recorded_on())
@@ -82,7 +99,7 @@ def complete(trace: Trace, kinds: Collection[str]) -> tuple[Trace, list[int]]:
         .collect(engine="streaming")
     )
     if not firsts.height:
-        return trace, []
+        return trace, [], 0
     begin_ns = int(firsts["ts_ns"].max())  # type: ignore[arg-type]
     end_ns = int(trace.events.select(pl.col("ts_ns").max()).collect(engine="streaming").item())
     left = {c: n - over.get(c, 0) for c, n in header.lost.items() if n != over.get(c, 0)}
@@ -98,7 +115,8 @@ def complete(trace: Trace, kinds: Collection[str]) -> tuple[Trace, list[int]]:
     whole = Trace(kept, header, trace.path)
     part, preempted = cut_and_left(whole, (begin_ns, end_ns + 1))
     facts = {name: getattr(header, name) for name in ("tasks", "later_tasks", "window")}
-    return part.with_header(**facts, overwritten={}, lost=left), preempted
+    others = _left_waiting(trace, begin_ns) - set(preempted)
+    return part.with_header(**facts, overwritten={}, lost=left), preempted, len(others)
 
 
 def with_losses(trace: Trace, spans: list[tuple[int, int, int]]) -> Trace:

@@ -40,7 +40,7 @@ def runqueues(
             "sched_wakeup_new, sched_migrate_task and sched_process_fork, e.g. with `wastedcores capture` or "
             "`perf sched record`."
         )
-    whole, (trace, preempted) = trace, complete(trace, kinds)
+    whole, (trace, preempted, left) = trace, complete(trace, kinds)
     start_ns, end_ns, top_cpu, top_pid = extent(trace)
     losses = lost_spans(trace, kinds, start_ns)
     online = trace.header.cpus_online
@@ -75,6 +75,7 @@ def runqueues(
         keep,
         counted=counted,
         preempted=preempted,
+        left=left,
         another_cpu=another,
         notes=[HEADER_REASONS[reason] for reason in from_header]
         + ([_BEGINS_LATE] if trace is not whole else [])
