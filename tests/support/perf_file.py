@@ -120,7 +120,7 @@ ROUND = record(68, b"")
 
 def sample(ts: int, cpu: int, tid: int, name: str, *values: bytes | int, flags: int = 0) -> bytes:
     """Return a record of one event with the values of its fields."""
-    return _sample(ts, cpu, tid, payload(name, *values, flags=flags))
+    return _sample(ts, cpu, tid, payload(name, *values, by=tid, flags=flags))
 
 
 def _trailer(ts: int, cpu: int, tid: int) -> bytes:

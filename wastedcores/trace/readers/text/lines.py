@@ -1,19 +1,17 @@
-"""Reads ftrace text, trace-cmd report and perf script: one event per line, an envelope and the event's own fields."""
+"""Reads text with one event per line, an envelope and the event's own fields: what ftrace, trace-cmd and perf script print."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import polars as pl
 
 from wastedcores.errors import TraceFormatError
 from wastedcores.limits import MAX_CPUS, MAX_SECONDS
-from wastedcores.trace.readers.support.embedded import atrace_text, systrace_text
 from wastedcores.trace.readers.support.reading import FactsBuilder, ordered_map
 from wastedcores.trace.readers.support.sched_waking import WakingEvents
 from wastedcores.trace.readers.support.text_reading import TextReading
@@ -21,10 +19,6 @@ from wastedcores.trace.readers.text import scan_jit
 from wastedcores.trace.readers.text.births import Births
 from wastedcores.trace.readers.text.payload import KIND_OF, clean_comm, parse_payloads
 from wastedcores.trace.readers.text.scan import Scanner, count, merge
-from wastedcores.trace.recognisers import (
-    FTRACE_LATENCY_LINE,
-    FTRACE_LINE,
-)
 
 #: the note that perf was in a pid namespace, so the number before the CPU may be another thread's
 NAMESPACE = "pid namespace"
@@ -367,46 +361,3 @@ def learn(facts: FactsBuilder, comment: str) -> None:
         facts.clock = found.get("clock") or facts.clock
         if found.get("note"):
             facts.notes[f"source {found['note'].strip()}"] = found["text"].strip()
-
-
-#: The same without the name of an event, as other tracers write: "sys_ioctl -> 0x0", "sys_ioctl(fd: ff)".
-_BARE = FTRACE_LINE.replace(r"(?:: ?| <-)(?P<payload>.*)$", r"(?P<payload>\W.*)?$")
-
-FTRACE = Dialect(
-    perf=False,
-    envelopes=(FTRACE_LINE, _BARE, FTRACE_LATENCY_LINE),
-    # "capturing trace... done" and "TRACE:" are from atrace
-    noise=r"^(?:[ \t]?=> |cpus=\d+$|version = |CPU \d+ is empty$|trace-cmd|capturing trace\.\.\.|TRACE:$|\s*#)",
-    lost=(
-        r"^(?:CPU:(?P<cpu>\d{1,4}) \[(?:LOST )?(?P<n>\d{1,12})? ?(?:EVENTS DROPPED|EVENTS)\]"
-        r"|##### CPU (?P<cpu2>\d{1,4}) buffer started ####)"
-    ),
-    hint=(
-        "Expected '<task>-<pid> [cpu] flags seconds.fraction: event: fields'. For the kernel's own file turn "
-        "raw, hex and bin off in trace_options and use a clock that counts seconds."
-    ),
-)
-
-
-class FtraceReading(LineReading):
-    """One pass over ftrace text."""
-
-    def __init__(
-        self, path: Path, *, hashed: bool = False, overwritten: Mapping[int, int] | None = None
-    ) -> None:
-        super().__init__(path, "ftrace", FTRACE, hashed=hashed)
-        self.found.overwritten.update(overwritten or {})
-
-
-class SystraceReading(FtraceReading):
-    """One pass over a page of systrace, which has ftrace text."""
-
-    def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
-        return systrace_text(stream)
-
-
-class AtraceReading(FtraceReading):
-    """One pass over the ftrace text that ``atrace -z`` packed."""
-
-    def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
-        return atrace_text(stream)
