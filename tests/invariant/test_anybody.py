@@ -197,11 +197,13 @@ def test_u4_a_cpu_without_any_event_may_have_run_one_thread_alone():
     assert check(trace, silent="idle").verdict == "violations"
 
 
-def test_u4_a_cpu_whose_hotplug_threads_parked_is_offline():
+@pytest.mark.parametrize("parked", ["P", "x"])
+def test_u4_a_cpu_whose_hotplug_threads_parked_is_offline(parked):
+    """Until 2023 libtraceevent printed x for a thread that parks."""
     rows = [
         switch(1, 1, 0, "R", 80, comm="cpuhp/1"),
-        switch(2, 1, 80, "P", STOPPER, prev_comm="cpuhp/1", comm="migration/1"),
-        switch(3, 1, STOPPER, "P", 0, prev_comm="migration/1"),
+        switch(2, 1, 80, parked, STOPPER, prev_comm="cpuhp/1", comm="migration/1"),
+        switch(3, 1, STOPPER, parked, 0, prev_comm="migration/1"),
         switch(3, 0, 0, "R", 10),
         wakeup(4, 0, 11),
     ]
@@ -216,10 +218,13 @@ def test_u4_a_cpu_whose_hotplug_threads_parked_is_offline():
     assert result.wall_ns == pytest.approx(S, rel=0.01)
 
 
-def test_u4_a_cpu_that_goes_offline_before_the_oldest_event_of_another_is_kept_stays_offline():
+@pytest.mark.parametrize("parked", ["P", "x"])
+def test_u4_a_cpu_that_goes_offline_before_the_oldest_event_of_another_is_kept_stays_offline(
+    parked,
+):
     rows = [
         switch(1, 1, 0, "R", STOPPER, comm="migration/1"),
-        switch(2, 1, STOPPER, "P", 0, prev_comm="migration/1"),
+        switch(2, 1, STOPPER, parked, 0, prev_comm="migration/1"),
         switch(10 * MS, 0, 0, "R", 10),
         wakeup(10 * MS + 1, 0, 11),
     ]

@@ -151,6 +151,23 @@ def test_a_gap_between_two_boots_is_no_violation():
     assert check(trace_of(rows, cpus=2, known=False)).verdict == "unknown"
 
 
+@pytest.mark.parametrize(("later", "verdict"), [(False, "unknown"), (True, "clean")])
+def test_a_thread_that_was_preempted_before_the_beginning_may_wait_on_a_busy_cpu(later, verdict):
+    """CPU 0's buffer begins at 100 ms. Thread 12 was preempted on CPU 1 before, and starves there unless it is seen again."""
+    rows = [
+        switch(20 * MS, 1, 12, "R", 10),
+        switch(100 * MS, 0, 11, "S", 0),
+        wakeup(109 * MS, 1, 15, src_cpu=1, by_pid=10),
+        switch(110 * MS, 1, 10, "R", 15),
+        switch(111 * MS, 1, 15, "S", 10),
+        *([switch(112 * MS, 1, 10, "R", 12), switch(113 * MS, 1, 12, "S", 10)] if later else []),
+        wakeup(500 * MS, 0, 11, src_cpu=0, by_pid=0),
+        switch(500 * MS, 0, 0, "R", 11),
+    ]
+    late = {"overwritten": {0: 5}, "lost": {0: 5}}
+    assert check(trace_of(rows, cpus=2, known=False, **late)).verdict == verdict
+
+
 def test_what_a_ring_buffer_overwrote_before_the_beginning_is_left_out():
     """CPU 1's oldest events are gone; from its first one on everything is there."""
     late = {"overwritten": {1: 5}, "lost": {1: 5}}
@@ -218,3 +235,17 @@ def test_changes_that_are_too_many_for_the_memory_are_streamed_again(monkeypatch
     assert streamed.result.to_json() == kept.result.to_json()
     assert streamed.waits.equals(kept.waits)
     assert not streamed.runqueues._kept
+
+
+def test_a_trace_that_does_not_tell_how_many_cpus_there_were():
+    """Two CPUs are busy and a thread waits: a third one, without an event, may have been idle all the time."""
+    rows = [r for r in rows_beside(12) if r["kind"] != "switch" or (r["cpu"], r["pid"]) != (1, 0)]
+    alone = trace_of(rows, cpus=2, online=False, known=False)
+    result = check(alone)
+    assert (result.verdict, result.cpus) == ("unknown", 2)
+    assert result.bound.longest_at_most_ns > 900 * MS
+    assert any("does not tell how many CPUs" in note for note in result.notes)
+    assert check(alone, cpus="0-1").verdict == "clean"
+    assert check(trace_of(rows, cpus=2, known=False)).verdict == "clean"
+    quiet = [switch(1, 0, 0, "R", 10), switch(1, 1, 0, "R", 11), switch(S, 0, 10, "S", 0)]
+    assert check(trace_of(quiet, cpus=2, online=False, known=False)).verdict == "clean"

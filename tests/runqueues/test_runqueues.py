@@ -192,6 +192,7 @@ def test_runqueues__kept_changes_are_the_streamed_ones():
 @settings(max_examples=60)
 @given(st.integers(0, 2**32))
 def test_lost_spans__begin_at_the_last_event_on_that_cpu(seed):
+    """Before the first event of a CPU, all of them may be lost."""
     r = random.Random(seed)
     rows = [{"ts_ns": 0, "kind": "mark", "text": "start"}]
     for t in sorted(r.randrange(40) for _ in range(30)):
@@ -210,7 +211,7 @@ def test_lost_spans__begin_at_the_last_event_on_that_cpu(seed):
             on = {"wakeup": e.get("src_cpu"), "migrate": None}.get(e["kind"], e.get("cpu"))
             if e["kind"] != "lost" and e["ts_ns"] < row["ts_ns"] and row["cpu"] in (None, on):
                 known.append(e["ts_ns"])
-        start = max(known) if known else row["ts_ns"]
+        start = max(known, default=0)
         spans.append((start, row["ts_ns"], -1 if row["cpu"] is None else row["cpu"]))
     trace = Trace(pl.DataFrame(rows, schema={c: SCHEMA[c] for c in COLUMNS}).lazy(), HEADER)
     assert lost_spans(trace, {r["kind"] for r in rows}, 0) == sorted(s for s in spans if s[1] > 0)

@@ -115,7 +115,12 @@ class Runqueues:
     is_strict: bool = False  #: only threads wait of which something says where they may run
     #: threads that waited when the oldest events were overwritten; nothing is seen of them, so perhaps they do no longer
     preempted: list[int] = field(default_factory=list)
-    #: how many threads were runnable at a snapshot and have no event, so they may have waited all the time; known after pass 1
+    #: how many other threads were preempted before that, and may wait somewhere since
+    left: int = 0
+    #: where nothing tells how many CPUs there were: the trace as if there had been one more, which was idle
+    another_cpu: Trace | None = None
+    #: how many threads were runnable at a snapshot, or left so, and have no event, so they may have waited all the time; known
+    #: after pass 1
     hidden: int = 0
     late_ns: int = 0  #: a woken thread is on a queue only so much later, see late_jit.py
     #: number of events that contradict the state before them, counted while streaming
@@ -256,7 +261,7 @@ class Runqueues:
             recorded[batch.cpu[_ON_ITS_CPU[batch.code]]] = True
             recorded[batch.src_cpu[batch.code != st.MIGRATE]] = True
         seen |= recorded
-        self.hidden = self._hidden(state)
+        self.hidden = self._hidden(state) + self.left
         self._doubt_affinity(state, outside)
         start_jit.settle_start(state, self.start_ns)
         self._doubt_waits(state)

@@ -185,6 +185,21 @@ def test_a_switch_that_was_not_recorded_is_inserted(tmp_path):
     assert trace.header.provenance["unseen_switches"].startswith("1 ")
 
 
+def test_where_the_kernel_was_not_asked_for_its_counts_a_switch_that_was_not_recorded_is_lost(
+    tmp_path,
+):
+    """The CPU may have been idle long before its next switch, and only a count would show it."""
+    records = record(1, "switch", 10 | 75 << 22) + record(9, "switch", 15 | 10 << 22, x=1)
+    trace = events_of(tmp_path, block(reader.EVENTS_BLOCK, records), END, events=["switch"])
+    rows = trace.events.collect().select("ts_ns", "kind", "cpu", "prev_pid", "pid").rows()
+    assert [row[1:] for row in rows] == [
+        ("switch", 0, 10, 75),
+        ("lost", 0, None, None),
+        ("switch", 0, 15, 10),
+    ]
+    assert trace.header.lost == {0: 1}
+
+
 def test_a_loss_after_the_last_event_becomes_an_event_at_the_end(tmp_path):
     counted = b"".join(struct.pack("<4Q", 0, 0, n, 0) for n in (0, 7, 0, 0))
     first = block(reader.EVENTS_BLOCK, record(1, "nr_running", 1 << 16))

@@ -354,6 +354,7 @@ class _Decoder:
 
         This was seen on a 6.18 guest that hides the switches and wakeups of its agent's threads from every tracer. Without
         these switches the threads would seem to wait forever. The task is taken to fall asleep at the latest possible time.
+        Only the kernel's own counts show where that is wrong, so without them it is a loss of events.
         """
         at = np.flatnonzero(kind == KINDS["switch"])
         rows: list[tuple[int, int, int, int, int]] = []
@@ -367,10 +368,17 @@ class _Decoder:
                 for i in np.flatnonzero(before != out).tolist():
                     where = int(mine[i])
                     rows.append((int(ts[where]), c, int(out[i]), int(before[i]), where + line))
-        self.unseen += len(rows)
+        counted = "nr_running" in self.kinds
+        if counted:
+            self.unseen += len(rows)
+        else:
+            self.facts.lost.update(c for _, c, *_ in rows)
         names = ("ts_ns", "cpu", "pid", "prev_pid", "line")
         types = (pl.Int64, pl.Int32, pl.Int32, pl.Int32, pl.Int64)
         table = pl.DataFrame(rows, schema=dict(zip(names, types, strict=True)), orient="row")
+        if not counted:
+            one = pl.lit(1, pl.Int64)
+            return table.select("ts_ns", "cpu", "line", kind=pl.lit("lost"), value=one)
         return table.with_columns(kind=pl.lit("switch"), prev_state=pl.lit("S"))
 
     def finish(self) -> pl.DataFrame:
