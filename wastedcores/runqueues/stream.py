@@ -281,13 +281,15 @@ class Runqueues:
                 # a thread that seems to wait since the start may have been woken later, by a CPU that was not recorded
                 waits = state.task[:, task_row.STATE] == task_row.WAITING
                 state.task[waits, task_row.DOUBTED] = task_row.LOST_MEANWHILE
-                state.numbers[st.UNRECORDED] = 1
+            # and a CPU that may have switched may have taken any thread that waits
+            taken = [not recorded[c] and state.cpu[c, cpu_row.CURR] < 0 for c in online]
+            state.numbers[st.UNRECORDED] = any(taken)
         return state
 
     def _doubt_waits(self, state: st.State) -> None:
         """Doubt that threads waited from the start on which may have been woken or born later, as far as anything tells."""
         kinds, header = self.trace.kinds(), self.tasks.trace.header
-        waits = state.task[:, task_row.STATE] == task_row.WAITING
+        waits = (state.task[:, task_row.STATE] == task_row.WAITING) & (state.began >= 0)
         if "wakeup" in kinds and not {"fork", "wakeup_new"} & set(kinds):
             waits[[t.pid for t in header.tasks or [] if t.pid < waits.size]] = False
         elif "wakeup" in kinds:

@@ -475,7 +475,8 @@ def finish(s: State, out: Output, end_ns: int) -> None:
             doubt_wait(s, out, p, end_ns)
             end_wait(s, out, p, c, end_ns)
         elif state == task_row.WAITING and s.task[p, task_row.LIMITED] == task_row.UNLIMITED:
-            doubt(s, out, -1, s.since[p], end_ns, se.ELSEWHERE)
+            if s.cpu[c, cpu_row.KERNEL_NR] < 0:
+                doubt(s, out, -1, s.since[p], end_ns, se.ELSEWHERE)
         elif state == task_row.ASLEEP and s.task[p, task_row.DOUBTED] == task_row.PERHAPS_WAITS:
             if s.since[p] >= 0:
                 doubt(s, out, c, unseen_since(s, p, c), end_ns, se.WOKEN_EARLY)
