@@ -16,8 +16,8 @@ from wastedcores.invariant import hide_jit, sweep_affinity_jit, sweep_jit
 from wastedcores.invariant.brief import WithoutBrief
 from wastedcores.invariant.longest import Longest
 from wastedcores.jit.second import Prepared
+from wastedcores.runqueues.batch import no_changes
 from wastedcores.runqueues.runqueues import Batch, Runqueues
-from wastedcores.runqueues.stream import no_changes
 
 #: episodes written per call into the compiled sweep
 ROOM = 1 << 16

@@ -13,9 +13,10 @@ import polars as pl
 
 from wastedcores.errors import MissingEventsError
 from wastedcores.runqueues.affinity import find_affinity, unrestricted
+from wastedcores.runqueues.batch import Batch
 from wastedcores.runqueues.doubts import HEADER_REASONS, header_doubts
 from wastedcores.runqueues.facts import complete, extent, lost_spans, with_losses
-from wastedcores.runqueues.stream import Batch, Runqueues
+from wastedcores.runqueues.stream import Runqueues
 from wastedcores.runqueues.task_rows import task_rows
 from wastedcores.trace.trace import Trace
 
