@@ -151,7 +151,8 @@ def files(draw):
         stamp = f"{ns // 10**9:5d}.{f'{ns % 10**9:09d}'[:fraction]}"
         comm, pid, cpu = draw(COMM | st.just("<...>")), draw(PID), draw(CPU)
         if perf and name == "sched_switch":
-            pid = max(pid, 1)  # a switch by thread 0 away from another one tells that perf was in a container
+            # a switch by thread 0 away from another one tells that perf was in a container
+            pid = max(pid, 1)
         if perf:
             group = "power" if name == "cpu_idle" else "sched"
             lines.append(
