@@ -126,7 +126,7 @@ def test_a_queue_of_unknown_length_hides_nothing_while_every_cpu_is_busy(rows, e
 def test_where_the_kernel_counts_more_tasks_than_the_events_tell_some_may_wait(
     idle, verdict, bounded
 ):
-    """The kernel counts two tasks on CPU 0, of which 7 and 8 have events in turn; the other one always waits."""
+    """The kernel counts two tasks on CPU 0. Threads 7 and 8 run there in turn; a third one without events always waits."""
     rows = [
         nr(0, 0, 2), nr(0, 1, 1), wakeup(5, 0, 7, by_pid=8), nr(4, 0, 3), switch(6, 0, 8, "S", 7), nr(6, 0, 2),
         nr(500 * MS - 1, 0, 3), wakeup(500 * MS, 0, 8, by_pid=7), switch(500 * MS + 10, 0, 7, "S", 8),

@@ -1,4 +1,4 @@
-"""Events that are told in another order than they happened, or not at all: the verdict is unknown, and never a wrong one.
+"""A trace may tell events in another order than they happened, or not at all: then a verdict must be unknown, not wrong.
 
 The clocks of two CPUs differ by some microseconds, and some recordings lack kinds of events or begin and end between two that
 belong together. CPU 0 runs thread 10 for a second, and CPU 1 is idle; what is told of other threads has two readings.
@@ -52,7 +52,7 @@ def test_the_others_alone_are_clean_and_a_wait_beside_them_is_a_violation():
 @pytest.mark.parametrize(
     "more",
     [
-        # it was woken again right after it slept, and waits since; or it was woken when it was about to sleep
+        # either it was woken right after it fell asleep, and has waited since; or it was woken when it was about to sleep
         [*SLEEPS, wakeup(3 * MS - 20 * US, 0, 11)],
         # the wakeup to its short run is told after it; or it was woken again
         [*SLEEPS, *run(10 * MS, 11), wakeup(10 * MS + 50 * US, 0, 11)],

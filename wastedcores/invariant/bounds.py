@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from wastedcores.invariant import pool_jit, sweep_jit
 from wastedcores.invariant.brief import FLOOR_NS, WithoutBrief
-from wastedcores.invariant.chronic import Chronic, covered_ns, offline_ns, worst
+from wastedcores.invariant.chronic import Chronic, covered_ns, worst
 from wastedcores.invariant.sweep import Collected, merged, sweep
 from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues.affinity import unrestricted
@@ -210,8 +210,17 @@ class _WithoutBriefWaits(WithoutBrief):
         return replace(left, nr=np.where(counts, left.free, 1 + left.code).astype(np.int32))
 
 
-def at_most(rq: Runqueues, first: sweep_jit.SweepState, dark: NDArray[np.bool_]) -> AtMost:
-    """Find the most waste that the trace allows; nothing tells what the ``dark`` CPUs did, or whether they were recorded."""
+def at_most(
+    rq: Runqueues,
+    first: sweep_jit.SweepState,
+    dark: NDArray[np.bool_],
+    offline: NDArray[np.int64],
+) -> AtMost:
+    """Find the most waste that the trace allows.
+
+    * ``dark``: CPUs of which nothing tells what they did, or whether they were recorded.
+    * ``offline``: (slices,) see :func:`wastedcores.invariant.chronic.offline_ns`.
+    """
     pooled = Pooled(rq, dark)
     window = (int(first.window[0]), int(first.window[1]))
     counted = np.append(first.counted, np.uint8(1))
@@ -237,7 +246,7 @@ def at_most(rq: Runqueues, first: sweep_jit.SweepState, dark: NDArray[np.bool_])
         _longest_ns(_pieces(found.firm, _union(near))),
         worst(
             found.firm_state,
-            offline_ns(rq, first),
+            offline,
             more=covered_ns(_table(near), found.firm_state),
         ),
     )

@@ -249,7 +249,7 @@ def _allowing(result: CheckResult, more: CheckResult) -> CheckResult:
         longest_at_most_ns=more.bound.longest_at_most_ns,
     )
     verdict, notes = result.verdict, result.notes
-    if verdict == "clean" != more.verdict:
+    if verdict == "clean" and more.verdict != "clean":
         verdict = "unknown"
         notes = [
             *notes,

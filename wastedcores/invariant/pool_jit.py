@@ -42,14 +42,18 @@ from wastedcores.runqueues.state import (
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
-
 # columns of Pool.task; STATE has the values of task_row
 STATE, WOKEN, LATE = 0, 1, 2
-# columns of Pool.task_ns: since when it sleeps; from when on it may have waited; when it began to run without a wakeup; and from
-# when on it may have waited where it was first moved from since it sleeps, -1 if it was not moved. When it was last woken while
-# it ran, and when it was last moved: the clocks of two CPUs may tell of either before the thread stopped, or was woken. And for
-# how long, since the start and until it slept, some CPU may have been idle
-SINCE, FROM, BEGAN, MOVED, EARLY, AT, IDLE = 0, 1, 2, 3, 4, 5, 6
+# columns of Pool.task_ns
+(
+    SINCE,  # since when it sleeps
+    FROM,  # from when on it may have waited
+    BEGAN,  # when it began to run without a wakeup
+    MOVED,  # from when on it may have waited on the CPU from which it was first moved since it sleeps; -1: it was not moved
+    EARLY,  # when it was last woken while it ran; the clocks of two CPUs may tell of this before it stopped
+    AT,  # when it was last moved; they may tell of this before it stopped or was woken, too
+    IDLE,  # the part of the time before it slept in which some CPU may have been idle
+) = range(7)
 # values of LATE: its wakeup is missing or comes late; a wakeup came when it slept again: late, or to let it wait
 UNWOKEN, PERHAPS = 1, 2
 
@@ -359,7 +363,7 @@ def _stop(p: Pool, out: Changes, t: int, q: int, keeps: bool, idle: bool) -> Non
 
 @jit
 def _left(p: Pool, out: Changes, t: int, q: int, c: int) -> None:
-    """Thread ``q`` begins to run on CPU ``c`` and seemed to run: nobody knows what the other CPU runs."""
+    """Thread ``q`` begins to run on CPU ``c`` although it seemed to run on another one, which may be idle since."""
     for d in range(p.curr.size):
         if d != c and p.curr[d] == q:
             p.curr[d] = -1

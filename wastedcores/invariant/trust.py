@@ -121,7 +121,7 @@ def judge(
     endless = endless or _longer_queues(rq, state, doubts)
     open_ = doubts.height or unknown_cpus.any() or lost or brief
     if rq.source == "tasks" and open_ and not endless:
-        most = at_most(rq, state, unknown_cpus & _perhaps_unrecorded(rq))
+        most = at_most(rq, state, unknown_cpus & _perhaps_unrecorded(rq), offline)
     notes = cut_short(rq)
     if sure.any() or surely_chronic:
         verdict = "violations"

@@ -85,9 +85,6 @@ def _first_switch(s: State, t: int, c: int, p: int, q: int, listed: bool) -> Non
         told = q >= 0 and curr == cpu_row.CURR_UNKNOWN and not _comes_online(s, p, q)
         told |= q == 0 and p > 0 and s.task[p, task_row.ROLE] == task_row.HOTPLUGGER
         s.cpu[c, cpu_row.CURR] = q if told else cpu_row.CURR_FROM_SWITCH
-        if q >= 0 and not told and s.task[p, task_row.WAKER] >= 0:
-            if s.task[p, task_row.WAKER_CPU] != c:
-                s.cpu[c, cpu_row.CURR] = cpu_row.CURR_OFFLINE_OR_IDLE
     if listed and s.cpu[c, cpu_row.CURR] != q:
         _unlisted(s, q, c)
     _was(s, q, task_row.RUNNING, c)

@@ -302,7 +302,7 @@ class Runqueues:
         if once(trace.header, affinity.follows):
             elsewhere = (outside & (affinity.known > 0)).any()
             self._doubt_snapshot(state, bool(elsewhere or unexplained))
-        else:  # it may have got another affinity and then the old one again
+        else:  # such a thread may have got another affinity, and later the old one again
             again = repinned > 0
             again[np.setdiff1d(by_itself, unexplained)] = False
             self._take_back(state, again)

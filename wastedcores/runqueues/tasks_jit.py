@@ -152,6 +152,23 @@ def _switch(
 
 
 @callee
+def _woken_while_running(s: State, out: Output, t: int, c: int, p: int, late: bool) -> None:
+    """Task ``p`` is woken while it seems to run; ``late``: the wakeup may be the one that made it run."""
+    on = s.task[p, task_row.CPU]
+    if late:
+        s.task[p, task_row.DOUBTED] = task_row.SURE
+    else:
+        s.task[p, task_row.WOKEN] = c + 1
+        s.early[p] = t
+    if s.numbers[se.WAKINGS] != 0:
+        return
+    if on == c:  # it was about to sleep: the kernel reports such a wakeup, too
+        s.odd[se.ODD_WAKEUP_OF_QUEUED] += 1
+    else:  # nobody knows when it left the other CPU
+        odd(s, out, on, s.cpu[on, cpu_row.SEEN], t, se.ODD_WAKEUP_OF_QUEUED)
+
+
+@callee
 def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
     """Task ``p`` joins the runqueue of CPU ``c``.
 
@@ -161,19 +178,8 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
     state = s.task[p, task_row.STATE]
     unwoken = s.task[p, task_row.DOUBTED] == task_row.UNWOKEN
     late = unwoken and t - s.began[p] <= se.SKEW_NS
-    if state == task_row.RUNNING and late:
-        s.task[p, task_row.DOUBTED] = task_row.SURE
-    elif state == task_row.RUNNING:
-        s.task[p, task_row.WOKEN] = c + 1
-        s.early[p] = t
-    if state == task_row.RUNNING and s.numbers[se.WAKINGS] != 0:
-        return
     if state == task_row.RUNNING:
-        on = s.task[p, task_row.CPU]
-        if on == c:  # it was about to sleep: the kernel reports such a wakeup, too
-            s.odd[se.ODD_WAKEUP_OF_QUEUED] += 1
-        else:  # nobody knows when it left the other CPU
-            odd(s, out, on, s.cpu[on, cpu_row.SEEN], t, se.ODD_WAKEUP_OF_QUEUED)
+        _woken_while_running(s, out, t, c, p, late)
         return
     if state == task_row.WAITING and not parked(s, p):
         old = s.task[p, task_row.CPU]

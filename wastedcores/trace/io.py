@@ -265,7 +265,7 @@ class _Import:
             every_switch=facts.every_switch,
             wakings=facts.wakings,
             some_tasks=some_tasks_only(notes.get("source cmdline", "")),
-            # perf script prints what it is asked for, such as a single CPU
+            # perf script prints only what it is asked for, for example the events of one CPU
             every_cpu=facts.source_format == "perf.data"
             and every_cpu(notes.get("source cmdline", "")),
             follows_affinity=facts.follows_affinity,
