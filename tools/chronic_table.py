@@ -80,7 +80,9 @@ def row(path: Path) -> tuple[str, str, float]:
     try:
         for brief.FLOOR_NS in FLOORS_NS:
             state = sweep_jit.new_state(rq.cpus, counted, start, end, SLICE_NS)
-            used, waste = np.diff(sweep(rq, state, end).firm_state.slices, axis=0, prepend=0).T
+            used, waste = np.diff(
+                sweep(rq, state, end).firm_state.slices[:, :2], axis=0, prepend=0
+            ).T
             if not waste.size:
                 rest = " |" * (len(FLOORS_NS) + 1)
                 return f"| {name} | {verdict} | shorter than a slice |{rest}", verdict, 0.0

@@ -34,6 +34,8 @@ def recording(host: bytes = b"here", release: bytes = b"6.12.0-test") -> bytes:
     data += perf_file.sample(START + 1, 0, 10, "sched_waking", b"task-11", 11, 120, 0)
     for i, at in enumerate(range(4, 300, 4)):
         data += switch(at * MS, 0, 10 + i % 2, 0, 11 - i % 2)
+    woken = (b"task-12", 12, 120, 1)
+    data += perf_file.sample(START + 300 * MS - 1, 1, 0, "sched_wakeup", *woken)
     data += switch(300 * MS, 1, 0, 0, 12)
     return perf_file.file_of(data, 2, release, host)
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.builders import switch, trace_of
 from support.typed import typed
 
 from wastedcores.capture import own_tasks, system
@@ -281,6 +282,22 @@ def test_what_changed_between_two_snapshots_is_named():
     assert named == {1: (), 2: ("allowed",), 3: (), 4: (), 5: ("nice",)}
     assert [(t.pid, t.start_ticks) for t in facts["later_tasks"]] == [(4, 9), (6, 1)]
     assert "changed" not in module.header_facts(first)
+
+
+def test_what_changed_reaches_the_header_of_a_trace_that_states_nothing_of_it():
+    """The fields of a header that are never None are taken over, too; what the trace itself says stays."""
+    common = {"kernel": "6.1", "host": "here", "boottime_ns": 1, "unix_ns": 2}
+    last = module.Snapshot(**common, quotas={"/a": 4000}, isolated_cpus=[1])
+    first = module.Snapshot(**common, quotas={}, isolated_cpus=[], silent_is_idle=True, last=last)
+    rows = [switch(1, 0, 0, "R", 10)]
+    trace = trace_of(rows, cpus=2, known=False, host="here", kernel_release="6.1")
+    header = module.with_snapshot(trace, first, "tasks.json").header
+    assert header.changed == ["isolated_cpus", "quotas"]
+    assert header.silent_is_idle
+    alone = first.model_copy(update={"last": None, "silent_is_idle": None})
+    header = module.with_snapshot(trace.with_header(changed=["cpusets"]), alone, "x").header
+    assert header.changed == ["cpusets"]
+    assert not header.silent_is_idle
 
 
 def test_a_command_is_run_between_two_snapshots(here, tmp_path):

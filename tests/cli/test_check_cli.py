@@ -14,7 +14,7 @@ from support.typed import typed
 from wastedcores.errors import UsageError
 from wastedcores.prediction.advice import Advice, Proposal
 from wastedcores.prediction.result import Range
-from wastedcores.runqueues.doubts import HEADER_REASONS, REASONS, UNSEEN
+from wastedcores.runqueues.doubts import HEADER_REASONS, ONLY_MORE, REASONS
 from wastedcores.trace.header import Window
 from wastedcores.trace.parquet import write_parquet
 from wastedcores.units import duration_ns
@@ -282,4 +282,4 @@ def test_time_in_doubt_is_counted_once():
 
 
 def test_every_reason_of_a_doubt_has_words():
-    assert set(MEANING) == {*REASONS, *HEADER_REASONS, "contradicted_often", UNSEEN}
+    assert set(MEANING) == {*REASONS, *HEADER_REASONS, "contradicted_often", *ONLY_MORE}

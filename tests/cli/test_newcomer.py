@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import TRACE_GOLDEN
 from support.typed import typed
 
 import wastedcores as wc
@@ -69,7 +70,7 @@ def test_the_next_command_says_again_what_the_trace_does_not_tell():
     assert said.split(str(trace))[1].startswith(f" {where} "), said
     assert f"{told} {steps}   (" in said
     assert last("check", "--format ftrace").count("--") == 2, "explain has no --format"
-    recorded = typed("check", "kernel-build", "--whole").out.splitlines()[-1]
+    recorded = typed("check", TRACE_GOLDEN / "sched_profiler.txt", "--whole").out.splitlines()[-1]
     assert recorded.endswith("wastedcores doctor   (record again)")
 
 

@@ -40,8 +40,10 @@ def test_a_recording_of_a_bug_loses_what_its_idle_cpus_could_have_done():
     code, found = scored("missing-domains-buggy")
     assert code == 1
     assert found["lost_core_s"] == pytest.approx(56 * found["window_s"], rel=0.001)
-    assert found["at_least_core_s"] == found["at_most_core_s"] == found["lost_core_s"]
-    assert found["confidence"] == "exact"
+    assert found["at_most_core_s"] == found["lost_core_s"]
+    # the 64 threads were born in the trace, so those that waited for 100 ms may be in a group with a limit (161.7 of 168.1 s)
+    assert 0.95 < found["at_least_core_s"] / found["lost_core_s"] < 1
+    assert found["confidence"] == "bounded"
 
 
 def test_several_traces_are_one_number_and_the_worst_verdict():

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import RECORDINGS
-from support.builders import nr, switch, trace_of, wakeup
+from support.builders import migrate, nr, switch, trace_of, wakeup
 
 from wastedcores.capture.snapshot import header_facts, read_snapshot
 from wastedcores.errors import UsageError
@@ -296,6 +296,7 @@ def short_waits(first_ns=0, n=200, moved=True, **more):
         ]
         if moved == "often" and k % 4 == 0:
             t += 10 * MS
+            rows += [migrate(t - 1, 0, 1, 11), migrate(t + 10 * MS - 1, 1, 0, 11)]
             rows += [wakeup(t, 1, 11), switch(t, 1, 0, "R", 11), switch(t + 1, 1, 11, "S", 0)]
     end = first_ns + (n + 1) * 20 * MS
     if moved:
@@ -313,6 +314,67 @@ def test_many_short_waits_are_chronic():
     assert (result.verdict, result.kind) == ("violations", "chronic")
     assert result.chronic.share == pytest.approx(0.2, rel=0.01)
     assert not result.episodes["persistent"].any()
+
+
+def waits_beside_idle(wait_ns):
+    """CPUs 0 and 2 compute, CPU 1 idles for 70 ms of each 100 ms, and 11 waits ``wait_ns`` of them on CPU 0."""
+    rows = [switch(1, 0, 0, "R", 10), switch(2, 2, 0, "R", 8), switch(3, 1, 9, "S", 0)]
+    for t in range(10 * MS, 2000 * MS, 100 * MS):
+        ran = t + wait_ns + MS
+        rows += [wakeup(t, 0, 11), switch(t + wait_ns, 0, 10, "S", 11), switch(ran, 0, 11, "S", 0)]
+        rows += [wakeup(ran + 1000, 0, 10), switch(ran + 2000, 0, 0, "R", 10)]
+        rows += [wakeup(t + 30 * MS, 1, 9), switch(t + 30 * MS + 1000, 1, 0, "R", 9)]
+        rows.append(switch(t + 60 * MS, 1, 9, "S", 0))
+    return [*rows, wakeup(2010 * MS, 1, 9), switch(2010 * MS + 1000, 1, 0, "R", 9)]
+
+
+@pytest.mark.parametrize(
+    ("unswitched", "verdict"),
+    [(None, "unknown"), ({3: True}, "clean"), ({3: False}, "violations")],
+)
+def test_a_cpu_of_which_nothing_is_known_may_have_been_used(unswitched, verdict):
+    """The waste is 1.04 % of what CPUs 0 to 2 used, and 0.72 % if CPU 3 was used, too."""
+    result = check(trace_of(waits_beside_idle(2_400_000), cpus=4, unswitched=unswitched))
+    assert result.verdict == verdict
+
+
+@pytest.mark.parametrize(("allowed", "verdict"), [("5", "clean"), ("0-5", "unknown")])
+def test_a_cpu_that_is_hidden_by_a_doubt_may_have_been_used(allowed, verdict):
+    """The waste is 0.66 % of what is used. On CPUs 3 to 5 threads are throttled behind others; one of them might use CPU 1."""
+    rows = waits_beside_idle(3_500_000)
+    for cpu, hog, waits in ((3, 33, 40), (4, 34, 41), (5, 35, 42)):
+        rows.append(switch(5, cpu, 0, "R", hog))
+        for t in range(15 * MS, 2000 * MS, 100 * MS):
+            rows += [wakeup(t, cpu, waits), switch(t + 90 * MS, cpu, hog, "S", waits)]
+            rows += [
+                wakeup(t + 91 * MS - 1000, cpu, hog),
+                switch(t + 91 * MS, cpu, waits, "S", hog),
+            ]
+    tasks = [{"pid": p, "allowed": "0-5", "cgroup": "/"} for p in (8, 9, 10, 11, 33, 34, 35)]
+    for pid, cpus in ((40, "3"), (41, "4"), (42, allowed)):
+        tasks.append({"pid": pid, "allowed": cpus, "cgroup": "/limited"})
+    trace = trace_of(rows, cpus=6, tasks=tasks, quotas={"/limited": 10_000})
+    assert check(trace).verdict == verdict
+
+
+def test_cpus_that_are_offline_have_no_time():
+    """The waste is 1 % of the time of two CPUs, and 0.25 % of that of eight, of which six go offline at 1 ms."""
+    rows = [r for r in waits_beside_idle(2 * MS) if r["cpu"] != 2]
+    for cpu in range(2, 8):
+        rows.append(switch(4, cpu, 20 + cpu, "S", 0))
+        rows.append({"ts_ns": MS, "kind": "cpu_online", "cpu": cpu, "value": 0})
+    result = check(trace_of(rows, cpus=8))
+    assert (result.verdict, result.kind) == ("violations", "chronic")
+
+
+def test_a_thread_without_a_wakeup_may_have_waited_just_while_the_other_cpu_idled():
+    """In each 100 ms 11 does not run for 10 ms, and just then CPU 1 idles: perhaps 5 % of the machine's time are wasted."""
+    rows = [switch(1, 0, 0, "R", 11), switch(2, 1, 0, "R", 9)]
+    for t in range(50 * MS, 2000 * MS, 100 * MS):
+        rows += [wakeup(t - 1000, 0, 10), switch(t, 0, 11, "S", 10), switch(t, 1, 9, "S", 0)]
+        rows += [switch(t + 10 * MS, 0, 10, "S", 11), wakeup(t + 10 * MS - 1000, 1, 9)]
+        rows.append(switch(t + 10 * MS, 1, 0, "R", 9))
+    assert check(trace_of(rows, cpus=2)).verdict == "unknown"
 
 
 def test_chronic_off_and_a_larger_share_count_persistent_episodes_only():
@@ -413,6 +475,22 @@ def test_a_long_trace_of_lengths_that_is_looked_at_again_only_if_needed_gets_the
     streamed = check(trace)
     assert (streamed.verdict, streamed.kind) == (kept.verdict, kept.kind)
     assert found_persistent(streamed) == found_persistent(kept)
+
+
+def test_what_follows_the_window_makes_no_episode_longer(monkeypatch):
+    """CPUs 0 and 1 are overloaded for 1 ms in turn beside an idle CPU, and CPU 0 for 4 ms when the window ends."""
+    rows = [nr(0, 0, 1), nr(0, 1, 1), nr(0, 2, 0)]
+    for t in range(50 * MS, 250 * MS, 2 * MS):
+        rows += [nr(t, 0, 2), nr(t + MS, 1, 2), nr(t + MS, 0, 1), nr(t + 2 * MS, 1, 1)]
+    rows += [nr(498 * MS, 0, 3), nr(502 * MS, 0, 1), nr(700 * MS, 2, 1), nr(1_000 * MS, 1, 0)]
+    trace = trace_of(rows, cpus=3)
+    kept = check(trace, between=(0, 500 * MS))
+    monkeypatch.setattr(checking, "EVENTS_KEPT_BY_CHECK", 0)
+    streamed = check(trace, between=(0, 500 * MS))
+    for result in (kept, streamed):
+        assert result.verdict == "clean"
+        last = result.details.filter(result.details["episode"] == 1)
+        assert last["overloaded_ns"].max() == last["idle_ns"].max() == 2 * MS
 
 
 def found_persistent(result):

@@ -120,6 +120,27 @@ def test_a_queue_of_unknown_length_hides_nothing_while_every_cpu_is_busy(rows, e
     assert result.verdict == expected
 
 
+@pytest.mark.parametrize(
+    ("idle", "verdict", "bounded"), [(True, "unknown", False), (False, "clean", True)]
+)
+def test_where_the_kernel_counts_more_tasks_than_the_events_tell_some_may_wait(
+    idle, verdict, bounded
+):
+    """The kernel counts two tasks on CPU 0. Threads 7 and 8 run there in turn; a third one without events always waits."""
+    rows = [
+        nr(0, 0, 2), nr(0, 1, 1), wakeup(5, 0, 7, by_pid=8), nr(4, 0, 3), switch(6, 0, 8, "S", 7), nr(6, 0, 2),
+        nr(500 * MS - 1, 0, 3), wakeup(500 * MS, 0, 8, by_pid=7), switch(500 * MS + 10, 0, 7, "S", 8),
+        nr(500 * MS + 10, 0, 2), wakeup(S - 1, 0, 7), switch(S, 0, 8, "R", 7),
+    ]  # fmt: skip
+    if idle:
+        rows += [switch(10, 1, 9, "S", 0), nr(10, 1, 0)]
+    else:
+        rows += [switch(10, 1, 9, "R", 10), wakeup(1, 1, 10), nr(1, 1, 2)]
+    result = check(trace_of(rows, cpus=2, quotas={}))
+    assert result.doubts["reason"].to_list() == ["queue_differs"]
+    assert (result.verdict, result.bounded) == (verdict, bounded)
+
+
 def test_a_gap_between_two_boots_is_no_violation():
     later = 490 * S
     rows = [
@@ -128,6 +149,23 @@ def test_a_gap_between_two_boots_is_no_violation():
     ]
     del rows[3:-1:2]  # the second boot does not go on where the first one ended
     assert check(trace_of(rows, cpus=2, known=False)).verdict == "unknown"
+
+
+@pytest.mark.parametrize(("later", "verdict"), [(False, "unknown"), (True, "clean")])
+def test_a_thread_that_was_preempted_before_the_beginning_may_wait_on_a_busy_cpu(later, verdict):
+    """CPU 0's buffer begins at 100 ms. Thread 12 was preempted on CPU 1 before, and starves there unless it is seen again."""
+    rows = [
+        switch(20 * MS, 1, 12, "R", 10),
+        switch(100 * MS, 0, 11, "S", 0),
+        wakeup(109 * MS, 1, 15, src_cpu=1, by_pid=10),
+        switch(110 * MS, 1, 10, "R", 15),
+        switch(111 * MS, 1, 15, "S", 10),
+        *([switch(112 * MS, 1, 10, "R", 12), switch(113 * MS, 1, 12, "S", 10)] if later else []),
+        wakeup(500 * MS, 0, 11, src_cpu=0, by_pid=0),
+        switch(500 * MS, 0, 0, "R", 11),
+    ]
+    late = {"overwritten": {0: 5}, "lost": {0: 5}}
+    assert check(trace_of(rows, cpus=2, known=False, **late)).verdict == verdict
 
 
 def test_what_a_ring_buffer_overwrote_before_the_beginning_is_left_out():
@@ -197,3 +235,17 @@ def test_changes_that_are_too_many_for_the_memory_are_streamed_again(monkeypatch
     assert streamed.result.to_json() == kept.result.to_json()
     assert streamed.waits.equals(kept.waits)
     assert not streamed.runqueues._kept
+
+
+def test_a_trace_that_does_not_tell_how_many_cpus_there_were():
+    """Two CPUs are busy and a thread waits: a third one, without an event, may have been idle all the time."""
+    rows = [r for r in rows_beside(12) if r["kind"] != "switch" or (r["cpu"], r["pid"]) != (1, 0)]
+    alone = trace_of(rows, cpus=2, online=False, known=False)
+    result = check(alone)
+    assert (result.verdict, result.cpus) == ("unknown", 2)
+    assert result.bound.longest_at_most_ns > 900 * MS
+    assert any("does not tell how many CPUs" in note for note in result.notes)
+    assert check(alone, cpus="0-1").verdict == "clean"
+    assert check(trace_of(rows, cpus=2, known=False)).verdict == "clean"
+    quiet = [switch(1, 0, 0, "R", 10), switch(1, 1, 0, "R", 11), switch(S, 0, 10, "S", 0)]
+    assert check(trace_of(quiet, cpus=2, online=False, known=False)).verdict == "clean"

@@ -9,8 +9,9 @@ from support.builders import trace_of
 
 from wastedcores.invariant import check, details
 from wastedcores.runqueues import stream
+from wastedcores.runqueues.batch import Batch
 from wastedcores.runqueues.events import ahead
-from wastedcores.runqueues.stream import Batch, Runqueues
+from wastedcores.runqueues.stream import Runqueues
 
 CPUS = 5
 

@@ -194,13 +194,13 @@ def test_the_recipes_count_what_the_check_counts(tmp_path):
 
 
 def test_the_mean_of_a_runqueue_has_its_last_stretch_and_no_unknown_time(tmp_path):
-    """CPU 0 has a thread from 1 ms to the end at 10 ms; what CPU 1 did is unknown after the loss at 8 ms until then."""
+    """CPU 0 has a thread from 1 ms on. From the last event before the loss on, 5 ms, no length is known until it is told."""
     rows = [nr(0, 0, 0), nr(0, 1, 2), nr(1_000_000, 0, 1), nr(5_000_000, 1, 2)]
     rows += [{"ts_ns": 8_000_000, "kind": "lost", "cpu": 1, "value": 3}, nr(10_000_000, 1, 0)]
     trace = trace_of(rows, cpus=2, lost={1: 3})
     tables = database(export_perfetto(examine(trace, "t").runqueues, tmp_path / "t.pftrace"))
     mean = dict(tables.execute(RECIPES["The mean number of threads on each runqueue"]).fetchall())
-    assert mean["threads on the runqueue of CPU 0"] == pytest.approx(0.9)
+    assert mean["threads on the runqueue of CPU 0"] == pytest.approx(0.8)
     assert mean["threads on the runqueue of CPU 1"] == pytest.approx(2)
 
 

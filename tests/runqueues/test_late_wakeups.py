@@ -45,7 +45,7 @@ def plainly(listed, late):
                 del due[q]
                 out += [] if q in running else [(WAKEUP, at, cpu[q], -1, q, -1, -1, 0)]
         if code == WAKEUP and pid > 0:
-            if pid not in due:
+            if pid not in due and pid not in running:
                 due[pid], cpu[pid] = (t + late, len(out)), c
             continue
         if code == SWITCH:
@@ -70,7 +70,7 @@ def test_wakeups_come_late_or_when_the_thread_runs(seed):
         n = rng.randint(1, 60)
         parts.append(batch(listed[at : at + n]))
         at += n
-    for part in late_jit.delayed(iter(parts), late, 5):
+    for part in late_jit.delayed(iter(parts), late, np.zeros(5, np.bool_)):
         found += rows(part)
     want = plainly(listed, late)
     assert sorted(found) == sorted(want)

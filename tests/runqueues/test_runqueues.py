@@ -192,6 +192,7 @@ def test_runqueues__kept_changes_are_the_streamed_ones():
 @settings(max_examples=60)
 @given(st.integers(0, 2**32))
 def test_lost_spans__begin_at_the_last_event_on_that_cpu(seed):
+    """Before the first event of a CPU, all of them may be lost."""
     r = random.Random(seed)
     rows = [{"ts_ns": 0, "kind": "mark", "text": "start"}]
     for t in sorted(r.randrange(40) for _ in range(30)):
@@ -210,7 +211,7 @@ def test_lost_spans__begin_at_the_last_event_on_that_cpu(seed):
             on = {"wakeup": e.get("src_cpu"), "migrate": None}.get(e["kind"], e.get("cpu"))
             if e["kind"] != "lost" and e["ts_ns"] < row["ts_ns"] and row["cpu"] in (None, on):
                 known.append(e["ts_ns"])
-        start = max(known) if known else row["ts_ns"]
+        start = max(known, default=0)
         spans.append((start, row["ts_ns"], -1 if row["cpu"] is None else row["cpu"]))
     trace = Trace(pl.DataFrame(rows, schema={c: SCHEMA[c] for c in COLUMNS}).lazy(), HEADER)
     assert lost_spans(trace, {r["kind"] for r in rows}, 0) == sorted(s for s in spans if s[1] > 0)
@@ -251,12 +252,15 @@ def test_a_waking_of_a_thread_that_is_about_to_sleep_wakes_it_once_it_stopped(ou
         switch(150, dest, 2 if dest == 0 else 3, "S", 1),
         switch(200, dest, 1, "S", 0),
     ]
+    # a wakeup right after it first ran might be a late one
+    events = events[:2] + [e | {"ts_ns": e["ts_ns"] + 2_000_000} for e in events[2:]]
     rq = runqueues(trace_of(events, cpus=2, wakings=True))
     found = pl.concat(b.waits for b in rq.batches(waits=True) if b.waits is not None)
     rows = found.filter(pl.col("task") == 1).iter_rows(named=True)
     assert {(w["task"], w["cpu"]): w["end_ns"] - w["start_ns"] for w in rows} == waited
     assert rq.oddities == {}
-    assert rq.doubts.height == 0
+    # it may have gone on after the waking, and have fallen asleep soon after
+    assert set(rq.doubts["reason"]) == ({"perhaps_asleep"} if out["prev_state"] == "S" else set())
 
 
 def test_a_waking_that_kept_a_thread_awake_does_not_wake_it_later():
@@ -391,6 +395,7 @@ def test_start__a_task_that_is_woken_right_after_it_first_ran_may_have_slept(mor
         switch(5, 1, 13, "S", 0),
         switch(300_000_000, 0, 10, "S", 99),
         switch(305_000_000, 0, 99, "S", 0),
+        wakeup(305_000_000, 1, 13),
     ]
     rows = sorted(rows + more, key=lambda row: row["ts_ns"])
     result = check(trace_of(rows, cpus=2), chronic_share=None)

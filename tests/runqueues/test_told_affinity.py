@@ -14,7 +14,7 @@ TASKS = [{"pid": 9, "tgid": 9, "allowed": "0-1"}, {"pid": 10, "tgid": 10, "allow
 
 
 def fork_beside_idle(**header):
-    """Task 9 forks 11, which then waits behind 10 on CPU 0 for a second, while CPU 1 has no task."""
+    """Task 9 forks 11, which then waits behind 10 on CPU 0 for 80 ms, while CPU 1 has no task."""
     rows = [
         switch(1, 0, 0, "R", 10),
         switch(1, 1, 0, "R", 9),
@@ -22,7 +22,7 @@ def fork_beside_idle(**header):
         switch(3, 1, 9, "S", 0),
         wakeup(4, 0, 11),
     ]
-    rows += [switch(S, 0, 10, "S", 11), switch(S, 1, 0, "R", 9)]
+    rows += [switch(80 * MS, 0, 10, "S", 11), switch(80 * MS, 1, 0, "R", 9)]
     facts = {"tasks": TASKS, "quotas": {}, "source_format": "ftrace"} | header
     return trace_of(rows, cpus=2, known=False, **facts)
 
@@ -47,7 +47,7 @@ def later(**more):
     ],
 )
 def test_a_forked_task_inherits_unless_it_or_a_sibling_ends_with_something_else(header, verdict):
-    assert check(fork_beside_idle(**header)).verdict == verdict
+    assert check(fork_beside_idle(**header), persist_ns=50 * MS).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -201,3 +201,179 @@ def test_cpus_that_the_machine_does_not_have_allow_nothing():
     assert check(trace_of(rows, cpus=2)).avoidable.height == 0
     anywhere = [bound | {"cpu_mask": mask(*range(32))}, *rows[1:]]
     assert check(trace_of(anywhere, cpus=2)).avoidable["pid"].to_list() == [11]
+
+
+@pytest.mark.parametrize("later", [None, []])
+def test_a_worker_that_kthreadd_forks_inherits_nothing(later):
+    """Whoever asks for it binds it before it runs, which moves nobody; here its name says to which CPU."""
+    name = "kworker/0:2"
+    rows = [
+        switch(0, 0, 0, "R", 2, comm="kthreadd"),
+        switch(0, 1, 9, "S", 0),
+        {"ts_ns": MS, "kind": "fork", "cpu": 0, "pid": 11, "by_pid": 2, "comm": name},
+        switch(2 * MS, 0, 2, "S", 10, prev_comm="kthreadd"),
+        wakeup(3 * MS, 0, 11, comm=name),
+        switch(80 * MS, 0, 10, "S", 11, comm=name),
+        switch(81 * MS, 0, 11, "I", 0, prev_comm=name),
+        wakeup(100 * MS, 1, 9),
+        switch(100 * MS, 1, 0, "R", 9),
+    ]
+    tasks = [{"pid": 2, "tgid": 2, "ppid": 0, "allowed": "0-1"}, *TASKS]
+    facts = {"tasks": tasks, "later_tasks": later, "quotas": {}, "source_format": "ftrace"}
+    found = check(trace_of(rows, cpus=2, known=False, **facts), persist_ns=50 * MS)
+    assert found.verdict == "unknown"
+
+
+def test_a_cpu_that_was_not_recorded_may_have_woken_others_although_it_switched_nothing():
+    """Task 12 seems to wait from the beginning, and the only task of CPU 1 may have woken it at the end."""
+    rows = [
+        switch(0, 2, 13, "S", 0),
+        switch(0, 0, 15, "S", 10),
+        switch(500 * MS, 0, 10, "R", 12),
+        switch(501 * MS, 0, 12, "S", 10),
+        wakeup(600 * MS, 2, 13, src_cpu=2, by_pid=0),
+        switch(600 * MS, 2, 0, "R", 13),
+    ]
+    tasks = [{"pid": p, "allowed": "0-2"} for p in (10, 12, 13, 15)]
+    facts = {"tasks": tasks, "later_tasks": [], "quotas": {}, "source_format": "ftrace"}
+    for busy in (True, False):
+        trace = trace_of(rows, cpus=3, known=False, unswitched={1: busy}, **facts)
+        assert check(trace).verdict == "unknown"
+    assert check(trace.with_header(every_cpu=True)).verdict == "violations"
+
+
+def test_a_thread_that_runs_alone_is_one_runnable_thread_although_it_has_events():
+    """It wakes 9, so it is named by an event, and no switch shows it; 12 was runnable, too, and may wait all the time."""
+    rows = []
+    for t in (MS, 990 * MS):
+        rows += [wakeup(t, 1, 9, by_pid=7, src_cpu=0), switch(t, 1, 0, "R", 9)]
+        rows += [switch(t + MS, 1, 9, "S", 0)]
+    tasks = [{"pid": p, "allowed": "0-1", "runnable": p != 9} for p in (7, 9, 12)]
+    facts = {"tasks": tasks, "later_tasks": [], "quotas": {}, "source_format": "ftrace"}
+    for unswitched in (None, {0: True}):
+        trace = trace_of(rows, cpus=2, known=False, unswitched=unswitched, **facts)
+        assert check(trace).verdict == "unknown"
+    alone = trace.with_header(tasks=trace.header.tasks[:2])
+    assert check(alone).verdict == "clean"
+
+
+#: task 12 is moved to CPU 0, by a thread that the event does not name
+MOVED_BY_SOMEBODY = [MOVE | {"cpu": 0, "src_cpu": 1, "by_pid": None}]
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"),
+    [
+        ([wakeup(MS, 1, 12, by_pid=9, src_cpu=0), *MOVED_BY_SOMEBODY], "unknown"),
+        (MOVED_BY_ITSELF, "unknown"),
+        ([*MOVED_BY_ITSELF, EXECUTED], "violations"),
+        # it is moved before it is woken, as a wakeup does
+        ([*MOVED_BY_SOMEBODY, wakeup(2 * MS + 2, 0, 12, by_pid=9, src_cpu=0)], "violations"),
+    ],
+)
+def test_a_thread_that_somebody_may_have_bound_and_given_back_is_not_told(more, verdict):
+    """Both snapshots show the same affinity of 12, which waits after it was moved; it ends or is given back afterwards."""
+    rows = [switch(0, 0, 0, "R", 10), switch(1, 1, 9, "S", 0), *more]
+    rows += [switch(80 * MS, 0, 10, "R", 12), switch(81 * MS, 0, 12, "S", 10)]
+    rows += [wakeup(100 * MS, 1, 9, by_pid=0, src_cpu=1), switch(100 * MS, 1, 0, "R", 9)]
+    tasks = [{"pid": p, "tgid": p, "ppid": 1, "allowed": "0-1"} for p in (9, 10, 12)]
+    facts = {"tasks": tasks, "later_tasks": [], "quotas": {}, "source_format": "ftrace"}
+    trace = trace_of(sorted(rows, key=lambda r: r["ts_ns"]), cpus=2, known=False, **facts)
+    assert check(trace, persist_ns=50 * MS).verdict == verdict
+
+
+@pytest.mark.parametrize("born", [True, False])
+def test_a_thread_that_runs_where_its_affinity_forbids_it_has_another_one(born):
+    """Task 10 is bound to CPU 0, and so is 12, or it inherits that; it waits there for long and then runs on CPU 1."""
+    fork = {"ts_ns": MS, "kind": "fork", "cpu": 0, "pid": 12, "by_pid": 10}
+    rows = [switch(0, 0, 0, "R", 10), switch(0, 1, 9, "S", 0), *([fork] if born else [])]
+    rows += [
+        wakeup(2 * MS, 0, 12, by_pid=10, src_cpu=0),
+        {"ts_ns": 82 * MS, "kind": "migrate", "cpu": 1, "src_cpu": 0, "pid": 12, "by_pid": 0},
+        switch(82 * MS, 1, 0, "R", 12),
+        switch(83 * MS, 1, 12, "S", 0),
+        wakeup(100 * MS, 1, 9, by_pid=0, src_cpu=1),
+        switch(100 * MS, 1, 0, "R", 9),
+    ]
+    bound = [{"pid": p, "tgid": p, "ppid": 1, "allowed": "0"} for p in (10, 12)]
+    tasks = [{"pid": 9, "tgid": 9, "ppid": 1, "allowed": "0-1"}, *bound[: 1 if born else 2]]
+    facts = {"tasks": tasks, "later_tasks": [], "quotas": {}, "source_format": "ftrace"}
+    found = check(trace_of(rows, cpus=2, known=False, **facts), persist_ns=50 * MS)
+    assert found.verdict == "unknown"
+
+
+#: task 12 waits behind 10 on CPU 0, while CPU 1 has no task, until 80 ms
+WAITS = [switch(0, 0, 0, "R", 10), switch(1, 1, 9, "S", 0), wakeup(2, 0, 12)]
+RUNS = [switch(80 * MS, 0, 10, "S", 12)]
+ENDS = [wakeup(100 * MS, 1, 9), switch(100 * MS, 1, 0, "R", 9)]
+
+
+def bound(ts_ns, *cpus):
+    return {"ts_ns": ts_ns, "kind": "affinity", "cpu": 0, "pid": 12, "cpu_mask": mask(*cpus)}
+
+
+@pytest.mark.parametrize(
+    ("first", "event", "format_", "verdict"),
+    [
+        ((0, 1), bound(80 * MS, 0), "schedtrace", "unknown"),
+        ((0,), bound(80 * MS, 0, 1), "schedtrace", "unknown"),
+        ((0, 1), bound(80 * MS, 0, 1), "schedtrace", "violations"),
+        # it bound itself, which is told when it leaves the CPU
+        ((0, 1), bound(81 * MS, 0), "schedtrace", "violations"),
+        ((0, 1), bound(80 * MS, 0), "tracefs", "violations"),
+        ((0,), bound(80 * MS, 0, 1), "tracefs", "clean"),
+    ],
+)
+def test_a_capture_tells_of_a_change_only_when_its_thread_runs(first, event, format_, verdict):
+    """Another thread may have bound or freed it while it waited."""
+    every = [(p, (0, 1)) for p in (9, 10)] + [(12, first)]
+    states = [
+        {"ts_ns": 0, "kind": "task_state", "cpu": 0, "prev_state": "sleeping"}
+        | {"pid": pid, "cpu_mask": mask(*cpus)}
+        for pid, cpus in every
+    ]
+    rows = [*states, *WAITS, *RUNS, event, switch(82 * MS, 0, 12, "S", 0), *ENDS]
+    facts = {"source_format": format_, "quotas": {}, "follows_affinity": True}
+    trace = trace_of(rows, cpus=2, known=False, **facts)
+    assert check(trace, persist_ns=50 * MS).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("event", "verdict"), [([], "violations"), ([bound(81 * MS, 0, 1)], "unknown")]
+)
+def test_the_snapshot_of_a_flight_recording_is_of_its_end(event, verdict):
+    """A thread whose affinity changed in it began with one that nobody knows."""
+    tasks = [{"pid": p, "allowed": "0-1"} for p in (9, 10, 12)]
+    rows = [*WAITS, *RUNS, *event, switch(82 * MS, 0, 12, "S", 0), *ENDS]
+    facts = {"source_format": "schedtrace", "quotas": {}, "tasks": tasks}
+    trace = trace_of(rows, cpus=2, known=False, **facts)
+    assert check(trace, persist_ns=50 * MS).verdict == verdict
+
+
+@pytest.mark.parametrize(("forker", "verdict"), [(13, "unknown"), (9, "violations")])
+def test_a_task_whose_parent_has_ended_need_not_have_the_affinity_of_its_next_one(forker, verdict):
+    """Task 13 binds itself before it forks 11, and has ended at the second snapshot, which shows 11 as a child of 9."""
+    moves = [
+        r | {k: 13 for k in ("pid", "prev_pid", "by_pid") if r.get(k) == 12}
+        for r in MOVED_BY_ITSELF
+    ]
+    rows = [
+        switch(0, 0, 0, "R", 10),
+        switch(0, 1, 0, "R", 9),
+        {"ts_ns": MS, "kind": "fork", "cpu": 1, "pid": 13, "by_pid": 9},
+        wakeup(MS, 1, 13, by_pid=9, src_cpu=1),
+        switch(2 * MS, 1, 9, "S", 13),
+        *moves[1:],
+        switch(4 * MS, 0, 10, "R", 13),
+        {"ts_ns": 5 * MS, "kind": "fork", "cpu": 0, "pid": 11, "by_pid": forker},
+        wakeup(5 * MS, 0, 11, by_pid=13, src_cpu=0),
+        switch(6 * MS, 0, 13, "X", 10),
+        switch(86 * MS, 0, 10, "R", 11),
+        switch(87 * MS, 0, 11, "S", 10),
+        wakeup(100 * MS, 1, 9),
+        switch(100 * MS, 1, 0, "R", 9),
+    ]
+    tasks = [t | {"ppid": 1} for t in TASKS]
+    facts = {"tasks": tasks, "later_tasks": later(), "quotas": {}, "source_format": "ftrace"}
+    found = check(trace_of(rows, cpus=2, known=False, **facts), persist_ns=50 * MS)
+    assert found.verdict == verdict

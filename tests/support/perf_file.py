@@ -120,7 +120,7 @@ ROUND = record(68, b"")
 
 def sample(ts: int, cpu: int, tid: int, name: str, *values: bytes | int, flags: int = 0) -> bytes:
     """Return a record of one event with the values of its fields."""
-    return _sample(ts, cpu, tid, payload(name, *values, flags=flags))
+    return _sample(ts, cpu, tid, payload(name, *values, by=tid, flags=flags))
 
 
 def _trailer(ts: int, cpu: int, tid: int) -> bytes:
@@ -211,8 +211,12 @@ def file_of(
     host: bytes = b"",
     attributes: Sequence[Attribute] = (Attribute(),),
     command: Sequence[bytes] = (),
+    online: int | None = None,
 ) -> bytes:
-    """Return the file with these records. Without ``host`` it names none, and without ``command`` it has no command line."""
+    """Return the file with these records. Without ``host`` it names none, and without ``command`` it has no command line.
+
+    ``online`` is the number of CPUs that were online; default: all.
+    """
     attributes_at = 104 + 8 * len(attributes)
     described = b"".join(
         struct.pack("<IIQQQQQ", a.kind, 128, a.config, 1, a.sample_type, 0, a.flags).ljust(
@@ -226,7 +230,7 @@ def file_of(
         b"".join(format_of(name).encode() for name in FORMATS),
         *([struct.pack("<I", len(host) + 1) + host + b"\0"] if host else []),
         struct.pack("<I", len(release) + 1) + release + b"\0",
-        struct.pack("<II", cpus, cpus),
+        struct.pack("<II", cpus, cpus if online is None else online),
         *([_strings(command)] if command else []),
     ]
     at = begin + len(data)

@@ -25,9 +25,9 @@ from wastedcores.recovery.facts import gather
 from wastedcores.recovery.predicted_part import find_span
 from wastedcores.recovery.recovered import classify
 from wastedcores.recovery.task_tables import Seen, seen
+from wastedcores.runqueues.batch import wait_table
 from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.runqueues.state import new_output
-from wastedcores.runqueues.stream import wait_table
 from wastedcores.trace.header import Window
 from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened

@@ -83,17 +83,22 @@ def _difference(header: Header, snapshot: Snapshot) -> str | None:
     ):
         if theirs and ours and theirs != ours:
             return f"{name} of the trace is {theirs}, that of the snapshot {ours}"
-    machine = snapshot.machine or {}
-    cpus, online = machine.get("cpus"), machine.get("boot_online", machine.get("online"))
+    cpus, up = (snapshot.machine or {}).get("cpus"), _online(snapshot)
     highest = max(header.highest_cpu or 0, *(header.cpus_online or [0]))
     if cpus is not None and highest >= cpus:
         return f"the trace has CPU {highest}, the snapshot's machine has {cpus} CPUs"
-    up = parse_cpulist(online) if isinstance(online, str) else online
     count = cpus if up is None else len(up)
     # some recorders state how many CPUs the machine has, online or not (trace-cmd)
     if count and header.cpus_online and len(header.cpus_online) not in (count, cpus):
         return f"{len(header.cpus_online)} CPUs were online in the trace, {count} in the snapshot"
     return None
+
+
+def _online(snapshot: Snapshot) -> list[int] | None:
+    """Return the CPUs that were online; None if the snapshot does not know them."""
+    machine = snapshot.machine or {}
+    online = machine.get("boot_online", machine.get("online"))
+    return sorted(parse_cpulist(online)) if isinstance(online, str) else online
 
 
 def another_time(header: Header, snapshot: Snapshot, file: Path | None) -> str | None:
@@ -170,8 +175,19 @@ def _kept(
 ) -> dict[str, Any]:
     """Return the fields of the new header; a fact that the trace itself states wins."""
     kept = {name: value for name, value in facts.items() if getattr(header, name) is None}
+    # these two fields of a header are never None
+    kept["changed"] = sorted({*header.changed, *facts.get("changed", [])})
+    kept["silent_is_idle"] = header.silent_is_idle or bool(facts.get("silent_is_idle"))
     if header.machine is None:
         kept["machine"] = snapshot.machine
+    online = _online(snapshot) or sorted(snapshot.cpu_counts or ())
+    last = snapshot.last
+    same = last is None or online == (_online(last) or sorted(last.cpu_counts or ()))
+    # many formats do not list the online CPUs, but count them at most
+    counted = header.cpus_online in (None, list(range(len(online))))
+    if online and same and counted and (header.highest_cpu or 0) <= max(online):
+        kept["cpus_online"] = online
+        kept["cpus"] = max(header.cpus or 0, max(online) + 1)
     taken = _clock_time(snapshot.unix_ns)
     kept["provenance"] = header.provenance | {"snapshot": f"{source}, taken at {taken}"}
     return kept

@@ -21,7 +21,7 @@ from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues.affinity import unrestricted
 from wastedcores.runqueues.doubts import limiting_groups
 from wastedcores.runqueues.runqueues import Batch, Runqueues
-from wastedcores.runqueues.state import PARKS
+from wastedcores.runqueues.state import PARKS, SKEW_NS
 
 
 class AtMost(NamedTuple):
@@ -56,8 +56,13 @@ class Pooled:
         waiting = state == task_row.WAITING
         curr = start.cpu[:, cpu_row.CURR]
         task = np.zeros((rq.tasks.count, 3), np.int8)
-        task[:, pool_jit.STATE] = state
-        task_ns = np.full((rq.tasks.count, 3), rq.start_ns, np.int64)
+        # one that was first seen after a loss may have waited from the start on
+        unsure = start.task[:, task_row.DOUBTED] == task_row.PERHAPS_WAITS
+        task[:, pool_jit.STATE] = np.where(unsure, task_row.UNKNOWN, state)
+        task_ns = np.full((rq.tasks.count, 7), rq.start_ns, np.int64)
+        task_ns[:, pool_jit.IDLE] = 0
+        task_ns[:, pool_jit.MOVED] = -1
+        task_ns[:, [pool_jit.EARLY, pool_jit.AT]] = rq.start_ns - SKEW_NS - 1
         kind, has, group = self._kinds()
         nr = (curr > 0).astype(np.int32)
         idle = np.append(curr == 0, False).astype(np.int8)
@@ -84,8 +89,11 @@ class Pooled:
             has,
             group,
             placed,
+            int(rq.wakes_at_fork),
             int(not rq.lost_spans and (curr != cpu_row.CURR_UNKNOWN).all()),
             curr.astype(np.int32),
+            np.array([int((nr == 0).sum()), 0, rq.start_ns]),
+            np.full(rq.cpus, rq.start_ns),
             self._losses(),
             idle[:-1].astype(np.uint8),
             np.array([rq.start_ns if rq.hidden else -1]),
@@ -100,9 +108,9 @@ class Pooled:
             np.arange(self.cpus, dtype=np.int32),
             begin,
             wait,
-            np.append(np.zeros(rq.cpus), unseen).astype(np.int8),
+            np.append(np.zeros(rq.cpus), unseen).astype(np.int32),
         )
-        trusted = start.task[:, task_row.RECORDER] != 0
+        recorder = start.task[:, task_row.RECORDER] != 0
         for e in rq.task_events():
             n = 10 * e.code.size
             out = pool_jit.Changes(
@@ -110,11 +118,11 @@ class Pooled:
                 np.empty(n, np.int32),
                 np.empty(n, np.int32),
                 np.empty(n, np.int32),
-                np.empty(n, np.int8),
+                np.empty(n, np.int32),
                 np.empty((3 * e.code.size, 2), np.int64),
                 np.zeros(2, np.int64),
             )
-            pool_jit.pool(e, rq.trace.header.wakings, trusted, pool, out)
+            pool_jit.pool(e, rq.trace.header.wakings, recorder, pool, out)
             rows, spans = out.n.tolist()
             self.unseen.append(out.span[:spans])
             yield self._batch(
@@ -125,8 +133,9 @@ class Pooled:
                 out.ghosts[:rows],
             )
         late = pool.task[:, pool_jit.LATE]
-        self.unseen.append(pool.task_ns[late != 0, pool_jit.FROM :])
-        since_ns = pool.task_ns[late == pool_jit.PERHAPS, pool_jit.SINCE]
+        self.unseen.append(pool.task_ns[late != 0, pool_jit.FROM : pool_jit.BEGAN + 1])
+        matters = pool_jit.some_idle_ns(pool, rq.end_ns) > pool.task_ns[:, pool_jit.IDLE]
+        since_ns = pool.task_ns[(late == pool_jit.PERHAPS) & matters, pool_jit.SINCE]
         self.unseen.append(np.stack([since_ns, np.full_like(since_ns, rq.end_ns)], axis=1))
 
     def _losses(self) -> NDArray[np.int64]:
@@ -139,9 +148,7 @@ class Pooled:
         """As many threads as there are CPUs may wait unseen on dark CPUs; if only one CPU is dark, all of them wait there."""
         dark = np.flatnonzero(self._dark)
         only = int(dark[0]) + 1 if dark.size == 1 else 0
-        return np.array(
-            [min(self._rq.cpus, pool_jit.MOST_GHOSTS) if dark.size else 0, only], np.int32
-        )
+        return np.array([self._rq.cpus if dark.size else 0, only], np.int32)
 
     def _placed(self) -> int:
         """1 if the trace tells on which queue each thread is, else 0."""
@@ -176,9 +183,10 @@ class Pooled:
         cpu: NDArray[np.int32],
         nr: NDArray[np.int32],
         waiting: NDArray[np.int32],
-        ghosts: NDArray[np.int8],
+        ghosts: NDArray[np.int32],
     ) -> Batch:
-        return Batch(ts_ns, cpu, nr, waiting, np.zeros(ts_ns.size, np.int32), ghosts)
+        # what stands where the codes of events are is their number
+        return Batch(ts_ns, cpu, nr, waiting, np.zeros(ts_ns.size, np.int32), ghosts)  # type: ignore[arg-type]
 
 
 class _WithoutBriefWaits(WithoutBrief):
@@ -202,8 +210,17 @@ class _WithoutBriefWaits(WithoutBrief):
         return replace(left, nr=np.where(counts, left.free, 1 + left.code).astype(np.int32))
 
 
-def at_most(rq: Runqueues, first: sweep_jit.SweepState, dark: NDArray[np.bool_]) -> AtMost:
-    """Find the most waste that the trace allows; nothing tells what the ``dark`` CPUs did, or whether they were recorded."""
+def at_most(
+    rq: Runqueues,
+    first: sweep_jit.SweepState,
+    dark: NDArray[np.bool_],
+    offline: NDArray[np.int64],
+) -> AtMost:
+    """Find the most waste that the trace allows.
+
+    * ``dark``: CPUs of which nothing tells what they did, or whether they were recorded.
+    * ``offline``: (slices,) see :func:`wastedcores.invariant.chronic.offline_ns`.
+    """
     pooled = Pooled(rq, dark)
     window = (int(first.window[0]), int(first.window[1]))
     counted = np.append(first.counted, np.uint8(1))
@@ -214,7 +231,7 @@ def at_most(rq: Runqueues, first: sweep_jit.SweepState, dark: NDArray[np.bool_])
     spans = spans[spans[:, 1] > spans[:, 0]]
     unseen = _union(spans)
     # a wait can be longer than the part of it that the trace shows
-    near = _union((spans + np.array([-FLOOR_NS, FLOOR_NS])).clip(*window))
+    near = (spans + np.array([-FLOOR_NS, FLOOR_NS])).clip(*window)
     assert found.firm is not None
     # the queue that all waiting threads share is no CPU, and no busy one
     found.firm_state.counted[-1] = 0
@@ -226,8 +243,12 @@ def at_most(rq: Runqueues, first: sweep_jit.SweepState, dark: NDArray[np.bool_])
         int(state.scalars[sweep_jit.THREAD_NS]) + hidden_ns,
         _longest_ns(every),
         bool(((every["start_ns"] <= window[0]) | (every["end_ns"] >= window[1])).any()),
-        _longest_ns(_pieces(found.firm, near)),
-        worst(found.firm_state, covered_ns(near, found.firm_state)),
+        _longest_ns(_pieces(found.firm, _union(near))),
+        worst(
+            found.firm_state,
+            offline,
+            more=covered_ns(_table(near), found.firm_state),
+        ),
     )
 
 
@@ -242,5 +263,10 @@ def _longest_ns(pieces: pl.DataFrame) -> int:
 
 def _union(spans: NDArray[np.int64]) -> pl.DataFrame:
     """The time that some spans (n, 2) cover, as disjoint spans in order."""
-    table = pl.DataFrame({"start_ns": spans[:, 0], "end_ns": spans[:, 1]})
-    return merged(table.with_columns(cpu=pl.lit(0, pl.Int32)), 1).select("start_ns", "end_ns")
+    return merged(_table(spans).with_columns(cpu=pl.lit(0, pl.Int32)), 1).select(
+        "start_ns", "end_ns"
+    )
+
+
+def _table(spans: NDArray[np.int64]) -> pl.DataFrame:
+    return pl.DataFrame({"start_ns": spans[:, 0], "end_ns": spans[:, 1]})

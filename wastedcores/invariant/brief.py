@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastedcores.invariant import brief_jit
-from wastedcores.runqueues.stream import Batch, no_changes
+from wastedcores.runqueues.batch import Batch, no_changes
 
 #: shorter overloads do not count towards a verdict
 FLOOR_NS = 1_500_000

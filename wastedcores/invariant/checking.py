@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -133,13 +134,13 @@ def check_runqueues(
     if chronic_share and rq.source == "tasks" and 0 < end_ns - start_ns < persist_ns:
         slice_ns = end_ns - start_ns
     state = sweep_jit.new_state(rq.cpus, counted, start_ns, end_ns, slice_ns)
-    longest = watch(rq, counted)
+    longest = watch(rq, counted, end_ns)
     # where only lengths are known, a second pass may end early, so it is not made before it is needed
     firm = rq.keep or rq.source == "tasks"
     found = sweep(rq, state, end_ns, longest=longest, firm=firm)
     # a CPU that was offline when the trace began, and of which there is no event, did not come online
     counted[_offline(rq) & ~found.known] = 0
-    state.counted[:] = counted
+    state.counted[:] = found.firm_state.counted[:] = counted
     episodes = episode_table(found.episodes, rq.cpus, persist_ns)
     times, waiting, causes, avoidable, by_evidence_ns = details(
         rq, episodes, counted, (start_ns, end_ns), longest
@@ -190,7 +191,7 @@ def check_runqueues(
         verdict = "unknown"
         notes.append("no runqueue is known in the interval")
     affinity = ", ".join(rq.affinity.sources) or "none in the trace"
-    return CheckResult(
+    result = CheckResult(
         trace=trace,
         window=window,
         start_ns=start_ns,
@@ -228,6 +229,36 @@ def check_runqueues(
         evidence=_evidence(rq, by_evidence_ns, trust.seen_ns),
         notes=notes,
     )
+    if rq.another_cpu is None or cpus is not None:
+        return result
+    more = check_runqueues(
+        runqueues(rq.another_cpu, silent=rq.silent, affinity=not ignore_affinity, keep=rq.keep),
+        window,
+        None,
+        persist_ns=persist_ns,
+        chronic_share=chronic_share,
+        ignore_affinity=ignore_affinity,
+    )
+    return _allowing(result, more)
+
+
+def _allowing(result: CheckResult, more: CheckResult) -> CheckResult:
+    """Return what is true whether or not there was one more CPU, with which the trace was checked again."""
+    bound = result.bound._replace(
+        waste_at_most_ns=more.bound.waste_at_most_ns,
+        longest_at_most_ns=more.bound.longest_at_most_ns,
+    )
+    verdict, notes = result.verdict, result.notes
+    if verdict == "clean" and more.verdict != "clean":
+        verdict = "unknown"
+        notes = [
+            *notes,
+            "the trace does not tell how many CPUs there were: with one more, which was idle, a violation is possible. If "
+            f"there was none, name the CPUs: --cpus 0-{result.cpus - 1}",
+        ]
+    return replace(
+        result, verdict=verdict, bound=bound, endless=result.endless or more.endless, notes=notes
+    )
 
 
 def _offline(rq: Runqueues) -> NDArray[np.bool_]:
@@ -242,8 +273,8 @@ def _that_matter(
     """Return the losses that can make the verdict on a window wrong, of which some are ``inside``.
 
     What is lost before the window can leave a wrong state behind. If the trace only has lengths, a loss at a known place leaves
-    the CPU unknown until its next event, so none matters to a window in which all CPUs are known. Readers state a loss of which
-    neither the CPU nor the time is known at the end of the trace: it may have happened at any time.
+    every CPU unknown until its next length, so none matters to a window in which all CPUs are known. Readers state a loss of
+    which neither the CPU nor the time is known at the end of the trace: it may have happened at any time.
     """
     before = [s for s in rq.lost_spans if s[0] <= end_ns or (s[2] < 0 and s[1] >= rq.end_ns)]
     healed = rq.source == "nr_running" and all_known and all(c >= 0 for _, _, c in before)

@@ -18,13 +18,15 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from wastedcores.invariant.sweep_jit import SLICE_NS, SLICES_DONE, SweepState
+from wastedcores.runqueues.facts import offline_spans
+from wastedcores.runqueues.runqueues import Runqueues
 from wastedcores.units import human_ns
 
 #: a slice must also waste this share of the time of all CPUs, besides limits.CHRONIC_SHARE of the used time
 MACHINE_SHARE = 0.005
 #: slices in a window, and how many of them must waste so much
 WINDOW, NEEDED = 10, 5
-#: more slices than this are not kept (16 bytes each); the check then says that it looked for persistent violations only
+#: more slices than this are not kept (24 bytes each); the check then says that it looked for persistent violations only
 MOST_SLICES = 1 << 22
 #: windows that are compared at a time, which bounds the memory
 _BLOCK = 1 << 16
@@ -51,15 +53,19 @@ def slice_ns(persist_ns: int, start_ns: int, end_ns: int) -> int:
 
 def worst(
     state: SweepState,
-    covered: NDArray[np.int64] | None = None,
+    offline: NDArray[np.int64],
+    *,
+    more: NDArray[np.int64] | None = None,
     at_least: NDArray[np.int64] | None = None,
+    surely: bool = False,
 ) -> Chronic | None:
     """Find the window of ten slices whose fifth-worst slice wasted most.
 
     * ``state``: a finished sweep with slices.
-    * ``covered``: (slices,) ns of each slice in which the state is in doubt: every CPU that was not busy may have been wasted
-      there.
+    * ``offline``: (slices,) CPU time in ns of each slice that CPUs spent offline, see :func:`offline_ns`.
+    * ``more``: (slices,) CPU time in ns of each slice that may be wasted besides, as far as there was so much that was not used.
     * ``at_least``: (slices,) ns of each slice in which some CPU was certainly wasted.
+    * ``surely``: a CPU of which it is not known whether it was busy counts as used, else as not used.
     * Returns the window; None if the sweep had no slices.
     """
     done, length = int(state.scalars[SLICES_DONE]), int(state.scalars[SLICE_NS])
@@ -69,7 +75,8 @@ def worst(
     rank = window - (window * NEEDED + WINDOW - 1) // WINDOW
     best, at = -1.0, 0
     for first in range(0, done - window + 1, _BLOCK):
-        shares = _shares(state, first, min(first + _BLOCK + window - 1, done), covered, at_least)
+        block = slice(first, min(first + _BLOCK + window - 1, done))
+        shares = _shares(state, block, offline, more, at_least, surely)
         fifth = np.partition(sliding_window_view(shares, window), rank, axis=1)
         k = int(np.argmax(fifth[:, rank]))
         if fifth[k, rank] > best:
@@ -80,39 +87,51 @@ def worst(
 
 def _shares(
     state: SweepState,
-    first: int,
-    end: int,
-    covered: NDArray[np.int64] | None,
+    block: slice,
+    offline: NDArray[np.int64],
+    more: NDArray[np.int64] | None,
     at_least: NDArray[np.int64] | None,
+    surely: bool,
 ) -> NDArray[np.float64]:
     """Return what each of some slices wasted, as a share of the CPU time used in it."""
-    before = state.slices[first - 1] if first else np.zeros(2, np.int64)
-    busy, wasted = np.diff(state.slices[first:end], axis=0, prepend=before[None]).T.astype(float)
-    if covered is not None:
-        idle = int(state.counted.sum()) - busy / int(state.scalars[SLICE_NS])
-        wasted += covered[first:end] * np.maximum(idle, 0)
+    before = state.slices[block.start - 1] if block.start else np.zeros(3, np.int64)
+    busy, wasted, idle = np.diff(state.slices[block], axis=0, prepend=before[None]).T.astype(float)
+    machine = int(state.counted.sum()) * int(state.scalars[SLICE_NS]) - offline[block]
+    used = machine - idle if surely else busy
+    if more is not None:
+        wasted = np.maximum(wasted, np.minimum(wasted + more[block], machine - busy))
     if at_least is not None:
-        wasted = np.maximum(wasted, at_least[first:end])
+        wasted = np.maximum(wasted, at_least[block])
     shares = np.where(wasted > 0, np.inf, 0.0)
-    np.divide(wasted, busy, out=shares, where=busy > 0)
-    machine = int(state.counted.sum()) * int(state.scalars[SLICE_NS])
+    np.divide(wasted, used, out=shares, where=used > 0)
     shares[wasted < MACHINE_SHARE * machine] = 0.0
     return shares
 
 
 def covered_ns(spans: pl.DataFrame, state: SweepState) -> NDArray[np.int64]:
-    """Return how much of each slice some of the spans cover."""
+    """Return how much of each slice the spans cover, together: where two overlap, both count."""
     ends = int(state.window[0]) + int(state.scalars[SLICE_NS]) * np.arange(
-        int(state.scalars[SLICES_DONE]) + 1
+        state.slices.shape[0] + 1
     )
     if not spans.height:
         return np.zeros(ends.size - 1, np.int64)
-    start, end = spans["start_ns"].to_numpy(), spans["end_ns"].to_numpy()
-    before = np.concatenate([[0], np.cumsum(end - start)])
-    k = np.searchsorted(start, ends, side="right")  # spans that began by then
-    # minus the part of the last span after that moment
-    inside = np.where(k > 0, np.minimum(ends - end[k - 1], 0), 0)
-    return np.diff(before[k] + inside)
+    # the time since all spans began, minus the time since they ended, at each end of a slice
+    since = [_since(spans[column].to_numpy(), ends) for column in ("start_ns", "end_ns")]
+    return np.diff(since[0] - since[1])
+
+
+def _since(begun_ns: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for each moment how long ago all that had begun by then began, together."""
+    begun_ns = np.sort(begun_ns) - at_ns[0]
+    k = np.searchsorted(begun_ns, at_ns - at_ns[0], side="right")
+    return k * (at_ns - at_ns[0]) - np.concatenate([[0], np.cumsum(begun_ns)])[k]
+
+
+def offline_ns(rq: Runqueues, state: SweepState) -> NDArray[np.int64]:
+    """Return how much CPU time of each slice the CPUs that count spent offline, as far as events tell it."""
+    spans = offline_spans(rq.trace, rq.start_ns, rq.end_ns)
+    counted = np.flatnonzero(state.counted).tolist()
+    return covered_ns(spans.filter(pl.col("cpu").is_in(counted)), state)
 
 
 def not_judged(persist_ns: int, start_ns: int, end_ns: int) -> str:

@@ -36,9 +36,9 @@ CAUSES = (
 )  # fmt: skip
 
 
-def watch(rq: Runqueues, counted: NDArray[np.uint8]) -> Longest | None:
+def watch(rq: Runqueues, counted: NDArray[np.uint8], end_ns: int) -> Longest | None:
     """Return what looks at the longest episodes during the sweep, if the trace does not say who waits."""
-    return None if rq.source == "tasks" else Longest(rq.cpus, counted, DETAILED)
+    return None if rq.source == "tasks" else Longest(rq.cpus, counted, DETAILED, end_ns)
 
 
 def details(

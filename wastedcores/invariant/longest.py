@@ -27,10 +27,12 @@ class Longest:
         (cpus,) 1 for each CPU that counts.
     most
         Number of episodes that are kept.
+    end_ns
+        End of the window; what follows is not looked at.
     """
 
-    def __init__(self, cpus: int, counted: NDArray[np.uint8], most: int) -> None:
-        self._counted, self._most = counted, most
+    def __init__(self, cpus: int, counted: NDArray[np.uint8], most: int, end_ns: int) -> None:
+        self._counted, self._most, self._end_ns = counted, most, end_ns
         self._watch = lj.Watch(
             np.full(cpus, -1, np.int32),
             np.zeros(cpus, np.bool_),
@@ -51,7 +53,7 @@ class Longest:
             self._keep(start_ns, end_ns)
         if open_ns >= 0:
             at = self._begin(ts_ns, cpu, nr, at, open_ns)
-            last_ns = int(ts_ns[-1]) if ts_ns.size else open_ns
+            last_ns = min(int(ts_ns[-1]), self._end_ns) if ts_ns.size else open_ns
             at = lj.within(ts_ns, cpu, nr, self._counted, at, last_ns, self._watch)
             self._open_ns = open_ns
         lj.state_before(cpu, nr, at, ts_ns.size, self._watch)

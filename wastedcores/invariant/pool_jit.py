@@ -28,6 +28,7 @@ from wastedcores.runqueues.state import (
     FORK,
     HOTPLUG,
     MIGRATE,
+    SKEW_NS,
     SNAPSHOT,
     STAYS,
     SWITCH,
@@ -41,15 +42,18 @@ from wastedcores.runqueues.state import (
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
-#: a wakeup up to this long after the thread began to run is late, not missing: the clocks of two CPUs differ
-SKEW_NS = 1_000_000
-#: so many threads that nobody sees are counted, whatever the number of CPUs
-MOST_GHOSTS = 127
-
 # columns of Pool.task; STATE has the values of task_row
 STATE, WOKEN, LATE = 0, 1, 2
-# columns of Pool.task_ns: since when it sleeps; from when on it may have waited; when it began to run without a wakeup
-SINCE, FROM, BEGAN = 0, 1, 2
+# columns of Pool.task_ns
+(
+    SINCE,  # since when it sleeps
+    FROM,  # from when on it may have waited
+    BEGAN,  # when it began to run without a wakeup
+    MOVED,  # from when on it may have waited on the CPU from which it was first moved since it sleeps; -1: it was not moved
+    EARLY,  # when it was last woken while it ran; the clocks of two CPUs may tell of this before it stopped
+    AT,  # when it was last moved; they may tell of this before it stopped or was woken, too
+    IDLE,  # the part of the time before it slept in which some CPU may have been idle
+) = range(7)
 # values of LATE: its wakeup is missing or comes late; a wakeup came when it slept again: late, or to let it wait
 UNWOKEN, PERHAPS = 1, 2
 
@@ -58,7 +62,7 @@ class Pool(NamedTuple):
     """Carried from batch to batch."""
 
     task: NDArray[np.int8]  # (tasks, 3)
-    task_ns: I64  # (tasks, 3)
+    task_ns: I64  # (tasks, 7)
     nr: I32  # (cpus,) 0 may be idle, 1 busy, -1 offline
     #: (tasks,) kinds of threads: the CPUs that they may use and the groups that limit them
     kind: I32
@@ -70,8 +74,15 @@ class Pool(NamedTuple):
     has: NDArray[np.uint8]  # (kinds, cpus) 1: these threads may use the CPU
     group: I32  # (kinds,) 0: no known group limits them
     placed: int  # 1: the trace tells on which queue each thread is
+    wakes_at_fork: (
+        int  # 1: nothing tells when a new thread is woken, which is right after its birth
+    )
     all_seen: int  # 1: no CPU is unknown at first and no loss is known, so that a wakeup is late rather than missing
     curr: I32  # (cpus,) what each CPU runs; 0 idle, -1 unknown
+    # (3,) number of CPUs that may be idle; for how long there was one since the start, until this number last changed; and when
+    # that was
+    some_idle: I64
+    busy_ns: I64  # (cpus,) when each CPU stopped to be idle; it is not earlier if that is not known
     lost_ns: I64  # times of losses that can explain a missing wakeup, in order
     # (cpus,) 1: idle at some time since the last loss, so that nobody waits there unseen
     was_idle: NDArray[np.uint8]
@@ -87,7 +98,7 @@ class Changes(NamedTuple):
     cpu: I32
     nr: I32
     waiting: I32  # threads that wait, whether or not they may use a CPU that may be idle
-    ghosts: NDArray[np.int8]  # threads that may wait unseen, and could use a CPU that may be idle
+    ghosts: I32  # threads that may wait unseen, and could use a CPU that may be idle
     span: I64  # (room, 2)
     n: I64  # (2,) valid rows and spans
 
@@ -121,7 +132,7 @@ def haunting(p: Pool) -> int:
             idle += 1
             others += 1 if c != only else 0
     if p.since_ns[0] >= 0 and idle > 0:
-        return min(p.nr.size, MOST_GHOSTS)
+        return p.nr.size
     return p.ghosts[0] if others > 0 else 0
 
 
@@ -165,6 +176,12 @@ def _count(p: Pool, out: Changes, t: int, q: int, by: int) -> None:
 
 
 @jit
+def some_idle_ns(p: Pool, t: int) -> int:
+    """Return for how long, since the start and until ``t``, some CPU may have been idle: nobody can run while all are busy."""
+    return p.some_idle[1] + (t - p.some_idle[2] if p.some_idle[0] > 0 else 0)
+
+
+@jit
 def _blocked(p: Pool, c: int, by: int) -> None:
     """Note that the groups of the threads on CPU ``c``'s queue are throttled there (-1), or no longer (1)."""
     for k in range(p.group.size):
@@ -188,6 +205,8 @@ def _set(p: Pool, out: Changes, t: int, c: int, nr: int, idle: int) -> None:
     if some:
         _blocked(p, c, 1)
     change = (1 if nr == 0 else 0) - (1 if p.nr[c] == 0 else 0)
+    p.some_idle[1], p.some_idle[2] = some_idle_ns(p, t), t
+    p.some_idle[0] += change
     p.nr[c], p.idle[c] = nr, idle
     if change != 0:
         _offer(p, c, -1, change)
@@ -227,7 +246,8 @@ def _sleep(p: Pool, out: Changes, t: int, q: int) -> None:
     if p.task[q, STATE] == task_row.WAITING:
         _count(p, out, t, q, -1)
     p.task[q, STATE] = task_row.ASLEEP
-    p.task_ns[q, SINCE] = t
+    p.task_ns[q, SINCE], p.task_ns[q, MOVED] = t, -1
+    p.task_ns[q, IDLE] = some_idle_ns(p, t)
 
 
 @jit
@@ -288,19 +308,38 @@ def _settle(p: Pool, out: Changes, q: int) -> None:
 
 
 @jit
-def _begin(p: Pool, out: Changes, t: int, q: int, trusted: bool) -> None:
-    """Thread ``q`` begins to run."""
+def _unseen_from(p: Pool, t: int, c: int) -> int:
+    """Return from when on a thread on the queue of CPU ``c`` may have waited unseen until ``t``: not while the CPU was idle."""
+    return t if p.curr[c] == 0 else p.busy_ns[c]
+
+
+@jit
+def _begin(p: Pool, out: Changes, t: int, c: int, q: int, recorder: bool) -> None:
+    """Thread ``q`` begins to run on CPU ``c``. If all CPUs were busy since it slept, it does not matter whether it waited.
+
+    A ``recorder`` wakes up without an event (perf is woken by an interrupt of its own events), but its later moves are told.
+    """
+    matters = some_idle_ns(p, t) > p.task_ns[q, IDLE]
     if p.task[q, STATE] == task_row.WAITING:
         _count(p, out, t, q, -1)
     elif p.task[q, LATE] == PERHAPS:
         _settle(p, out, q)  # if it waits since that wakeup, the one before is missing
-        _unseen(out, p.task_ns[q, SINCE], t)
-    elif p.task[q, STATE] != task_row.RUNNING and not trusted:
+        if matters:
+            _unseen(out, p.task_ns[q, SINCE], t)
+    elif p.task[q, STATE] != task_row.RUNNING and matters:
         _settle(p, out, q)
         p.task[q, LATE] = UNWOKEN
         p.task_ns[q, FROM], p.task_ns[q, BEGAN] = p.task_ns[q, SINCE], t
+        if recorder and p.placed != 0:
+            moved_ns = p.task_ns[q, MOVED]
+            from_ns = moved_ns if moved_ns >= 0 else _unseen_from(p, t, c)
+            p.task_ns[q, FROM] = max(p.task_ns[q, SINCE], from_ns)
         k = np.searchsorted(p.lost_ns, p.task_ns[q, SINCE])
-        if p.since_ns[0] >= 0 and k < p.lost_ns.size and p.lost_ns[k] + 1 >= p.since_ns[0]:
+        lost = k < p.lost_ns.size
+        if p.task[q, STATE] == task_row.UNKNOWN and lost and p.lost_ns[k] < t:
+            _unseen(out, p.task_ns[q, SINCE], t)  # it may have waited before the loss, too
+            p.task[q, LATE] = 0
+        elif p.since_ns[0] >= 0 and lost and p.lost_ns[k] + 1 >= p.since_ns[0]:
             p.task_ns[q, FROM] = t  # it is one of those that may wait unseen
     p.task[q, STATE] = task_row.RUNNING
     p.task[q, WOKEN] = 0
@@ -315,23 +354,41 @@ def _stop(p: Pool, out: Changes, t: int, q: int, keeps: bool, idle: bool) -> Non
         _wait(p, out, t, q)
     else:
         _sleep(p, out, t, q)
+        if t - p.task_ns[q, EARLY] <= SKEW_NS:  # it may have been woken right after
+            _settle(p, out, q)
+            p.task[q, LATE] = PERHAPS
+            p.task_ns[q, FROM], p.task_ns[q, BEGAN] = t, t
     p.task[q, WOKEN] = 0
 
 
 @jit
-def pool(e: Events, wakings: bool, trusted: NDArray[np.bool_], p: Pool, out: Changes) -> None:
-    """Apply events; ``out`` has room for ten rows and two spans per event. Threads that are ``trusted`` never waited unseen."""
+def _left(p: Pool, out: Changes, t: int, q: int, c: int) -> None:
+    """Thread ``q`` begins to run on CPU ``c`` although it seemed to run on another one, which may be idle since."""
+    for d in range(p.curr.size):
+        if d != c and p.curr[d] == q:
+            p.curr[d] = -1
+            _set(p, out, t, d, 0, 0)
+
+
+@jit
+def pool(e: Events, wakings: bool, recorder: NDArray[np.bool_], p: Pool, out: Changes) -> None:
+    """Apply events; ``out`` has room for ten rows and two spans per event."""
     out.n[:] = 0
     for i in range(e.code.size):
         k, t, c, q = e.code[i], e.ts_ns[i], e.cpu[i], e.pid[i]
         if k == SWITCH:
             x = e.prev_pid[i]
             if x > 0:
-                _move(p, out, t, x, c)
+                if p.task[x, STATE] != task_row.RUNNING or t - p.task_ns[x, AT] > SKEW_NS:
+                    _move(p, out, t, x, c)
                 _stop(p, out, t, x, e.aux[i] == STAYS, q == 0)
             if q > 0:
-                _begin(p, out, t, q, trusted[q])
+                if p.task[q, STATE] == task_row.RUNNING:
+                    _left(p, out, t, q, c)
+                _begin(p, out, t, c, q, recorder[q])
             _set(p, out, t, c, 1 if q > 0 else 0, 1 if q == 0 else 0)
+            if p.curr[c] == 0:
+                p.busy_ns[c] = t
             p.curr[c] = q
             if q == 0:
                 _went_idle(p, out, t, c)
@@ -344,9 +401,17 @@ def pool(e: Events, wakings: bool, trusted: NDArray[np.bool_], p: Pool, out: Cha
         elif k == MIGRATE:
             if p.task[q, STATE] != task_row.WAITING and p.task[q, STATE] != task_row.RUNNING:
                 p.was_idle[c] = 0  # it may have waited unseen, and now it may do so here
+                if p.task_ns[q, MOVED] < 0:
+                    src = e.src_cpu[i]
+                    p.task_ns[q, MOVED] = (
+                        p.task_ns[q, SINCE] if src < 0 else _unseen_from(p, t, src)
+                    )
+            p.task_ns[q, AT] = t
             _move(p, out, t, q, c)
         elif k == WAKEUP or k == WAKEUP_NEW or k == UNTHROTTLE:
-            if k != UNTHROTTLE:
+            if k != UNTHROTTLE and p.cpu[q] != c and t - p.task_ns[q, AT] <= SKEW_NS:
+                _move(p, out, t, q, p.nr.size)  # it may have been moved after this wakeup
+            elif k != UNTHROTTLE:
                 _move(p, out, t, q, c)
             late = p.task[q, LATE] == UNWOKEN and t - p.task_ns[q, BEGAN] <= SKEW_NS
             if late and p.task[q, STATE] == task_row.RUNNING:
@@ -359,12 +424,17 @@ def pool(e: Events, wakings: bool, trusted: NDArray[np.bool_], p: Pool, out: Cha
                 _wait(p, out, t, q)
             elif wakings:
                 p.task[q, WOKEN] = 1
+            else:
+                p.task_ns[q, EARLY] = t
         elif k == THROTTLE:
             if p.task[q, STATE] == task_row.WAITING:
                 _sleep(p, out, t, q)
         elif k == FORK:
-            if p.task[q, STATE] != task_row.RUNNING:
+            if p.task[q, STATE] != task_row.RUNNING and p.task[q, STATE] != task_row.WAITING:
                 _sleep(p, out, t, q)
+                if p.wakes_at_fork != 0:
+                    _move(p, out, t, q, p.nr.size)
+                    _wait(p, out, t, q)
         elif k == SNAPSHOT:
             if p.task[q, STATE] == task_row.UNKNOWN:
                 if e.aux[i] == task_row.WAITING:

@@ -12,6 +12,11 @@ from wastedcores.units import human_ns
 #: within 1 ms (docs/verdict.md).
 QUEUED_WITHIN_NS = 1_000_000
 
+NOT_DISPATCHED = (
+    "threads were on the queue of an idle CPU for so long that it would be a violation, unless a limit of CPU time kept them "
+    "from running. A snapshot tells the limits"
+)
+
 
 def cut_short(rq: Runqueues) -> list[str]:
     """Say that the file ends in the middle of something."""
@@ -86,6 +91,7 @@ def rests_on(
     if chronic:
         notes.append(
             "the waste is chronic only if spans count in which the trace contradicts itself, or threads of which "
-            "nothing says that they may use the idle CPUs" + (_WAKINGS if header.wakings else "")
+            "nothing says that they may use the idle CPUs, or if CPUs were not used of which nobody knows it"
+            + (_WAKINGS if header.wakings else "")
         )
     return notes

@@ -4,7 +4,7 @@ A thread counts for an idle CPU while it waits between two stays on that CPU, bo
 Chronic waste consists of many short episodes, so there the stays are at most M away from the wait. Threads with a move that looks
 like a change of their affinity do not count at all, nor those that the stopper moved, unless an idle CPU asked for it. No thread
 counts between two stays if such a move of another thread lies in between: a change of a cpuset leaves no sign of those of its
-threads that sleep.
+threads that sleep. Without recorded moves nobody knows of such changes, so nothing is certain.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def seen_spans(
     window = np.array([span[0] - persist_ns, span[1] + persist_ns], np.int64)
     nothing = pl.DataFrame(schema={"start_ns": pl.Int64, "end_ns": pl.Int64})
     repins = int(rq.start.numbers[N_REPINS])
-    if repins > MOST_REPINS:
+    if repins > MOST_REPINS or "migrate" not in rq.trace.kinds():
         return nothing
     stays = _stays(rq, window)
     waits = _waits(rq, window, state.counted)

@@ -16,8 +16,8 @@ from wastedcores.invariant import hide_jit, sweep_affinity_jit, sweep_jit
 from wastedcores.invariant.brief import WithoutBrief
 from wastedcores.invariant.longest import Longest
 from wastedcores.jit.second import Prepared
+from wastedcores.runqueues.batch import no_changes
 from wastedcores.runqueues.runqueues import Batch, Runqueues
-from wastedcores.runqueues.stream import no_changes
 
 #: episodes written per call into the compiled sweep
 ROOM = 1 << 16
@@ -195,7 +195,7 @@ def firm_sweep(
     for batch in rq.batches():
         ended = other.add(brief.push(batch))
         begun = int(state.scalars[sweep_jit.EP_START])
-        now = int(state.scalars[sweep_jit.LAST_TS])
+        now = min(int(state.scalars[sweep_jit.LAST_TS]), end_ns)
         lengths = ended[:, 1] - ended[:, 0]
         if (lengths >= enough_ns).any() or (begun >= 0 and now - begun >= enough_ns):
             other.finish(now)
@@ -235,6 +235,13 @@ def without(
             ts_ns, cpu, nr, free, mask,
         )  # fmt: skip
         yield Batch(ts_ns[:n], cpu[:n], nr[:n], free[:n], mask[:n], code[:n])
+    # spans may begin and end after the last change
+    at = int(borders.next[0])
+    cpu, into = borders.cpu[at:], borders.into[at:] != 0
+    nr = np.where(into, hidden_nr, shadow.nr[cpu]).astype(np.int32)
+    free = np.where(into, max(hidden_nr, 0), shadow.free[cpu]).astype(np.int32)
+    none = np.zeros(cpu.size, np.int32)
+    yield Batch(borders.ts_ns[at:], cpu, nr, free, none, none.astype(np.int8))
 
 
 def merged(spans: pl.DataFrame, cpus: int) -> pl.DataFrame:

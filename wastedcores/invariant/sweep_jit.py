@@ -46,7 +46,7 @@ class SweepState(NamedTuple):
     over_mask: U64  # CPUs overloaded now
     ep_idle: U64  # CPUs idle at some time of the open episode
     ep_over: U64  # CPUs overloaded at some time of the open episode
-    slices: I64  # (slices, 2) BUSY_NS and THREAD_NS at the end of each slice of SLICE_NS, counted from the window's start
+    slices: I64  # (slices, 3) BUSY_NS, THREAD_NS, IDLE_NS at the end of each slice of SLICE_NS from the window's start on
 
 
 class Episodes(NamedTuple):
@@ -75,7 +75,7 @@ def new_state(
         np.zeros(words, np.uint64),
         np.zeros(words, np.uint64),
         np.zeros(words, np.uint64),
-        np.zeros((max(slices, 0), 2), np.int64),
+        np.zeros((max(slices, 0), 3), np.int64),
     )
 
 
@@ -119,11 +119,12 @@ def next_slice_end(s: SweepState) -> int:
 
 @jit
 def end_slices(
-    s: SweepState, lo: int, hi: int, busy_ns: int, thread_ns: int, busy: int, threads: int
-) -> int:
+    s: SweepState, lo: int, hi: int, busy_ns: int, thread_ns: int, idle_ns: int,
+    busy: int, threads: int, idle: int,
+) -> int:  # fmt: skip
     """Write the slices that end in (lo, hi], in which the state did not change; return the next one's end.
 
-    ``busy_ns`` and ``thread_ns`` are the integrals at ``lo``, ``busy`` and ``threads`` what is added per ns from there.
+    ``busy_ns``, ``thread_ns`` and ``idle_ns`` are the integrals at ``lo``, the last three what is added per ns from there.
     """
     end_ns = next_slice_end(s)
     # next_slice_end() returns the largest time when no slice is left, and a damaged trace may last that long
@@ -131,6 +132,7 @@ def end_slices(
         k = s.scalars[SLICES_DONE]
         s.slices[k, 0] = busy_ns + (end_ns - lo) * busy
         s.slices[k, 1] = thread_ns + (end_ns - lo) * threads
+        s.slices[k, 2] = idle_ns + (end_ns - lo) * idle
         s.scalars[SLICES_DONE] = k + 1
         end_ns = next_slice_end(s)
     return end_ns
@@ -148,7 +150,7 @@ def account(s: SweepState, out: Episodes, upto_ns: int, cpus: int, threads: int)
     if hi <= lo:
         return
     dt = hi - lo
-    end_slices(s, lo, hi, c[BUSY_NS], c[THREAD_NS], c[BUSY], threads)
+    end_slices(s, lo, hi, c[BUSY_NS], c[THREAD_NS], c[IDLE_NS], c[BUSY], threads, c[IDLE])
     c[BUSY_NS] += dt * c[BUSY]
     c[IDLE_NS] += dt * c[IDLE]
     c[KNOWN_NS] += dt * (c[BUSY] + c[IDLE])
@@ -238,7 +240,9 @@ def sweep(s: SweepState, out: Episodes, ts_ns: I64, cpu: I32, nr: I32, first: in
                 dt = hi - lo
                 threads = min(idle, waiting)
                 if hi >= slice_end:
-                    slice_end = end_slices(s, lo, hi, busy_ns, thread_ns, busy, threads)
+                    slice_end = end_slices(
+                        s, lo, hi, busy_ns, thread_ns, idle_ns, busy, threads, idle
+                    )
                 busy_ns += dt * busy
                 idle_ns += dt * idle
                 waiting_ns += dt * waiting

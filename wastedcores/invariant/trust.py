@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from wastedcores.invariant import sweep_jit
 from wastedcores.invariant.bounds import AtMost, at_most
 from wastedcores.invariant.brief import without_brief
-from wastedcores.invariant.chronic import Chronic, covered_ns, worst
+from wastedcores.invariant.chronic import Chronic, covered_ns, offline_ns, worst
 from wastedcores.invariant.reasons import (
+    NOT_DISPATCHED,
     QUEUED_WITHIN_NS,
     cut_short,
     left_open,
@@ -28,21 +29,19 @@ from wastedcores.invariant.seen import seen_spans
 from wastedcores.invariant.sweep import Swept, firm_sweep, merged, spans_of, sweep, without
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.affinity import repinned
-from wastedcores.runqueues.doubts import HEADER_REASONS, UNSEEN
+from wastedcores.runqueues.doubts import HEADER_REASONS, ONLY_LESS, ONLY_MORE
 from wastedcores.runqueues.runqueues import Runqueues
 from wastedcores.units import human_ns
 
 #: so many of the longest episodes are examined for threads that were seen on the idle CPUs
 _LOOKS = 8
 #: reasons that are no contradictions; any other one makes a window shorter than M doubtful
-_NO_CONTRADICTION = ("starved", "bound_by_name", UNSEEN)
+_NO_CONTRADICTION = (*ONLY_LESS, "bound_by_name", *ONLY_MORE)
 #: Doubts beside which the most waste is unknown, too: what the header says about the whole trace can excuse an idle CPU, and the
 #: kernel's count can reveal one.
 _NO_BOUND = (*HEADER_REASONS, "count_differs")
 #: The same if both are there: the bound believes who ran, and here too many events are missing that say so.
 _UNBELIEVED = {"contradicted_often", "out_without_in"}
-#: reasons that can only mean less waste than it seems
-_ONLY_LESS = ("starved",)
 
 
 class Bound(NamedTuple):
@@ -93,17 +92,22 @@ def judge(
     """Decide the verdict."""
     doubts = _inside(rq.doubts, state)
     limit = np.inf if chronic_share is None else chronic_share
-    found, persistent = _firm(rq, episodes, found, state, persist_ns, limit)
-    chronic = worst(found.firm_state)
+    offline = offline_ns(rq, state)
+    found, persistent = _firm(rq, episodes, found, state, persist_ns, limit, offline)
+    chronic = worst(found.firm_state, offline)
     seems_chronic = chronic is not None and chronic.enough and chronic.share >= limit
     seems = bool(persistent.any() or seems_chronic)
-    questionable = assumed or doubts.height > 0 or lost or rq.trace.header.wakings
+    less = bool((~doubts["reason"].is_in(ONLY_MORE)).any())
+    questionable = assumed or less or lost or rq.trace.header.wakings
     waste_ns = int(state.scalars[sweep_jit.THREAD_NS])
-    certain = _Certain(persistent, chronic, waste_ns, 0, False)
+    surely = worst(found.firm_state, offline, surely=True)
+    certain = _Certain(persistent, surely, waste_ns, 0, False)
     throttled = rq.trace.header.quotas != {} and "idle_beside_waiting" in rq.oddities
     if rq.source == "tasks" and seems and (questionable or throttled):
-        certain = _certain(rq, episodes, persistent, chronic, state, persist_ns, assumed, throttled)
-    elif waste_ns and questionable:
+        certain = _certain(
+            rq, episodes, persistent, chronic, state, persist_ns, offline, assumed, throttled
+        )
+    elif waste_ns and (questionable or throttled):
         certain = certain._replace(least_ns=0)  # this was not examined
     sure, share = certain.episodes, certain.chronic.share if certain.chronic else 0.0
     surely_chronic = seems_chronic and share >= limit
@@ -114,19 +118,24 @@ def judge(
     reasons = set(doubts["reason"].unique())
     endless = bool(reasons & {*_NO_BOUND}) or reasons >= _UNBELIEVED
     endless |= rq.trace.header.quotas == {} and _idle_beside(doubts) >= persist_ns
+    endless = endless or _longer_queues(rq, state, doubts)
     open_ = doubts.height or unknown_cpus.any() or lost or brief
     if rq.source == "tasks" and open_ and not endless:
-        most = at_most(rq, state, unknown_cpus & _perhaps_unrecorded(rq))
+        most = at_most(rq, state, unknown_cpus & _perhaps_unrecorded(rq), offline)
     notes = cut_short(rq)
     if sure.any() or surely_chronic:
         verdict = "violations"
     elif most is not None and not _allowed(most, persist_ns, limit):
+        if seems and _rests_on_parked(
+            rq, episodes, persistent, state, persist_ns, doubts, limit, offline
+        ):
+            notes.append(NOT_DISPATCHED)
         verdict = "unknown" if notes else "clean"
     else:
         short = chronic is not None and not chronic.enough and chronic.share >= limit
-        hidden = lost or (
-            not seems and _may_hide(rq, episodes, doubts, found.firm_state, persist_ns, limit)
-        )
+        hidden = lost or (most is not None and _moved_unseen(rq))
+        if not (hidden or seems):
+            hidden = _may_hide(rq, episodes, doubts, found.firm_state, persist_ns, limit, offline)
         notes += left_open(bool(notes), bool(unknown_cpus.any()), hidden, short)
         verdict = "unknown" if seems or notes else "clean"
         notes += perhaps_new(rq) if verdict == "unknown" else []
@@ -188,6 +197,45 @@ def _idle_beside(doubts: pl.DataFrame) -> int:
     return int(spans.select((pl.col("end_ns") - pl.col("start_ns")).max()).item() or 0)
 
 
+def _moved_unseen(rq: Runqueues) -> bool:
+    """Whether threads that an idle CPU did not run are on other queues: moves are not recorded, and nothing has a limit."""
+    unseen = "migrate" not in rq.trace.kinds() and "idle_beside_waiting" in rq.oddities
+    return unseen and rq.trace.header.quotas == {}
+
+
+def _rests_on_parked(
+    rq: Runqueues,
+    episodes: pl.DataFrame,
+    persistent: NDArray[np.bool_],
+    state: sweep_jit.SweepState,
+    persist_ns: int,
+    doubts: pl.DataFrame,
+    limit: float,
+    offline: NDArray[np.int64],
+) -> bool:
+    """Whether there is a violation if threads wait that are on the queue of an idle CPU, which the bound takes for throttled."""
+    parked = doubts["reason"].is_in(["idle_beside_waiting", "starved"])
+    if rq.trace.header.quotas or "idle_beside_waiting" not in doubts["reason"]:
+        return False
+    left = _again(rq, state, doubts.filter(~parked))
+    chronic = worst(left.firm_state, offline)
+    return bool((persistent & _survives(episodes, _persistent(left, persist_ns))).any()) or (
+        chronic is not None and chronic.share >= limit
+    )
+
+
+def _longer_queues(rq: Runqueues, state: sweep_jit.SweepState, doubts: pl.DataFrame) -> bool:
+    """Whether more is wasted if as many threads as can be wait where only the length of a queue is in doubt.
+
+    The upper bound knows the tasks only, and the kernel may have counted more of them.
+    """
+    queues = doubts.filter(pl.col("reason") == "queue_differs")
+    if not queues.height:
+        return False
+    most = _again(rq, state, queues, rq.cpus + 1).state
+    return bool(most.scalars[sweep_jit.THREAD_NS] > state.scalars[sweep_jit.THREAD_NS])
+
+
 def _firm(
     rq: Runqueues,
     episodes: pl.DataFrame,
@@ -195,11 +243,12 @@ def _firm(
     state: sweep_jit.SweepState,
     persist_ns: int,
     limit: float,
+    offline: NDArray[np.int64],
 ) -> tuple[Swept, NDArray[np.bool_]]:
     """Leave out brief overloads if that was not done yet and may matter; return also which episodes stay persistent."""
     plain = episodes["persistent"].to_numpy()
     if found.firm is None:
-        chronic = worst(state)
+        chronic = worst(state, offline)
         if not plain.any() and (chronic is None or chronic.share < limit):
             return found, plain
         found, early = firm_sweep(rq, state, found, persist_ns)
@@ -216,6 +265,7 @@ def _certain(
     chronic: Chronic | None,
     state: sweep_jit.SweepState,
     persist_ns: int,
+    offline: NDArray[np.int64],
     assumed: bool,
     throttled: bool,
 ) -> _Certain:
@@ -229,11 +279,11 @@ def _certain(
             pass
         found.append(strict.doubts)
     doubts = _inside(pl.concat(found), state)
-    doubts = doubts.filter(~pl.col("reason").is_in(["bound_by_name", UNSEEN]))
+    doubts = doubts.filter(~pl.col("reason").is_in(["bound_by_name", *ONLY_MORE]))
     left = _again(strict, state, doubts)
     told = _persistent(left, persist_ns)
     sure = persistent & _survives(episodes, told)
-    still = worst(left.firm_state)
+    still = worst(left.firm_state, offline, surely=True)
     seen_ns, proven = 0, told.clear().select("start_ns", "end_ns")
     if assumed and not sure.any() and not throttled:
         spans = told.select("start_ns", "end_ns")
@@ -256,13 +306,14 @@ def _certain(
         # several threads may have waited at once, beside several CPUs, so it may be more
         seen_ns = int((proven["end_ns"] - proven["start_ns"]).sum())
         if still is not None:
-            still = worst(left.firm_state, at_least=covered_ns(spans, left.firm_state))
+            seen_too = covered_ns(spans, left.firm_state)
+            still = worst(left.firm_state, offline, at_least=seen_too, surely=True)
     matters = False
     if assumed and not sure.any():
         # would the violation be certain if all threads could run anywhere?
         free = _again(rq, state, doubts)
         matters = bool(_survives(episodes, _persistent(free, persist_ns)).any())
-        all_free = worst(free.firm_state)
+        all_free = worst(free.firm_state, offline, surely=True)
         matters |= all_free is not None and still is not None and all_free.share > still.share
     # queueing a thread late can make its CPU look idle for longer, but the certain waste is never more than the apparent one
     told_ns, apparent_ns = (int(x.scalars[sweep_jit.THREAD_NS]) for x in (left.state, state))
@@ -361,12 +412,13 @@ def _may_hide(
     state: sweep_jit.SweepState,
     persist_ns: int,
     limit: float,
+    offline: NDArray[np.int64],
 ) -> bool:
     """Whether a persistent or chronic violation may lie in the spans in doubt, together with the waste around them.
 
     Where only the length of a queue is in doubt, the CPU is busy, and it cannot hide more than many waiting threads.
     """
-    doubts = doubts.filter(~pl.col("reason").is_in(_ONLY_LESS))
+    doubts = doubts.filter(~pl.col("reason").is_in(ONLY_LESS))
     if not doubts.height:
         return False
     only_length = pl.col("reason") == "queue_differs"
@@ -378,7 +430,9 @@ def _may_hide(
     spans = [_union(t) for t in (pl.concat([_times(episodes), _times(doubts)]), doubts)]
     if int((spans[0]["end_ns"] - spans[0]["start_ns"]).max() or 0) >= persist_ns:  # type: ignore[arg-type]
         return True
-    chronic = worst(state, covered_ns(spans[1], state))
+    # all CPUs may be idle beside one
+    more = covered_ns(spans[1], state) * (int(state.counted.sum()) - 1)
+    chronic = worst(state, offline, more=more)
     return chronic is not None and chronic.share >= limit
 
 

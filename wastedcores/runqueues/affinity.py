@@ -109,6 +109,11 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
     header = trace.header
     first = {task.pid: task for task in header.tasks or []}
     if follows or not first:
+        late = header.source_format == "schedtrace" and "task_state" not in kinds
+        if late and "affinity" in kinds:
+            # a flight recording: its snapshot was taken at the end, so it does not tell what was before a change
+            for pid in trace.only("affinity").select("pid").unique().collect()["pid"]:
+                first.pop(pid, None)
         yield from first.values()
         return
     # a task that began within the trace may have changed the affinity that it inherited, and its pid may have been another
@@ -124,15 +129,26 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
             task.pid not in born.keys() | later.keys() and "allowed" not in task.changed
         ):
             yield task
+    everybody = {**first, **later}
     for task in later.values():
-        parent = first.get(_parent(task))
+        parent, by = first.get(_parent(task)), born.get(task.pid)
+        forked_by = everybody.get(by[0] or 0) if by else parent
         same = (
             parent is not None
             and parent.allowed == task.allowed
             and "allowed" not in parent.changed
+            # a task whose parent has ended gets another one, which need not have its affinity
+            and forked_by is not None
+            and forked_by.allowed == task.allowed
+            and _process(forked_by) == parent.pid
         )
-        if same and task.pid not in first and len(born.get(task.pid, [None])) == 1:
+        if same and task.pid not in first and len(by or [None]) == 1:
             yield task
+
+
+def _process(task: TaskFacts) -> int:
+    """The number of a task's process; a task of which it is not known is taken to be the only one."""
+    return task.tgid or task.pid
 
 
 def _parent(task: TaskFacts) -> int:
@@ -169,15 +185,15 @@ def moves_unseen(trace: Trace) -> bool:
     return moved.collect().height > 0
 
 
-def not_exec(trace: Trace, affinity: Affinity, pids: list[int]) -> bool:
-    """Whether any of these threads existed from the beginning and keeps its name, so that no exec explains its move."""
+def not_exec(trace: Trace, affinity: Affinity, pids: list[int]) -> list[int]:
+    """Return which of these threads existed from the beginning and keep their name, so that no exec explains their move."""
     there = [p for p in pids if affinity.known[p]]
     if not there:
-        return False
+        return []
     own = trace.names.lazy().filter(pl.col("pid").is_in(there)).drop_nulls()
     execs = trace.only("exec").select("pid").unique()
     found = own.join(execs, on="pid", how="anti").group_by("pid").len()
-    return bool((found.collect()["len"] == 1).any())
+    return found.filter(pl.col("len") == 1).collect()["pid"].to_list()
 
 
 def outdated(header: Header, repinned: NDArray[np.int32], *, everybody: bool) -> NDArray[np.bool_]:

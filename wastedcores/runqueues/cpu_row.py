@@ -22,9 +22,7 @@ WIDTH = 14
 
 # values of CURR
 CURR_UNKNOWN = -1  # not known what the CPU runs
-# in pass 1: its first task is one that begins when a CPU comes online, but others woke it
-CURR_OFFLINE_OR_IDLE = -3
-CURR_PERHAPS_OFFLINE = -4  # in pass 1: the CPU's idle task woke one that begins when a CPU comes online; its first switch decides
+CURR_PERHAPS_OFFLINE = -3  # in pass 1: the CPU's idle task woke one that begins when a CPU comes online; its first switch decides
 CURR_FROM_SWITCH = -2  # in pass 1: the CPU's first switch does not say what it stops (prev_pid -1)
 # a task ran there from before the first event to after the last; which one is not known
 CURR_SOMEBODY = 2**31 - 1

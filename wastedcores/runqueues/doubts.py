@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -9,12 +11,13 @@ from numpy.typing import NDArray
 from wastedcores.runqueues import state as st
 from wastedcores.runqueues import task_row
 from wastedcores.trace.header import Header
+from wastedcores.trace.trace import Trace
 
 #: by reason of :mod:`wastedcores.runqueues.state`
 REASONS = (
     "wakeup_of_queued", "in_without_wakeup", "out_without_in", "ran_elsewhere", "left_unseen", "idle_beside_waiting",
     "starved", "count_differs", "bound_by_name", "queue_differs", "silence_before_contradiction", "events_lost",
-    "offline_or_idle",
+    "offline_or_idle", "recorder_waiting", "woken_early", "perhaps_asleep", "perhaps_elsewhere", "affinity_told_late",
 )  # fmt: skip
 NO_DOUBTS = pl.DataFrame(
     schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "reason": pl.String}
@@ -32,6 +35,11 @@ _MANY = 10
 
 #: the reason if a thread was runnable at a snapshot and has no event: there can only be more waste than it seems
 UNSEEN = "unseen_waiting"
+#: the reason if wakeups were not recorded, or not those of new threads
+NO_WAKEUPS = "no_wakeups"
+#: reasons that can only mean more waste than it seems, and less
+ONLY_MORE = (UNSEEN, NO_WAKEUPS, "recorder_waiting", "woken_early", "perhaps_elsewhere")
+ONLY_LESS = ("starved", "perhaps_asleep")
 
 
 def doubt_table(out: st.Output, n: int) -> pl.DataFrame:
@@ -80,15 +88,19 @@ HEADER_REASONS = {
 }
 
 
-def header_doubts(header: Header, start_ns: int, end_ns: int, hidden: int = 0) -> pl.DataFrame:
-    """Return doubts about all of a trace that follow from its header, and from ``hidden`` runnable threads without an event.
+def header_doubts(
+    header: Header, start_ns: int, end_ns: int, *, wakeups: bool = True, hidden: int = 0
+) -> pl.DataFrame:
+    """Return doubts about all of a trace: what its header tells, and what was not recorded.
+
+    ``wakeups``: all kinds of them were recorded. ``hidden``: number of runnable threads without an event.
 
     With core scheduling a CPU is forced idle while its sibling runs a task with another cookie (kernel/sched/core.c,
     pick_next_task(), v5.14), and no event tells so. CPUs that were isolated at some time should not take tasks.
     """
     tasks = (header.tasks or []) + (header.later_tasks or [])
     cookies = header.core_scheduling or any(t.core_cookie for t in tasks)
-    reasons = [UNSEEN] if hidden else []
+    reasons = [UNSEEN] * (hidden > 0) + [NO_WAKEUPS] * (not wakeups)
     if cookies or "core_scheduling" in header.changed:
         reasons.append("core_scheduling")
     if header.some_tasks:
@@ -123,18 +135,47 @@ def limiting_groups(header: Header, tasks: int) -> NDArray[np.int32]:
     return found
 
 
-def limited(header: Header, tasks: int) -> NDArray[np.int32]:
-    """Tell which tasks may be throttled: deadline tasks, and those of control groups with a limit or of unknown groups."""
-    told = header.quotas is not None and "quotas" not in header.changed
+def limited(trace: Trace, tasks: int) -> NDArray[np.int32]:
+    """Tell which tasks may be throttled: deadline and real-time tasks, and those of groups with a limit or of unknown groups.
+
+    Where no group has a limit when a snapshot is taken, one may have it that exists only in between (systemd-run --scope), for a
+    thread whose group no snapshot tells.
+    """
+    header = trace.header
+    listed = (header.tasks or []) + (header.later_tasks or [])
+    quotas = header.quotas if "quotas" not in header.changed else None
+    if quotas is None:
+        groups = {}
+    elif quotas:
+        groups = _limits(header)
+    else:
+        groups = {t.pid: () for t in listed if "cgroup" not in t.changed}
+    told = quotas is not None and not quotas
     found = np.full(
-        tasks, task_row.UNLIMITED if told and not header.quotas else task_row.PERHAPS, np.int32
+        tasks, task_row.UNLIMITED if told and not listed else task_row.PERHAPS, np.int32
     )
-    if told and header.quotas:
-        for pid, groups in _limits(header).items():
-            if 0 < pid < tasks:
-                found[pid] = task_row.LIMITED_FOR_SURE if groups else task_row.UNLIMITED
-    for task in (header.tasks or []) + (header.later_tasks or []):
-        if 0 < task.pid < tasks and task.policy == "deadline":
+    if told:  # nothing that a thread inherits limits it
+        found[0] = task_row.UNLIMITED
+    for pid, limits in groups.items():
+        if 0 < pid < tasks:
+            found[pid] = task_row.LIMITED_FOR_SURE if limits else task_row.UNLIMITED
+    for task in listed:
+        if 0 < task.pid < tasks and task.policy in ("fifo", "rr"):
+            found[task.pid] = max(found[task.pid], task_row.PERHAPS)  # sysctl sched_rt_runtime_us
+        if 0 < task.pid < tasks and (task.policy == "deadline" or "policy" in task.changed):
             # a deadline task is throttled by its own budget
             found[task.pid] = task_row.LIMITED_FOR_SURE
+    for pid, prio in _highest_prios(trace):
+        at_least = task_row.LIMITED_FOR_SURE if prio < 0 else task_row.PERHAPS
+        found[pid] = max(found[pid], at_least)
     return found
+
+
+def _highest_prios(trace: Trace) -> Iterator[tuple[int, int]]:
+    """Yield the tasks that ran with the priority of a real-time (below 100) or deadline (below 0) task, and the highest one."""
+    switches = trace.only("switch")
+    both = [
+        switches.select(pid=pid, prio=prio).filter(pl.col("prio") < 100, pl.col("pid") > 0)
+        for pid, prio in (("pid", "prio"), ("prev_pid", "prev_prio"))
+    ]
+    yield from pl.concat(both).group_by("pid").agg(pl.col("prio").min()).collect().iter_rows()

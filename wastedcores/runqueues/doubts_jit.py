@@ -11,13 +11,11 @@ from wastedcores.runqueues.state import Output, State
 COUNT_SETTLES_NS = 10_000_000
 #: a task that waits this long may be throttled: the default period of CPU quotas (kernel/sched/core.c, v6.12)
 STARVED_NS = 100_000_000
-#: longer waits than this per task of the runqueue are suspect: slices of CFS are at most 24 ms (kernel/sched/fair.c, v4.1)
-STARVED_PER_TASK_NS = 25_000_000
 #: a shorter time without any event, before an event that contradicts the state, hides nothing that matters
 SILENCE_NS = 1_000_000
 #: if an idle CPU does not run its only task within this time, the task is elsewhere or the CPU was not notified
 LATE_NS = 1_000_000
-#: shorter waits of tasks that are bound by name only, or whose group has a limit, are not doubted
+#: shorter waits of tasks that are bound by name only, whose group has a limit, or that recorded the trace, are not doubted
 PRESUMED_NS = 500_000
 
 
@@ -67,8 +65,14 @@ def unseen_since(s: State, p: int, c: int) -> int:
 
 @callee
 def odd_unseen(s: State, out: Output, p: int, c: int, t: int, reason: int) -> None:
-    """Note a contradiction about CPU ``c`` due to the recorder, from when ``p`` can first have waited there unseen."""
+    """Note a contradiction about CPU ``c``, from when ``p`` can first have waited there unseen.
+
+    It is none if ``p`` recorded the trace: its wakeups may be missing. But it may have waited, like any other thread.
+    """
     if s.task[p, task_row.RECORDER] != 0:
+        since_ns = max(s.since[p], s.cpu[c, cpu_row.BUSY_SINCE])
+        if s.cpu[c, cpu_row.KERNEL_NR] < 0 and t - since_ns >= PRESUMED_NS:
+            doubt(s, out, c, since_ns, t, se.OWN_WAIT)
         return
     odd(s, out, c, unseen_since(s, p, c), t, reason)
 
@@ -77,10 +81,10 @@ def odd_unseen(s: State, out: Output, p: int, c: int, t: int, reason: int) -> No
 def doubt_idle(s: State, out: Output, p: int, t: int) -> None:
     """Doubt a wait of task ``p`` that ends, if it may have slept, or if its CPU ran the idle task meanwhile."""
     c = s.task[p, task_row.CPU]
-    if s.task[p, task_row.MAYBE_ASLEEP] == task_row.LOST_MEANWHILE:
+    if s.task[p, task_row.DOUBTED] == task_row.LOST_MEANWHILE:
         doubt(s, out, c, s.since[p], t, se.LOSS)
-    elif s.task[p, task_row.MAYBE_ASLEEP] == task_row.WOKEN_LATE:
-        doubt(s, out, c, s.since[p], t, se.ODD_IN_WITHOUT_WAKEUP)
+    elif s.task[p, task_row.DOUBTED] == task_row.PERHAPS_ASLEEP:
+        doubt(s, out, c, s.since[p], t, se.MAYBE_SLEPT)
     if s.cpu[c, cpu_row.CURR] == 0 and s.cpu[c, cpu_row.KERNEL_NR] < 0:
         since_ns = max(s.since[p], s.cpu[c, cpu_row.SEEN])
         if t - since_ns >= LATE_NS:
@@ -109,9 +113,7 @@ def doubt_wait(s: State, out: Output, p: int, t: int) -> None:
     c = s.task[p, task_row.CPU]
     waited_ns = t - s.since[p]
     limited = s.task[p, task_row.LIMITED]
-    limit_ns = max(STARVED_NS, STARVED_PER_TASK_NS * s.cpu[c, cpu_row.NR])
-    if limited == task_row.LIMITED_FOR_SURE:
-        limit_ns = PRESUMED_NS
+    limit_ns = PRESUMED_NS if limited == task_row.LIMITED_FOR_SURE else STARVED_NS
     if limited != task_row.UNLIMITED and waited_ns >= limit_ns:
         odd(s, out, c, s.since[p], t, se.ODD_STARVED)
     if s.task[p, task_row.MASK] == task_row.PRESUMED_BOUND and waited_ns >= PRESUMED_NS:

@@ -15,6 +15,7 @@ from wastedcores.runqueues import state as st
 from wastedcores.runqueues import task_row
 from wastedcores.trace.schema import KINDS
 from wastedcores.trace.trace import Trace
+from wastedcores.trace.window import parks
 
 Part = TypeVar("Part")
 
@@ -80,13 +81,12 @@ def _aux(mask_ids: dict[bytes, int]) -> pl.Expr:
     """The number that an event carries beside CPUs and pids, see :class:`wastedcores.runqueues.state.Events`."""
     state = pl.col("prev_state")  # the few distinct texts are examined, not every row
     stays = state.cat.starts_with("R") | state.cat.ends_with("+")
-    parks = state.cat.starts_with("P")
     mask = pl.lit(0, pl.Int32)
     if mask_ids:
         mask = pl.col("cpu_mask").replace_strict(mask_ids, default=0, return_dtype=pl.Int32)
     return (
         pl.when(pl.col("kind") == "switch")
-        .then(stays.cast(pl.Int32) * st.STAYS + parks.cast(pl.Int32) * st.PARKED)
+        .then(stays.cast(pl.Int32) * st.STAYS + parks().cast(pl.Int32) * st.PARKED)
         .when(pl.col("kind") == "task_state")
         .then(pl.sum_horizontal((state == word) * code for word, code in _STATE_WORDS.items()))
         .when(pl.col("kind") == "nr_running")

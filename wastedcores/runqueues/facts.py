@@ -62,17 +62,34 @@ def _recorded_on() -> pl.Expr:
     )
 
 
-def complete(trace: Trace, kinds: Collection[str]) -> tuple[Trace, list[int]]:
+def _left_waiting(trace: Trace, begin_ns: int) -> set[int]:
+    """Return the threads that were preempted before a moment and that no event names since."""
+    time, state = pl.col("ts_ns"), pl.col("prev_state").cat
+    stays = state.starts_with("R") | state.ends_with("+")
+    stopped = trace.events.filter(
+        time < begin_ns, pl.col("kind") == "switch", stays, pl.col("prev_pid") > 0
+    )
+    left = stopped.group_by(pid="prev_pid").agg(left_ns=time.max()).collect(engine="streaming")
+    if not left.height:
+        return set()
+    later = trace.events.filter(time >= left["left_ns"].min())
+    named = pl.concat([later.select(time, pid=p) for p in ("pid", "prev_pid", "by_pid")])
+    named = named.filter(pl.col("pid").is_in(left["pid"].to_list()))
+    last = named.group_by("pid").agg(time.max()).collect(engine="streaming")
+    return set(left.join(last, on="pid").filter(time <= pl.col("left_ns"))["pid"])
+
+
+def complete(trace: Trace, kinds: Collection[str]) -> tuple[Trace, list[int], int]:
     """Return the part of a trace in which no CPU's events are missing because its ring buffer overwrote the oldest ones.
 
-    Returned are also the threads that were preempted before this part and of which nothing is seen in it: an event that was
-    overwritten may have told that they wait no longer. A trace that records changes of affinity is returned as it is, because
-    a change may be among the events that are gone.
+    Returned are also the threads that were preempted before this part and of which nothing is seen in it, on CPUs that do not
+    switch in it, and how many there were on others: an event that was overwritten may have told that they wait no longer. A
+    trace that records changes of affinity is returned as it is, because a change may be among the events that are gone.
     """
     header = trace.header
     over = header.overwritten
     if not over or "affinity" in kinds:
-        return trace, []
+        return trace, [], 0
     firsts = (
         trace.without("lost", *UNCOUNTED)
         .select("ts_ns", cpu=_recorded_on())
@@ -82,7 +99,7 @@ def complete(trace: Trace, kinds: Collection[str]) -> tuple[Trace, list[int]]:
         .collect(engine="streaming")
     )
     if not firsts.height:
-        return trace, []
+        return trace, [], 0
     begin_ns = int(firsts["ts_ns"].max())  # type: ignore[arg-type]
     end_ns = int(trace.events.select(pl.col("ts_ns").max()).collect(engine="streaming").item())
     left = {c: n - over.get(c, 0) for c, n in header.lost.items() if n != over.get(c, 0)}
@@ -91,9 +108,15 @@ def complete(trace: Trace, kinds: Collection[str]) -> tuple[Trace, list[int]]:
         after = told.filter(pl.col("ts_ns") > begin_ns)["cpu"]
         only_before = set(told["cpu"].drop_nulls()) - set(after) if after.null_count() == 0 else ()
         left = {c: n for c, n in left.items() if c not in only_before}
-    part, preempted = cut_and_left(trace, (begin_ns, end_ns + 1))
+    # where the first event of a CPU is that late, everything before it is gone, so a loss just before it tells nothing more
+    late = firsts.filter(pl.col("ts_ns") == begin_ns)["cpu"].to_list()
+    told_already = (pl.col("kind") == "lost") & (pl.col("ts_ns") == begin_ns)
+    kept = trace.events.filter(~(told_already & pl.col("cpu").is_in(late)).fill_null(False))
+    whole = Trace(kept, header, trace.path)
+    part, preempted = cut_and_left(whole, (begin_ns, end_ns + 1))
     facts = {name: getattr(header, name) for name in ("tasks", "later_tasks", "window")}
-    return part.with_header(**facts, overwritten={}, lost=left), preempted
+    others = _left_waiting(trace, begin_ns) - set(preempted)
+    return part.with_header(**facts, overwritten={}, lost=left), preempted, len(others)
 
 
 def with_losses(trace: Trace, spans: list[tuple[int, int, int]]) -> Trace:
@@ -125,6 +148,31 @@ def lost_spans(trace: Trace, kinds: Collection[str], start_ns: int) -> list[tupl
     )
     spans: list[tuple[int, int, int]] = []
     for part in pl.collect_all([named, unnamed]):
-        found = part.select(pl.col("start_ns").fill_null(pl.col("ts_ns")), "ts_ns", "cpu")
+        # before the first event of a CPU, all of them may be lost
+        found = part.select(pl.col("start_ns").fill_null(start_ns), "ts_ns", "cpu")
         spans += found.with_columns(pl.col("cpu").fill_null(-1)).rows()
     return sorted(spans)
+
+
+def offline_spans(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
+    """Return in which spans (cpu, start_ns, end_ns) CPUs are offline, as far as events tell it.
+
+    Without any event, a CPU that is offline at the start may have come online at any time.
+    """
+    spans = pl.DataFrame(schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64})
+    if "cpu_online" not in trace.kinds():
+        return spans
+    events = trace.only("cpu_online").select("ts_ns", "cpu", "value").drop_nulls().collect()
+    rows = []
+    for (cpu,), table in events.group_by("cpu", maintain_order=True):
+        online = trace.header.cpus_online
+        since_ns = None if online is None or cpu in online else start_ns
+        for ts_ns, value in table.select("ts_ns", "value").iter_rows():
+            if value == 0 and since_ns is None:
+                since_ns = ts_ns
+            elif value != 0 and since_ns is not None:
+                rows.append((cpu, since_ns, ts_ns))
+                since_ns = None
+        if since_ns is not None:
+            rows.append((cpu, since_ns, end_ns))
+    return pl.DataFrame(rows, spans.schema, orient="row")

@@ -32,11 +32,14 @@ class Woken(NamedTuple):
     ends: I64  # (2,) the first that is valid, and the first that is free
 
 
-def delayed(stream: Iterator[Events], late_ns: int, tasks: int) -> Iterator[Events]:
-    """Yield the same events, but wakeups ``late_ns`` later, or when the thread begins to run if that is sooner."""
-    none = np.zeros(0, np.int64)
+def delayed(stream: Iterator[Events], late_ns: int, running: NDArray[np.bool_]) -> Iterator[Events]:
+    """Yield the same events, but wakeups ``late_ns`` later, or when the thread begins to run if that is sooner.
+
+    ``running``: the tasks that run at first. One that is woken while it runs may go on, and sleep later.
+    """
+    none, tasks = np.zeros(0, np.int64), running.size
     woken = Woken(
-        np.full(tasks, -1), np.full(tasks, -1, np.int32), np.zeros(tasks, np.bool_), none.astype(np.int32),
+        np.full(tasks, -1), np.full(tasks, -1, np.int32), running.copy(), none.astype(np.int32),
         none, np.zeros(2, np.int64),
     )  # fmt: skip
     for e in stream:
@@ -73,7 +76,7 @@ def delay(e: Events, late_ns: int, w: Woken, out: Events) -> int:
                 n = _queue(out, n, w.due_ns[first], first, w)
             w.ends[0] += 1
         if e.code[i] == WAKEUP and q > 0:
-            if w.due_ns[q] < 0:
+            if w.due_ns[q] < 0 and not w.running[q]:
                 w.due_ns[q], w.cpu[q] = t + late_ns, e.cpu[i]
                 w.order[w.ends[1]], w.order_ns[w.ends[1]] = q, t + late_ns
                 w.ends[1] += 1

@@ -28,7 +28,8 @@ def begin_wait(s: State, p: int, c: int, t: int) -> None:
     s.task[p, task_row.STATE] = task_row.WAITING
     s.task[p, task_row.CPU] = c
     s.task[p, task_row.EPOCH] = s.cpu[c, cpu_row.EPOCH]
-    s.task[p, task_row.MAYBE_ASLEEP] = task_row.SURELY_WAITS
+    unrecorded = s.numbers[se.UNRECORDED] != 0
+    s.task[p, task_row.DOUBTED] = task_row.LOST_MEANWHILE if unrecorded else task_row.SURE
     s.since[p] = t
     s.cpu[c, cpu_row.NR] += 1
     s.cpu[c, cpu_row.WAITING] += 1

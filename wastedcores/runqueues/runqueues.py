@@ -13,9 +13,10 @@ import polars as pl
 
 from wastedcores.errors import MissingEventsError
 from wastedcores.runqueues.affinity import find_affinity, unrestricted
+from wastedcores.runqueues.batch import Batch
 from wastedcores.runqueues.doubts import HEADER_REASONS, header_doubts
 from wastedcores.runqueues.facts import complete, extent, lost_spans, with_losses
-from wastedcores.runqueues.stream import Batch, Runqueues
+from wastedcores.runqueues.stream import Runqueues
 from wastedcores.runqueues.task_rows import task_rows
 from wastedcores.trace.trace import Trace
 
@@ -40,11 +41,12 @@ def runqueues(
             "sched_wakeup_new, sched_migrate_task and sched_process_fork, e.g. with `wastedcores capture` or "
             "`perf sched record`."
         )
-    whole, (trace, preempted) = trace, complete(trace, kinds)
+    whole, (trace, preempted, left) = trace, complete(trace, kinds)
     start_ns, end_ns, top_cpu, top_pid = extent(trace)
     losses = lost_spans(trace, kinds, start_ns)
     online = trace.header.cpus_online
     cpus = max(top_cpu + 1, trace.header.cpus or 0, max(online or [], default=-1) + 1)
+    another = _with_another_cpu(whole, cpus) if source == "tasks" else None
     has_tasks, counted = source == "tasks", "nr_running" in kinds
     # a trace with nr_running events but without a snapshot has such an event on every CPU that was in use
     told = has_tasks and trace.header.every_switch and (not counted or "task_state" in kinds)
@@ -74,6 +76,8 @@ def runqueues(
         keep,
         counted=counted,
         preempted=preempted,
+        left=left,
+        another_cpu=another,
         notes=[HEADER_REASONS[reason] for reason in from_header]
         + ([_BEGINS_LATE] if trace is not whole else [])
         + [
@@ -82,6 +86,14 @@ def runqueues(
             if has_tasks and kind not in kinds
         ],
     )
+
+
+def _with_another_cpu(trace: Trace, cpus: int) -> Trace | None:
+    """Return a trace as if there had been one more CPU, which was idle; None if something tells how many CPUs there were."""
+    header = trace.header
+    if header.cpus_online or header.machine or header.unswitched or cpus > extent(trace)[2] + 1:
+        return None
+    return trace.with_header(cpus=cpus + 1, unswitched={cpus: False})
 
 
 def comms(trace: Trace) -> pl.DataFrame:

@@ -8,9 +8,6 @@ from wastedcores.runqueues import state as se
 from wastedcores.runqueues.queues_jit import begin_wait
 from wastedcores.runqueues.state import Events, State
 
-#: a wakeup so soon after its thread began to run may have come before: the clocks of two CPUs differ by less
-SKEW_NS = 1_000_000
-
 
 @callee
 def _was(s: State, p: int, state: int, c: int) -> None:
@@ -29,6 +26,7 @@ def _forget(s: State, p: int) -> None:
         and s.task[p, task_row.MOVED_FROM] < 0
     ):
         s.task[p, task_row.STATE] = task_row.ASLEEP
+        s.task[p, task_row.DOUBTED] = task_row.PERHAPS_WAITS
 
 
 @callee
@@ -47,12 +45,12 @@ def _woken_late(s: State, p: int, t: int, k: int) -> None:
 
     A wakeup may also find a task running that is about to sleep (kernel/sched/core.c, v6.12: try_to_wake_up()).
     """
-    if p > 0 and s.task[p, task_row.STATE] == task_row.WAITING and 0 <= t - s.since[p] <= SKEW_NS:
+    late = s.began[p] >= 0 and t - s.began[p] <= se.SKEW_NS
+    if p > 0 and s.task[p, task_row.STATE] == task_row.WAITING and late:
         if k == se.FORK or k == se.WAKEUP_NEW:
             s.task[p, task_row.STATE] = task_row.ASLEEP
-            s.since[p] = -1
         else:
-            s.task[p, task_row.MAYBE_ASLEEP] = task_row.WOKEN_LATE
+            s.task[p, task_row.DOUBTED] = task_row.PERHAPS_ASLEEP
 
 
 @callee
@@ -87,20 +85,14 @@ def _first_switch(s: State, t: int, c: int, p: int, q: int, listed: bool) -> Non
         told = q >= 0 and curr == cpu_row.CURR_UNKNOWN and not _comes_online(s, p, q)
         told |= q == 0 and p > 0 and s.task[p, task_row.ROLE] == task_row.HOTPLUGGER
         s.cpu[c, cpu_row.CURR] = q if told else cpu_row.CURR_FROM_SWITCH
-        if q >= 0 and not told and s.task[p, task_row.WAKER] >= 0:
-            if s.task[p, task_row.WAKER_CPU] != c:
-                s.cpu[c, cpu_row.CURR] = cpu_row.CURR_OFFLINE_OR_IDLE
     if listed and s.cpu[c, cpu_row.CURR] != q:
         _unlisted(s, q, c)
     _was(s, q, task_row.RUNNING, c)
-    if q > 0 and s.task[q, task_row.STATE] == task_row.WAITING:
-        s.since[q] = -1
     if listed:
         _unlisted(s, p, c)
     elif p > 0 and s.task[p, task_row.STATE] == task_row.UNKNOWN:
         _had_waited(s, p, c)
-        if s.task[p, task_row.STATE] == task_row.WAITING:
-            s.since[p] = t
+        s.began[p] = t
 
 
 @callee
@@ -242,6 +234,8 @@ def settle_start(s: State, start_ns: int) -> None:
             waited = s.task[p, task_row.RECORDER] == 0
             s.task[p, task_row.STATE] = task_row.WAITING if waited else task_row.ASLEEP
             s.task[p, task_row.CPU] = s.task[p, task_row.MOVED_FROM]
+            # the trace may end before its wakeup, and the balancer moves tasks that sleep but stay queued (v6.12: fair.c)
+            s.task[p, task_row.DOUBTED] = task_row.PERHAPS_ASLEEP
         c = s.task[p, task_row.CPU]
         if s.task[p, task_row.STATE] == task_row.RUNNING:
             if s.cpu[c, cpu_row.CURR] == p:
@@ -249,17 +243,17 @@ def settle_start(s: State, start_ns: int) -> None:
             else:
                 s.task[p, task_row.STATE] = task_row.WAITING
         if s.task[p, task_row.STATE] == task_row.WAITING:
-            perhaps = s.task[p, task_row.MAYBE_ASLEEP]
+            doubted = s.task[p, task_row.DOUBTED]
             begin_wait(s, p, c, start_ns)
-            s.task[p, task_row.MAYBE_ASLEEP] = perhaps
+            s.task[p, task_row.DOUBTED] = doubted
     for c in range(s.cpu.shape[0]):
         curr = s.cpu[c, cpu_row.CURR]
         if curr < cpu_row.CURR_UNKNOWN:
             s.cpu[c, cpu_row.CURR] = cpu_row.CURR_UNKNOWN
-            if curr == cpu_row.CURR_OFFLINE_OR_IDLE:
-                s.cpu[c, cpu_row.MAYBE_IDLE] = start_ns
         elif curr > 0:
             if s.task[curr, task_row.STATE] == task_row.RUNNING and s.task[curr, task_row.CPU] == c:
                 s.cpu[c, cpu_row.NR] += 1
             else:  # an earlier event shows it elsewhere or asleep, so the switch to it is missing
                 s.cpu[c, cpu_row.CURR] = cpu_row.CURR_UNKNOWN
+        if s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
+            s.cpu[c, cpu_row.MAYBE_IDLE] = start_ns

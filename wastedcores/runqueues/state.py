@@ -30,9 +30,10 @@ STAYS, PARKED = 1, 2
 # reasons of doubts; State.odd counts the oddities by the same numbers
 (
     ODD_WAKEUP_OF_QUEUED, ODD_IN_WITHOUT_WAKEUP, ODD_OUT_WITHOUT_IN, ODD_MIGRATE_ELSEWHERE, ODD_LEFT_UNSEEN, ODD_PARKED,
-    ODD_STARVED, ODD_COUNT, PRESUMED, ODD_QUEUE, ODD_SILENCE, LOSS, OFFLINE_OR_IDLE,
-) = range(13)  # fmt: skip
-N_ODD = 13
+    ODD_STARVED, ODD_COUNT, PRESUMED, ODD_QUEUE, ODD_SILENCE, LOSS, OFFLINE_OR_IDLE, OWN_WAIT, WOKEN_EARLY, MAYBE_SLEPT,
+    ELSEWHERE, MASK_TOLD_LATE,
+) = range(18)  # fmt: skip
+N_ODD = 18
 
 # State.numbers
 (
@@ -46,9 +47,13 @@ N_ODD = 13
     N_DOUBTS,
     BEFORE_NS,  # time of the event before the present one; -1: there is none
     STRICT,  # 1: only threads count of which something says where they may run
+    UNRECORDED,  # 1: a CPU was perhaps not recorded, so any waiting thread may have been moved there and have run unseen
+    LOOKS_LATE,  # 1: a change of affinity is told only when its thread takes or leaves a CPU
     N_REPINS,  # found in pass 1: how many moves may come from a change of affinity by another thread
-) = range(11)
-N_NUMBERS = 11
+) = range(13)
+N_NUMBERS = 13
+#: so close events of two CPUs may be told in the wrong order: the clocks differ by less
+SKEW_NS = 1_000_000
 #: of so many such moves the times are kept
 MOST_REPINS = 4096
 
@@ -84,6 +89,8 @@ class State(NamedTuple):
 
     task: I32  # (tasks, task_row.WIDTH)
     since: I64  # (tasks,) ns, start of the current wait or sleep; -1 unknown
+    began: I64  # (tasks,) ns, when it last began to run
+    early: I64  # (tasks,) ns, when it was last woken or moved while it ran
     cpu: I64  # (cpus, cpu_row.WIDTH)
     restricted: I32  # (cpus, masks) waiting tasks by mask id
     odd: I64  # (N_ODD,)
@@ -112,6 +119,8 @@ def new_state(tasks: int, cpus: int, masks: int) -> State:
     numbers[[LISTED_NS, BEFORE_NS]] = -1
     return State(
         task,
+        np.full(tasks, -1, np.int64),
+        np.full(tasks, -1, np.int64),
         np.full(tasks, -1, np.int64),
         cpu,
         np.zeros((cpus, masks), np.int32),

@@ -23,6 +23,7 @@ from wastedcores.runqueues.affinity import (
     outdated,
     repinned,
 )
+from wastedcores.runqueues.batch import Batch, batch_of
 from wastedcores.runqueues.doubts import (
     NO_DOUBTS,
     REASONS,
@@ -32,6 +33,7 @@ from wastedcores.runqueues.doubts import (
     widened,
 )
 from wastedcores.runqueues.events import events, require_inside, require_times, tables
+from wastedcores.runqueues.facts import offline_spans
 from wastedcores.runqueues.late_jit import delayed
 from wastedcores.runqueues.task_rows import TaskRows
 from wastedcores.trace.formats import late_moves
@@ -47,46 +49,8 @@ _ON_ITS_CPU[
     [st.WAKEUP, st.WAKEUP_NEW, st.MIGRATE, st.AFFINITY, st.FORGET, st.HOTPLUG, st.UNTHROTTLE]
 ] = False
 
-
 #: one event can give about so many doubts
 _DOUBTS_OF_ONE = 16
-
-
-@dataclass
-class Batch:
-    """Changes of runqueues, ordered by time; all arrays have the shape (changes,)."""
-
-    #: when and where the runqueue changed
-    ts_ns: I64
-    cpu: I32
-    nr: I32  #: tasks on the runqueue afterwards; -1 is unknown
-    #: waiting tasks that may run anywhere; in a row with ``mask`` > 0, waiting tasks of that mask id
-    free: I32
-    mask: I32  #: 0, or a mask id: such a row is about affinity only
-    #: the event behind the row, one of :mod:`wastedcores.runqueues.state`; -1 is unknown
-    code: NDArray[np.int8]
-    #: waits that ended in this batch, if asked for: task (a row of Runqueues.tasks), cpu, mask (the thread's mask id),
-    #: evidence, start_ns, end_ns. Where a waiting thread is moved to another runqueue, or gets another affinity, one wait ends
-    #: and the next one begins.
-    waits: pl.DataFrame | None = None
-    oldest_wait_ns: int = 0  #: every wait that ends in a later batch began then or later
-
-    def runqueues(self) -> tuple[I64, I32, I32]:
-        """Return (ts_ns, cpu, nr) of the rows that are about runqueues."""
-        return self.with_causes()[:3]
-
-    def with_causes(self) -> tuple[I64, I32, I32, NDArray[np.int8]]:
-        """Return (ts_ns, cpu, nr, code) of the rows that are about runqueues."""
-        if not self.mask.any():
-            return self.ts_ns, self.cpu, self.nr, self.code
-        keep = self.mask == 0
-        return self.ts_ns[keep], self.cpu[keep], self.nr[keep], self.code[keep]
-
-
-def no_changes() -> Batch:
-    """Return a batch without any change."""
-    none = np.zeros(0, np.int32)
-    return Batch(np.zeros(0, np.int64), none, none, none, none, np.zeros(0, np.int8))
 
 
 @dataclass
@@ -115,7 +79,12 @@ class Runqueues:
     is_strict: bool = False  #: only threads wait of which something says where they may run
     #: threads that waited when the oldest events were overwritten; nothing is seen of them, so perhaps they do no longer
     preempted: list[int] = field(default_factory=list)
-    #: how many threads were runnable at a snapshot and have no event, so they may have waited all the time; known after pass 1
+    #: how many other threads were preempted before that, and may wait somewhere since
+    left: int = 0
+    #: where nothing tells how many CPUs there were: the trace as if there had been one more, which was idle
+    another_cpu: Trace | None = None
+    #: how many threads were runnable at a snapshot, or left so, and have no event, so they may have waited all the time; known
+    #: after pass 1
     hidden: int = 0
     late_ns: int = 0  #: a woken thread is on a queue only so much later, see late_jit.py
     #: number of events that contradict the state before them, counted while streaming
@@ -135,7 +104,24 @@ class Runqueues:
 
     def __post_init__(self) -> None:
         """Begin with the doubts that follow from the header."""
-        self.doubts = header_doubts(self.trace.header, self.start_ns, self.end_ns)
+        self.doubts = self._header_doubts()
+
+    def _header_doubts(self) -> pl.DataFrame:
+        kinds = self.trace.kinds()
+        wakeups = "wakeup" in kinds and not self.wakes_at_fork
+        return header_doubts(
+            self.trace.header,
+            self.start_ns,
+            self.end_ns,
+            wakeups=wakeups or self.counted or self.source != "tasks",
+            hidden=self.hidden,
+        )
+
+    @property
+    def wakes_at_fork(self) -> bool:
+        """Whether forks were recorded, but not when the new threads are woken, which is right after."""
+        kinds = self.trace.kinds()
+        return "fork" in kinds and "wakeup_new" not in kinds
 
     @property
     def kept(self) -> bool:
@@ -157,17 +143,15 @@ class Runqueues:
         yield from stream
 
     def _nr_batches(self, rows: int) -> Iterator[Batch]:
-        forget = pl.DataFrame(
-            {
-                "ts_ns": [s for s, _, c in self.lost_spans if c >= 0],
-                "cpu": [c for _, _, c in self.lost_spans if c >= 0],
-            },
-            schema={"ts_ns": pl.Int64, "cpu": pl.Int32},
-        )
         frame = self.trace.only("nr_running").select("ts_ns", "cpu", "nr_running")
-        if forget.height:
-            gaps = forget.lazy().with_columns(nr_running=pl.lit(-1, pl.Int32))
-            frame = pl.concat([frame, gaps]).sort("ts_ns", maintain_order=True)
+        offline = offline_spans(self.trace, self.start_ns, self.end_ns)
+        off = list(offline.iter_rows())
+        located = [s for s in self.lost_spans if s[2] >= 0]
+        if located or off:
+            # a CPU writes the lengths that it changes, also those of others; those at the end of a loss are known
+            began, ended = (self._unknown({s[k] for s in located}) for k in (0, 1))
+            leaves = offline.lazy().select("cpu", ts_ns="start_ns").pipe(_forgotten)
+            frame = pl.concat([ended, frame, began, leaves]).sort("ts_ns", maintain_order=True)
         zero, unknown = np.zeros(0, np.int32), np.zeros(0, np.int8)
         for table in tables(frame, rows, self.trace.header.events):
             n = table.height
@@ -181,7 +165,16 @@ class Runqueues:
                 for name in ("cpu", "nr_running")
             )
             require_inside(self.trace.name, [cpu], self.cpus, "CPU", low=0)
+            for c, start_ns, end_ns in off:
+                if n and start_ns <= ts_ns[-1] and end_ns > ts_ns[0]:
+                    nr = np.where((cpu == c) & (ts_ns >= start_ns) & (ts_ns < end_ns), -1, nr)
             yield Batch(ts_ns, cpu, nr, zero[:n], zero[:n], unknown[:n])
+
+    def _unknown(self, times_ns: set[int]) -> pl.LazyFrame:
+        """Return rows after which no length is known, for each of some times."""
+        times = pl.LazyFrame({"ts_ns": sorted(times_ns)}, {"ts_ns": pl.Int64})
+        cpus = pl.LazyFrame({"cpu": range(self.cpus)}, {"cpu": pl.Int32})
+        return times.join(cpus, how="cross").pipe(_forgotten)
 
     def task_events(self, rows: int = BATCH_ROWS) -> Iterator[st.Events]:
         """Stream the events that say anything about tasks, in order of time."""
@@ -192,7 +185,9 @@ class Runqueues:
                 self.tasks.trace, self.affinity.mask_ids, self.cpus, self.tasks.count, rows
             )
         if self.late_ns:
-            return delayed(stream, self.late_ns, self.tasks.count)
+            return delayed(
+                stream, self.late_ns, self.start.task[:, task_row.STATE] == task_row.RUNNING
+            )
         if self._kept_events or not self.keep:
             return stream
         return _keeping(stream, self._kept_events, lambda e: e.code.size, EVENTS_KEPT_BY_CHECK)
@@ -211,31 +206,29 @@ class Runqueues:
         for role, tasks in self.affinity.roles.items():
             state.task[tasks, task_row.ROLE] = role
         state.task[self.affinity.recorders, task_row.RECORDER] = 1
-        state.task[:, task_row.LIMITED] = limited(header, self.tasks.count)
+        state.task[:, task_row.LIMITED] = limited(self.tasks.trace, self.tasks.count)
         state.numbers[st.PARKS] = not late_moves(header.source_format)
         state.numbers[st.INHERITS] = self.affinity.follows
         state.numbers[st.WAKINGS] = header.wakings
+        state.numbers[st.LOOKS_LATE] = header.source_format == "schedtrace"
         seen = np.zeros(self.cpus + 1, np.bool_)  # the last one stands for no CPU
         recorded = seen.copy()  # an event happened on the CPU itself
-        alone, elsewhere = once(header, self.affinity.follows), False
+        masks, outside = self.affinity.of_task.copy(), np.zeros(self.tasks.count, np.bool_)
         for batch in self.task_events(BATCH_ROWS):
             asleep = (batch.code == st.SNAPSHOT) & (batch.aux == task_row.ASLEEP)
             if asleep.any() and state.numbers[st.LISTED_NS] < 0:
                 state.numbers[st.LISTED_NS] = batch.ts_ns[asleep][-1]
             start_jit.infer_start(batch, state)
-            if alone:
-                elsewhere |= self._off_mask(batch)
+            if not self.affinity.follows:
+                outside[self._off_mask(batch, masks)] = True
             seen[batch.cpu] = True
             recorded[batch.cpu[_ON_ITS_CPU[batch.code]]] = True
             recorded[batch.src_cpu[batch.code != st.MIGRATE]] = True
         seen |= recorded
-        self.hidden = self._hidden(state)
-        if alone:
-            self._doubt_snapshot(state, elsewhere)
-        elif not self.affinity.follows:
-            # it may have got another affinity and then the old one again
-            self._take_back(state, state.task[:, task_row.REPINNED] == task_row.BY_ANOTHER)
+        self.hidden = self._hidden(state) + self.left
+        self._doubt_affinity(state, outside)
         start_jit.settle_start(state, self.start_ns)
+        self._doubt_waits(state)
         # a task that waited there proves that it was busy
         seen[:-1] |= state.cpu[:, cpu_row.NR] > 0
         for c, busy in (header.unswitched or {}).items():
@@ -248,11 +241,25 @@ class Runqueues:
             state.cpu[self.silent_cpus, cpu_row.CURR] = 0
         elif state.numbers[st.LISTED_NS] < 0 and not header.every_cpu:
             online = header.cpus_online or range(self.cpus)
-            if any(not recorded[c] and state.cpu[c, cpu_row.CURR] < 0 for c in online):
+            if any(not recorded[c] for c in online):
                 # a thread that seems to wait since the start may have been woken later, by a CPU that was not recorded
                 waits = state.task[:, task_row.STATE] == task_row.WAITING
-                state.task[waits, task_row.MAYBE_ASLEEP] = task_row.LOST_MEANWHILE
+                state.task[waits, task_row.DOUBTED] = task_row.LOST_MEANWHILE
+            # and a CPU that may have switched may have taken any thread that waits
+            taken = [not recorded[c] and state.cpu[c, cpu_row.CURR] < 0 for c in online]
+            state.numbers[st.UNRECORDED] = any(taken)
         return state
+
+    def _doubt_waits(self, state: st.State) -> None:
+        """Doubt that threads waited from the start on which may have been woken or born later, as far as anything tells."""
+        kinds, header = self.trace.kinds(), self.tasks.trace.header
+        waits = (state.task[:, task_row.STATE] == task_row.WAITING) & (state.began >= 0)
+        if "wakeup" in kinds and not {"fork", "wakeup_new"} & set(kinds):
+            waits[[t.pid for t in header.tasks or [] if t.pid < waits.size]] = False
+        elif "wakeup" in kinds:
+            return
+        if state.numbers[st.LISTED_NS] < 0:
+            state.task[waits, task_row.DOUBTED] = task_row.PERHAPS_ASLEEP
 
     def _hidden(self, state: st.State) -> int:
         header = self.tasks.trace.header
@@ -262,28 +269,52 @@ class Runqueues:
             return 0
         task = state.task[told[told < self.tasks.count]]
         named = (task[:, task_row.STATE] != task_row.UNKNOWN) | (task[:, task_row.MOVED_FROM] >= 0)
-        running = sum((header.unswitched or {}).values())
+        # a thread that runs alone all the time is runnable, and may have an event all the same
+        alone = [c for c, busy in (header.unswitched or {}).items() if busy and c < self.cpus]
+        running = int((state.cpu[alone, cpu_row.CURR] < 0).sum())
         return max(told.size - int((named | (task[:, task_row.RECORDER] != 0)).sum()) - running, 0)
 
-    def _off_mask(self, batch: st.Events) -> bool:
-        """Whether a thread ran on a CPU that its affinity at the start of the trace forbids."""
+    def _off_mask(self, batch: st.Events, masks: I32) -> I32:
+        """Return the threads that ran where their affinity at the start, or that which their parent had then, forbids it."""
+        forks = batch.code == st.FORK
+        for p, by in zip(batch.pid[forks].tolist(), batch.by_pid[forks].tolist(), strict=True):
+            if p > 0 and not self.affinity.known[p]:
+                masks[p] = masks[max(by, 0)]
         switch = (batch.code == st.SWITCH) & (batch.pid > 0)
-        mask = self.affinity.of_task[batch.pid[switch]]
-        cpu = batch.cpu[switch][mask > 0].astype(np.uint64)
-        words = self.affinity.masks[mask[mask > 0], (cpu >> np.uint64(6)).astype(np.int64)]
-        return bool((words >> (cpu & np.uint64(63)) & np.uint64(1) == 0).any())
+        pid, cpu = batch.pid[switch], batch.cpu[switch].astype(np.uint64)
+        bound = masks[pid] > 0
+        pid, cpu = pid[bound], cpu[bound]
+        words = self.affinity.masks[masks[pid], (cpu >> np.uint64(6)).astype(np.int64)]
+        return pid[words >> (cpu & np.uint64(63)) & np.uint64(1) == 0]
+
+    def _doubt_affinity(self, state: st.State, outside: NDArray[np.bool_]) -> None:
+        """Discard what snapshots tell of threads that may have got another affinity; some ran ``outside`` of theirs."""
+        trace, affinity = self.tasks.trace, self.affinity
+        repinned, forked = (state.task[:, k] for k in (task_row.REPINNED, task_row.CHILD_REPINNED))
+        repinned[outside] = np.maximum(repinned[outside], task_row.BY_SOMEBODY)
+        forked[state.task[outside, task_row.PARENT]] = 1
+        if trace.names.filter(pid=2, comm="kthreadd").height:
+            forked[2] = task_row.ALL_REPINNED
+        if affinity.follows:
+            return
+        by_itself = np.flatnonzero(repinned == task_row.BY_ITSELF)
+        unexplained = not_exec(trace, affinity, by_itself.tolist())
+        if once(trace.header, affinity.follows):
+            elsewhere = (outside & (affinity.known > 0)).any()
+            self._doubt_snapshot(state, bool(elsewhere or unexplained))
+        else:  # such a thread may have got another affinity, and later the old one again
+            again = repinned > 0
+            again[np.setdiff1d(by_itself, unexplained)] = False
+            self._take_back(state, again)
 
     def _doubt_snapshot(self, state: st.State, elsewhere: bool) -> None:
-        """Discard facts of the only snapshot that may be out of date."""
+        """Discard facts of the only snapshot that may be out of date; ``elsewhere``: somebody ran where it forbids that."""
         task, roles, trace = state.task, self.affinity.roles, self.tasks.trace
         stoppers = roles.get(task_row.STOPPER, np.zeros(0, np.int64))
         # without moves in the trace, a stopper that ran may have moved anybody
         unseen = (task[stoppers, task_row.RAN] >= 0).any() and moves_unseen(trace)
         by_another = (task[:, task_row.REPINNED] == task_row.BY_ANOTHER).any()
-        by_itself = np.flatnonzero(task[:, task_row.REPINNED] == task_row.BY_ITSELF).tolist()
-        everybody = bool(
-            elsewhere or unseen or by_another or not_exec(trace, self.affinity, by_itself)
-        )
+        everybody = bool(elsewhere or unseen or by_another)
         doubtful = outdated(trace.header, task[:, task_row.REPINNED], everybody=everybody)
         doubtful |= task[:, task_row.REUSED] != 0
         if self._take_back(state, doubtful) and everybody and trace.header.tasks:
@@ -356,22 +387,23 @@ class Runqueues:
                 out = st.new_output(room, size if waits else 0, size + _DOUBTS_OF_ONE)
             tasks_jit.run(batch, state, out)
             doubts.append(doubt_table(out, int(state.numbers[st.N_DOUBTS])))
-            yield _batch_of(out, state, waits, int(batch.ts_ns[-1]) if size else 0)
+            yield batch_of(out, state, waits, int(batch.ts_ns[-1]) if size else 0)
         task = state.task[:, task_row.STATE]
         waiting = int((task == task_row.WAITING).sum())
-        left = int(((task == task_row.UNKNOWN) & (state.since >= 0)).sum())
-        out = st.new_output(0, waiting if waits else 0, 4 * waiting + 2 * left + 2 * self.cpus)
+        doubted = state.task[:, task_row.DOUBTED] == task_row.PERHAPS_WAITS
+        left = int((((task == task_row.UNKNOWN) & (state.since >= 0)) | doubted).sum())
+        out = st.new_output(0, waiting if waits else 0, 4 * waiting + 2 * left + 3 * self.cpus)
         state.numbers[st.N_CHANGES] = 0
         unseen = state.cpu[:, cpu_row.CURR] == cpu_row.CURR_UNKNOWN
         if (unseen & (state.cpu[:, cpu_row.SWITCHES] == 0)).any():
             # whoever waits to the end may have run on a CPU that was not recorded
-            state.task[task == task_row.WAITING, task_row.MAYBE_ASLEEP] = task_row.LOST_MEANWHILE
-        state.task[self.tasks.rows(np.array(self.preempted, np.int64)), task_row.MAYBE_ASLEEP] = (
+            state.task[task == task_row.WAITING, task_row.DOUBTED] = task_row.LOST_MEANWHILE
+        state.task[self.tasks.rows(np.array(self.preempted, np.int64)), task_row.DOUBTED] = (
             task_row.LOST_MEANWHILE
         )
         tasks_jit.finish(state, out, self.end_ns)
         if state.numbers[st.N_WAITS]:
-            yield _batch_of(out, state, waits, self.end_ns)
+            yield batch_of(out, state, waits, self.end_ns)
         doubts.append(doubt_table(out, int(state.numbers[st.N_DOUBTS])))
         self._conclude(state, pl.concat(doubts))
 
@@ -380,11 +412,14 @@ class Runqueues:
         self.oddities = {name: int(n) for name, n in zip(REASONS, state.odd, strict=True) if n}
         switches = state.cpu[:, cpu_row.SWITCHES]
         found = widened(doubts, switches, self.start_ns, self.end_ns)
-        told = header_doubts(self.trace.header, self.start_ns, self.end_ns, self.hidden)
-        self.doubts = pl.concat([told, found])
+        self.doubts = pl.concat([self._header_doubts(), found])
         self.ran = state.task[:, task_row.RAN] != -1
         self.evidence = state.task[:, task_row.EVIDENCE].copy()
         self.mask_of_task = state.task[:, task_row.MASK].copy()
+
+
+def _forgotten(rows: pl.LazyFrame) -> pl.LazyFrame:
+    return rows.select("ts_ns", "cpu", nr_running=pl.lit(-1, pl.Int32))
 
 
 def _keeping(
@@ -401,30 +436,3 @@ def _keeping(
             parts = None
         yield part
     kept[:] = parts or []
-
-
-def _batch_of(out: st.Output, state: st.State, waits: bool, end_ns: int) -> Batch:
-    """Copy what one call of the state machine wrote about events until ``end_ns``."""
-    n = int(state.numbers[st.N_CHANGES])
-    cpu, nr, free, mask, code = out.change[:, :n].copy()
-    table, oldest_ns = None, 0
-    if waits:
-        table = wait_table(out, int(state.numbers[st.N_WAITS]))
-        waiting = state.since[state.task[:, task_row.STATE] == task_row.WAITING]
-        oldest_ns = int(waiting.min(initial=end_ns))
-    changes = (out.change_ns[:n].copy(), cpu, nr, free, mask, code.astype(np.int8))
-    return Batch(*changes, table, oldest_ns)
-
-
-def wait_table(out: st.Output, n: int) -> pl.DataFrame:
-    """Return the first finished waits as a table."""
-    return pl.DataFrame(
-        {
-            "task": out.wait[st.TASK, :n].copy(),
-            "cpu": out.wait[st.CPU, :n].copy(),
-            "mask": out.wait[st.WAIT_MASK, :n].copy(),
-            "evidence": out.wait[st.WAIT_EVIDENCE, :n].copy(),
-            "start_ns": out.wait_ns[st.START, :n].copy(),
-            "end_ns": out.wait_ns[st.END, :n].copy(),
-        }
-    )

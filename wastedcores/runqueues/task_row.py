@@ -10,20 +10,20 @@ from __future__ import annotations
     EVIDENCE,  # what says which CPUs it may use: one of the grades below
     RAN,  # the CPU it ran on last, -1 none
     MOVED_FROM,  # in pass 1: the origin of a migration seen before anything else of the task, -1 none
-    WOKEN,  # 1 + the CPU to which a sched_waking called it while it still ran, 0 none
+    WOKEN,  # 1 + the CPU to which a wakeup called it while it still ran, -1 - the one to which it was moved meanwhile, 0 none
     THROTTLED,  # 1: its control group has used up its CPU time, so it joins no runqueue
     LIMITED,  # whether its control group has a limit of CPU time, so that a wait of it may be none: one of the values below
     PARENT,  # in pass 1: its parent; 0 unknown
     REPINNED,  # found in pass 1: whether a move of it looks like one that a change of affinity causes: a value below
     PUSHED,  # found in pass 1: 1 if the stopper moved it, not on behalf of an idle CPU
-    CHILD_REPINNED,  # found in pass 1: 1 if that holds of a child
+    CHILD_REPINNED,  # found in pass 1: 1 if that holds of a child, ALL_REPINNED if its children inherit nothing
     REUSED,  # found in pass 1: 1 if its number was another thread's before
     QUEUED,  # in pass 1: 1 while it runs or waits, and -1 - CPU from a waking to that CPU on until it runs
     WAKER,  # in pass 1: who woke it last, -1 unknown
     WAKER_CPU,  # in pass 1: and on which CPU
     RECORDER,  # 1: it recorded the trace, so that a wakeup of it may be missing
     ROLE,  # what its name says that it does: one of the values below
-    MAYBE_ASLEEP,  # whether it may not have waited although it seems to: one of the values below
+    DOUBTED,  # why its state may be another one: one of the values below
 ) = range(21)
 WIDTH = 21
 
@@ -34,9 +34,13 @@ NO_ROLE, STOPPER, HOTPLUGGER = 0, 1, 2
 # or because the wakeup reached it as an interrupt; and one by another thread
 NOT_REPINNED, BY_SOMEBODY, BY_ITSELF, BY_ANOTHER = 0, 1, 2, 3
 
-# values of MAYBE_ASLEEP: events were lost while it waited, which may have told that it does no longer; or the trace tells of its
-# wakeup right after it first ran, as clocks that differ do
-SURELY_WAITS, LOST_MEANWHILE, WOKEN_LATE = 0, 1, 2
+# value of CHILD_REPINNED of kthreadd: who asks for a kernel thread binds it before it first runs (kernel/kthread.c, v6.12:
+# kthread_bind())
+ALL_REPINNED = 2
+
+# values of DOUBTED: of a task that waits, that it may do so no longer, because events were not recorded, or that it may have
+# slept; of one that sleeps, that it may wait; and of one that runs, or slept again since, that no wakeup told of it before
+SURE, LOST_MEANWHILE, PERHAPS_ASLEEP, PERHAPS_WAITS, UNWOKEN = 0, 1, 2, 3, 4
 
 # values of LIMITED
 UNLIMITED, PERHAPS, LIMITED_FOR_SURE = 0, 1, 2

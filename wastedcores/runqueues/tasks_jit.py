@@ -21,13 +21,16 @@ from wastedcores.jit.compile import callee, lean
 from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues import state as se
 from wastedcores.runqueues.doubts_jit import (
+    PRESUMED_NS,
     compare,
+    doubt,
     doubt_count,
     doubt_offline,
     doubt_parked,
     doubt_wait,
     odd,
     odd_unseen,
+    unseen_since,
 )
 from wastedcores.runqueues.queues_jit import (
     begin_wait,
@@ -36,86 +39,57 @@ from wastedcores.runqueues.queues_jit import (
     end_wait,
     park,
     parked,
-    take_off,
     write_wait,
 )
 from wastedcores.runqueues.state import Events, Output, State
-
-
-@callee
-def _stop_unseen(s: State, out: Output, c: int, t: int, k: int) -> None:
-    """The task that seemed to run on ``c`` was seen elsewhere: what ``c`` runs is unknown until its next switch."""
-    s.cpu[c, cpu_row.NR] -= 1
-    s.cpu[c, cpu_row.CURR] = cpu_row.CURR_UNKNOWN
-    s.cpu[c, cpu_row.MAYBE_IDLE] = t
-    emit(s, out, t, c, 0, k)
-
-
-@callee
-def _ran_unseen(s: State, out: Output, q: int, c: int, t: int) -> None:
-    """Task ``q`` stops on CPU ``c``, where it was not known to run: an event is missing."""
-    state, old = s.task[q, task_row.STATE], s.task[q, task_row.CPU]
-    if state == task_row.ASLEEP or (state == task_row.UNKNOWN and s.since[q] >= 0):
-        odd_unseen(s, out, q, c, t, se.ODD_OUT_WITHOUT_IN)
-    if state == task_row.WAITING and not parked(s, q):
-        odd_unseen(s, out, q, old, t, se.ODD_OUT_WITHOUT_IN)
-        if old != c:
-            odd_unseen(s, out, q, c, t, se.ODD_OUT_WITHOUT_IN)
-        take_off(s, q)
-        if old != c:
-            emit(s, out, t, old, s.task[q, task_row.MASK], se.SWITCH)
-    elif state == task_row.WAITING:
-        s.cpu[old, cpu_row.PARKED] -= 1
-    elif state == task_row.RUNNING:
-        odd(s, out, old, s.cpu[old, cpu_row.SEEN], t, se.ODD_OUT_WITHOUT_IN)
-        _stop_unseen(s, out, old, t, se.SWITCH)
+from wastedcores.runqueues.unseen_jit import curr_left_unseen, doubt_unseen, in_unseen, ran_unseen
 
 
 @callee
 def _switch_out(s: State, out: Output, q: int, c: int, t: int, keeps: bool) -> None:
-    """Task ``q`` stops running on CPU ``c``."""
-    woken = 0
-    if s.task[q, task_row.STATE] == task_row.RUNNING and s.task[q, task_row.CPU] == c:
+    """Task ``q`` stops running on CPU ``c``.
+
+    Clocks that differ tell its next wakeup, move or run before: it was pulled from this queue, or woken, right after its stop.
+    """
+    woken, running = 0, s.task[q, task_row.STATE] == task_row.RUNNING
+    if running and s.task[q, task_row.CPU] == c:
         s.cpu[c, cpu_row.NR] -= 1
         woken = s.task[q, task_row.WOKEN]
+    elif running and t - s.began[q] <= se.SKEW_NS:  # it runs elsewhere already
+        s.odd[se.ODD_OUT_WITHOUT_IN] += 1
+        return
     else:
-        _ran_unseen(s, out, q, c, t)
-    if keeps and s.task[q, task_row.THROTTLED] == 0:
-        begin_wait(s, q, c, t)
+        ran_unseen(s, out, q, c, t)
+    early = woken != 0 and t - s.early[q] <= se.SKEW_NS
+    free = s.task[q, task_row.THROTTLED] == 0
+    unwoken = s.task[q, task_row.DOUBTED] == task_row.UNWOKEN
+    if keeps and free:
+        begin_wait(s, q, -1 - woken if woken < 0 and early else c, t)
+        if woken < 0 and early:
+            s.task[q, task_row.DOUBTED] = task_row.PERHAPS_ASLEEP
+            emit(s, out, t, -1 - woken, s.task[q, task_row.MASK], se.MIGRATE)
         return
     s.task[q, task_row.STATE] = task_row.ASLEEP
     s.task[q, task_row.CPU] = c
     s.since[q] = t
-    if woken > 0 and s.task[q, task_row.THROTTLED] == 0:  # the waker waited for this switch
+    s.task[q, task_row.DOUBTED] = task_row.UNWOKEN if unwoken else task_row.SURE
+    if (
+        woken > 0 and free and early and s.numbers[se.WAKINGS] != 0
+    ):  # the waker waited for this switch
         begin_wait(s, q, woken - 1, t)
+        s.task[q, task_row.DOUBTED] = task_row.PERHAPS_ASLEEP
         if woken - 1 != c:
             emit(s, out, t, woken - 1, s.task[q, task_row.MASK], se.WAKEUP)
-
-
-@callee
-def _in_unseen(s: State, out: Output, p: int, c: int, t: int) -> None:
-    """Task ``p`` begins to run on CPU ``c``, and did not wait before."""
-    state, old = s.task[p, task_row.STATE], s.task[p, task_row.CPU]
-    if state == task_row.RUNNING:
-        if old == c:
-            s.cpu[c, cpu_row.NR] -= 1
-            return
-        seen_ns = s.cpu[old, cpu_row.SEEN]
-        odd(s, out, old, seen_ns, t, se.ODD_MIGRATE_ELSEWHERE)
-        odd(s, out, c, seen_ns, t, se.ODD_MIGRATE_ELSEWHERE)
-        _stop_unseen(s, out, old, t, se.SWITCH)
-    elif state == task_row.ASLEEP:
-        odd_unseen(s, out, p, c, t, se.ODD_IN_WITHOUT_WAKEUP)
-    elif s.since[p] >= 0:  # its last stop was not seen, and it did not stop to sleep
-        odd_unseen(s, out, p, old, t, se.ODD_LEFT_UNSEEN)
-        if old != c:
-            odd_unseen(s, out, p, c, t, se.ODD_LEFT_UNSEEN)
+    elif woken > 0 and free and (early or s.numbers[se.WAKINGS] != 0):
+        s.task[q, task_row.CPU] = woken - 1
+        s.task[q, task_row.DOUBTED] = task_row.PERHAPS_WAITS
 
 
 @callee
 def _switch_in(s: State, out: Output, p: int, q: int, c: int, t: int) -> None:
     """Task ``p`` begins to run on CPU ``c``, where ``q`` stopped."""
     old = s.task[p, task_row.CPU]
+    unwoken = s.task[p, task_row.DOUBTED] == task_row.PERHAPS_ASLEEP
     if s.task[p, task_row.STATE] == task_row.WAITING:
         if old != c:
             odd(s, out, old, s.since[p], t, se.ODD_MIGRATE_ELSEWHERE)
@@ -130,34 +104,15 @@ def _switch_in(s: State, out: Output, p: int, q: int, c: int, t: int) -> None:
         if old != c:
             emit(s, out, t, old, s.task[p, task_row.MASK], se.SWITCH)
     else:
-        _in_unseen(s, out, p, c, t)
+        unwoken = s.task[p, task_row.STATE] == task_row.ASLEEP
+        in_unseen(s, out, p, c, t)
     s.cpu[c, cpu_row.NR] += 1
+    s.task[p, task_row.DOUBTED] = task_row.UNWOKEN if unwoken else task_row.SURE
+    s.began[p] = t
     s.task[p, task_row.STATE] = task_row.RUNNING
     s.task[p, task_row.CPU] = c
     s.task[p, task_row.RAN] = c
     s.task[p, task_row.WOKEN] = 0
-
-
-@callee
-def _curr_left_unseen(s: State, out: Output, q: int, c: int, t: int) -> int:
-    """The task that ran on ``c`` left at a switch that was not recorded; return the earliest time of that switch.
-
-    It was after ``q``, which stops now, had become runnable.
-    """
-    x = s.cpu[c, cpu_row.CURR]
-    left = s.cpu[c, cpu_row.SEEN]
-    if q > 0:
-        state = s.task[q, task_row.STATE]
-        if state == task_row.WAITING or state == task_row.ASLEEP:
-            left = max(left, s.since[q])
-    s.cpu[c, cpu_row.MAYBE_IDLE] = t
-    if q >= 0:
-        odd(s, out, c, left, t, se.ODD_LEFT_UNSEEN)
-    if x > 0 and s.task[x, task_row.STATE] == task_row.RUNNING and s.task[x, task_row.CPU] == c:
-        s.task[x, task_row.STATE] = task_row.UNKNOWN
-        s.since[x] = left if q >= 0 else -1
-        s.cpu[c, cpu_row.NR] -= 1
-    return left
 
 
 @callee
@@ -171,8 +126,9 @@ def _switch(
     left = t
     if s.cpu[c, cpu_row.SWITCHES] == 0:
         doubt_offline(s, out, c, t)
+    doubt_unseen(s, out, c, t)
     if x >= 0 and x != q:
-        left = _curr_left_unseen(s, out, q, c, t)
+        left = curr_left_unseen(s, out, q, c, t)
     if q > 0:
         _switch_out(s, out, q, c, t, keeps)
     if p > 0:
@@ -196,6 +152,23 @@ def _switch(
 
 
 @callee
+def _woken_while_running(s: State, out: Output, t: int, c: int, p: int, late: bool) -> None:
+    """Task ``p`` is woken while it seems to run; ``late``: the wakeup may be the one that made it run."""
+    on = s.task[p, task_row.CPU]
+    if late:
+        s.task[p, task_row.DOUBTED] = task_row.SURE
+    else:
+        s.task[p, task_row.WOKEN] = c + 1
+        s.early[p] = t
+    if s.numbers[se.WAKINGS] != 0:
+        return
+    if on == c:  # it was about to sleep: the kernel reports such a wakeup, too
+        s.odd[se.ODD_WAKEUP_OF_QUEUED] += 1
+    else:  # nobody knows when it left the other CPU
+        odd(s, out, on, s.cpu[on, cpu_row.SEEN], t, se.ODD_WAKEUP_OF_QUEUED)
+
+
+@callee
 def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
     """Task ``p`` joins the runqueue of CPU ``c``.
 
@@ -203,15 +176,10 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
     (kernel/sched/core.c, v6.12: try_to_wake_up, ``smp_cond_load_acquire(&p->on_cpu)``).
     """
     state = s.task[p, task_row.STATE]
-    if state == task_row.RUNNING and s.numbers[se.WAKINGS] != 0:
-        s.task[p, task_row.WOKEN] = c + 1
-        return
+    unwoken = s.task[p, task_row.DOUBTED] == task_row.UNWOKEN
+    late = unwoken and t - s.began[p] <= se.SKEW_NS
     if state == task_row.RUNNING:
-        on = s.task[p, task_row.CPU]
-        if on == c:  # it was about to sleep: the kernel reports such a wakeup, too
-            s.odd[se.ODD_WAKEUP_OF_QUEUED] += 1
-        else:  # nobody knows when it left the other CPU
-            odd(s, out, on, s.cpu[on, cpu_row.SEEN], t, se.ODD_WAKEUP_OF_QUEUED)
+        _woken_while_running(s, out, t, c, p, late)
         return
     if state == task_row.WAITING and not parked(s, p):
         old = s.task[p, task_row.CPU]
@@ -223,6 +191,8 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
     elif state == task_row.WAITING:
         s.cpu[s.task[p, task_row.CPU], cpu_row.PARKED] -= 1
     begin_wait(s, p, c, t)
+    if late:  # it may be the wakeup to that run, so that it sleeps
+        s.task[p, task_row.DOUBTED] = task_row.PERHAPS_ASLEEP
     emit(s, out, t, c, s.task[p, task_row.MASK], k)
     compare(s, out, c, t)
 
@@ -252,7 +222,10 @@ def _unthrottle(s: State, out: Output, t: int, c: int, p: int) -> None:
 def _migrate(s: State, out: Output, t: int, c: int, p: int, src: int) -> None:
     """Task ``p`` moves from CPU ``src`` (-1: not told) to CPU ``c``."""
     old, state = s.task[p, task_row.CPU], s.task[p, task_row.STATE]
-    if old == c or state == task_row.RUNNING:
+    if state == task_row.RUNNING and old != c and s.task[p, task_row.WOKEN] <= 0:
+        s.task[p, task_row.WOKEN] = -1 - c
+        s.early[p] = t
+    if state == task_row.RUNNING or (old == c and (src < 0 or src == c)):
         return
     if state != task_row.WAITING:
         s.task[p, task_row.CPU] = c
@@ -260,11 +233,11 @@ def _migrate(s: State, out: Output, t: int, c: int, p: int, src: int) -> None:
     if src >= 0 and src != old and not parked(s, p):  # it had moved there unseen
         odd(s, out, old, s.since[p], t, se.ODD_MIGRATE_ELSEWHERE)
     doubt_wait(s, out, p, t)
-    late = s.task[p, task_row.MAYBE_ASLEEP] == task_row.WOKEN_LATE
+    asleep = s.task[p, task_row.DOUBTED] == task_row.PERHAPS_ASLEEP
     end_wait(s, out, p, c, t)
     begin_wait(s, p, c, t)
-    if late:
-        s.task[p, task_row.MAYBE_ASLEEP] = task_row.WOKEN_LATE
+    if asleep:
+        s.task[p, task_row.DOUBTED] = task_row.PERHAPS_ASLEEP
     emit(s, out, t, old, s.task[p, task_row.MASK], se.MIGRATE)
     emit(s, out, t, c, s.task[p, task_row.MASK], se.MIGRATE)
     compare(s, out, old, t)
@@ -284,6 +257,8 @@ def _fork(s: State, t: int, p: int, parent: int) -> None:
     if parent <= 0:
         return
     evidence = s.task[parent, task_row.EVIDENCE]
+    if s.task[parent, task_row.CHILD_REPINNED] == task_row.ALL_REPINNED:
+        evidence = task_row.ASSUMED
     if s.numbers[se.INHERITS] == 0:
         if s.task[p, task_row.EVIDENCE] == task_row.TOLD:  # a snapshot told of the child itself
             return
@@ -292,14 +267,23 @@ def _fork(s: State, t: int, p: int, parent: int) -> None:
     if evidence > 0 or s.task[p, task_row.EVIDENCE] > 0:
         s.task[p, task_row.MASK] = s.task[parent, task_row.MASK] if evidence > 0 else task_row.FREE
     s.task[p, task_row.EVIDENCE] = evidence
-    # it may have been put into another group since; row 0 tells whether any has a limit
-    s.task[p, task_row.LIMITED] = max(s.task[parent, task_row.LIMITED], s.task[0, task_row.LIMITED])
+    limit = s.task[0, task_row.LIMITED]
+    if (
+        limit != task_row.UNLIMITED
+    ):  # some group has a limit, and it may have been put into that one since
+        limit = max(limit, s.task[parent, task_row.LIMITED])
+        s.task[p, task_row.LIMITED] = max(limit, s.task[p, task_row.LIMITED])
 
 
 @callee
 def _affinity(s: State, out: Output, t: int, p: int, new: int) -> None:
     """Task ``p`` may run on the CPUs of mask ``new`` from now on."""
     old = s.task[p, task_row.MASK]
+    if s.task[p, task_row.STATE] == task_row.RUNNING and s.numbers[se.LOOKS_LATE] != 0:
+        c = s.task[p, task_row.CPU]
+        changed = old != new and s.task[p, task_row.EVIDENCE] != task_row.ASSUMED
+        if changed and s.cpu[c, cpu_row.SEEN] == t and t - s.since[p] >= PRESUMED_NS:
+            doubt(s, out, c, s.since[p], t, se.MASK_TOLD_LATE)
     if s.task[p, task_row.STATE] != task_row.WAITING or parked(s, p):
         s.task[p, task_row.EVIDENCE] = task_row.TOLD
         s.task[p, task_row.MASK] = new
@@ -347,7 +331,7 @@ def _forget(s: State, out: Output, t: int, c: int) -> None:
     """CPU ``c`` loses events: what it runs is unknown until its next switch, and whether a thread waits until its next event."""
     for p in range(1, s.task.shape[0]):
         if s.task[p, task_row.STATE] == task_row.WAITING:
-            s.task[p, task_row.MAYBE_ASLEEP] = task_row.LOST_MEANWHILE
+            s.task[p, task_row.DOUBTED] = task_row.LOST_MEANWHILE
     q = s.cpu[c, cpu_row.CURR]
     if q > 0 and s.task[q, task_row.STATE] == task_row.RUNNING:
         s.cpu[c, cpu_row.NR] -= 1
@@ -396,6 +380,8 @@ def run(e: Events, s: State, out: Output) -> None:
             _migrate(s, out, t, c, p, e.src_cpu[i])
         elif k == se.FORK:
             _fork(s, t, p, e.by_pid[i])
+        elif k == se.EXIT:
+            s.task[p, task_row.WOKEN] = 0
         elif k == se.AFFINITY:
             _affinity(s, out, t, p, e.aux[i])
         elif k == se.SNAPSHOT:
@@ -414,10 +400,17 @@ def finish(s: State, out: Output, end_ns: int) -> None:
         if state == task_row.WAITING and not parked(s, p):
             doubt_wait(s, out, p, end_ns)
             end_wait(s, out, p, c, end_ns)
+        elif state == task_row.WAITING and s.task[p, task_row.LIMITED] == task_row.UNLIMITED:
+            if s.cpu[c, cpu_row.KERNEL_NR] < 0:
+                doubt(s, out, -1, s.since[p], end_ns, se.ELSEWHERE)
+        elif state == task_row.ASLEEP and s.task[p, task_row.DOUBTED] == task_row.PERHAPS_WAITS:
+            if s.since[p] >= 0:
+                doubt(s, out, c, unseen_since(s, p, c), end_ns, se.WOKEN_EARLY)
         elif state == task_row.UNKNOWN and s.since[p] >= 0:
             if s.cpu[c, cpu_row.CURR] != 0:
                 odd_unseen(s, out, p, c, end_ns, se.ODD_LEFT_UNSEEN)
     for c in range(s.cpu.shape[0]):
         doubt_count(s, out, c, end_ns)
+        doubt_unseen(s, out, c, end_ns)
         if s.cpu[c, cpu_row.CURR] != 0:
             doubt_parked(s, out, c, end_ns)

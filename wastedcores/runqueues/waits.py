@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from wastedcores.runqueues.batch import wait_table
 from wastedcores.runqueues.run_time_jit import add_switches
 from wastedcores.runqueues.state import new_output
-from wastedcores.runqueues.stream import Runqueues, wait_table
+from wastedcores.runqueues.stream import Runqueues
 
 
 def run_times(rq: Runqueues, start_ns: int, end_ns: int) -> NDArray[np.int64]:

@@ -48,23 +48,23 @@ _ROWS = (
         "lengths of runqueues; the CPUs that were considered", (".txt",), line=are.SCHED_PROFILER_LINE,
     ),
     Format(
-        "ftrace", "ftrace text", ("text.lines", "FtraceReading"),
+        "ftrace", "ftrace text", ("text.ftrace", "FtraceReading"),
         "the kernel's `trace` file, also in the latency format; `trace-cmd report`, also raw (`-R`); systrace's text", "",
         "recordings of 4.1 and 6.18 kernels; texts of Android, LISA and Trace Compass", _PLACED, (".txt", ".trace"),
         line=are.FTRACE,
     ),
     Format(
-        "systrace", "systrace's page", ("text.lines", "SystraceReading"),
+        "systrace", "systrace's page", ("text.ftrace", "SystraceReading"),
         "the page that systrace writes, which has ftrace text", "", "recordings of Android", _PLACED, (".html",),
         known=are.is_systrace,
     ),
     Format(
-        "atrace", "what atrace writes", ("text.lines", "AtraceReading"),
+        "atrace", "what atrace writes", ("text.ftrace", "AtraceReading"),
         "what `atrace -z` writes: ftrace text, packed with zlib", "", "recordings of Android, packed for the tests", _PLACED,
         (".atrace",), known=are.is_atrace,
     ),
     Format(
-        "perf-script", "perf script", ("text.lines", "PerfScriptReading"),
+        "perf-script", "perf script", ("text.perf_script", "PerfScriptReading"),
         "the text of `perf script`", "", "recordings", _PLACED, (".txt",), line=are.PERF_SCRIPT,
     ),
     Format(

@@ -265,7 +265,9 @@ class _Import:
             every_switch=facts.every_switch,
             wakings=facts.wakings,
             some_tasks=some_tasks_only(notes.get("source cmdline", "")),
-            every_cpu=every_cpu(notes.get("source cmdline", "")),
+            # perf script prints only what it is asked for, for example the events of one CPU
+            every_cpu=facts.source_format == "perf.data"
+            and every_cpu(notes.get("source cmdline", "")),
             follows_affinity=facts.follows_affinity,
             lost=dict(facts.lost) | ({-1: -1} if missing else {}),
             overwritten=dict(facts.overwritten),
@@ -276,7 +278,7 @@ class _Import:
         """Return the online CPUs if the file lists them, or states how many it had, and no higher one was seen."""
         if not facts.cpus or self.seen.highest_cpu >= facts.cpus:
             return None
-        return list(range(facts.cpus) if facts.online is None else facts.online)
+        return list(range(facts.cpus) if facts.online is None else facts.online) or None
 
     def _nothing(self, facts: Facts) -> TraceFormatError:
         found = Counter(facts.skipped) + self.seen.silent

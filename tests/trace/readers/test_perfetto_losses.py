@@ -177,3 +177,16 @@ def test_an_old_service_states_only_that_it_overwrote(opened, newer):
     if newer:
         trace.packet[0].ftrace_events.previous_bundle_end_timestamp = 900
     assert opened(trace).header.overwritten == ({} if newer else {1: -1})
+
+
+def test_packets_of_another_machine_are_left_out(opened):
+    """The service stamps what a guest's tracer sends; CPU 0 of the guest is not CPU 0 of the host."""
+    trace = pb.Trace()
+    bundle(trace, 0, 1000, 2000)
+    bundle(trace, 0, 1200, 1300)
+    bundle(trace, 3, 1500)
+    for packet in trace.packet[1:]:
+        packet.machine_id = 7
+    got = opened(trace)
+    assert got.events.select("ts_ns", "cpu").collect().rows() == [(1000, 0), (2000, 0)]
+    assert "other machines" in got.header.provenance

@@ -185,6 +185,21 @@ def test_a_switch_that_was_not_recorded_is_inserted(tmp_path):
     assert trace.header.provenance["unseen_switches"].startswith("1 ")
 
 
+def test_where_the_kernel_was_not_asked_for_its_counts_a_switch_that_was_not_recorded_is_lost(
+    tmp_path,
+):
+    """The CPU may have been idle long before its next switch, and only a count would show it."""
+    records = record(1, "switch", 10 | 75 << 22) + record(9, "switch", 15 | 10 << 22, x=1)
+    trace = events_of(tmp_path, block(reader.EVENTS_BLOCK, records), END, events=["switch"])
+    rows = trace.events.collect().select("ts_ns", "kind", "cpu", "prev_pid", "pid").rows()
+    assert [row[1:] for row in rows] == [
+        ("switch", 0, 10, 75),
+        ("lost", 0, None, None),
+        ("switch", 0, 15, 10),
+    ]
+    assert trace.header.lost == {0: 1}
+
+
 def test_a_loss_after_the_last_event_becomes_an_event_at_the_end(tmp_path):
     counted = b"".join(struct.pack("<4Q", 0, 0, n, 0) for n in (0, 7, 0, 0))
     first = block(reader.EVENTS_BLOCK, record(1, "nr_running", 1 << 16))
@@ -295,6 +310,21 @@ def test_flight_recorder_with_more_than_a_batch_per_cpu_comes_out_in_order(tmp_p
     assert events.filter(pl.col("kind") == "switch").height == 2000
     assert events.row(0, named=True)["kind"] == "affinity"
     assert "task_state" not in trace.kinds()
+
+
+def test_masks_that_a_flight_recorder_reads_at_its_end_were_not_those_before_a_change(tmp_path):
+    """Tasks 77 and 78 are bound when the recording is written; 78 was bound within it, and nobody knows to what before."""
+    bound = b"".join(task(9, p, 0, 0, allowed=1, mask=1) for p in (77, 78))
+    events = record(1, "switch", 10 | 78 << 22) + record(5, "affinity", 78 | 1 << 22)
+    trace = events_of(
+        tmp_path,
+        block(reader.TASKS_BLOCK, bound),
+        block(reader.EVENTS_BLOCK, events + record(5, "mask", 1)),
+        END,
+        flight_s=5,
+    )
+    told = trace.only("affinity").select("ts_ns", "pid").collect().rows()
+    assert told == [(T0 + 1, 77), (T0 + 5, 78)]
 
 
 def test_reader_that_was_stopped_for_seconds_is_read_in_order(tmp_path, monkeypatch):

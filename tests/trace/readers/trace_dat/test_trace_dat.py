@@ -71,6 +71,13 @@ def test_events_that_the_kernel_overwrote_while_the_collector_read_are_lost(tmp_
     assert (header.lost, header.overwritten) == ({1: 9}, {})
 
 
+def test_events_that_interrupts_dropped_within_a_full_buffer_are_lost(tmp_path):
+    """The kernel counts them as commit overrun (ring_buffer.c: rb_move_tail(), 6.12)."""
+    counts = "CPU: 1\nentries: 0\noverrun: 0\ncommit overrun: 7\ndropped events: 0\n"
+    header = open_trace(file_of(tmp_path, collectors_file(counts))).header
+    assert (header.lost, header.overwritten) == ({1: 7}, {})
+
+
 def test_what_a_killed_collector_wrote_is_read_up_to_its_last_whole_page(tmp_path):
     data = collectors_file("CPU: 0\n")
     first = data.index(b"pages    \0") + 10

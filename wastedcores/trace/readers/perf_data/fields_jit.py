@@ -355,17 +355,17 @@ def decode(
         if formats.page_start:
             data, room = event_at(b, at)
             cpu = np.int64(which)
-            tid = np.int64(np.int32(load32(b, data + 4)))  # common_pid
         else:
             size = np.int64(load16(b, at + 6))
             data = raw_at(b, at, size, layouts, which) + 4
             room = np.int64(load32(b, data - 4))
             room = -1 if room > at + size - data else room
             cpu = np.int64(load32(b, at + layouts[which, rj.L_CPU]))
-            tid = np.int64(np.int32(load32(b, at + layouts[which, rj.L_TID] + 4)))
         if formats.needed[what] > room:
             problem = rj.BAD_FIELDS
             break
+        # common_pid: to perf in a container, the threads of others have the number 0
+        tid = np.int64(np.int32(load32(b, data + 4)))
         if cpu >= MAX_CPUS:
             problem = rj.BAD_CPU
             break

@@ -83,6 +83,7 @@ class PerfHeader:
     release: str | None = None
     host: str | None = None
     cpus: int | None = None
+    all_online: bool = True
     clock: str | None = None
     overwrites: bool = False  #: the kernel kept only the newest records of each CPU
     notes: dict[str, str] = field(default_factory=dict)
@@ -238,10 +239,11 @@ def _features(data: np.ndarray, at: int, bits: int, header: PerfHeader, path: Pa
         if number == _TRACING:
             header.formats = parse_formats(section.decode("utf-8", "replace"))
         elif number == _NRCPUS and len(section) >= 8:
-            header.cpus = struct.unpack_from("<2I", section)[1]
+            header.cpus, online = struct.unpack_from("<2I", section)
+            header.all_online = header.cpus <= online
             if header.cpus > MAX_CPUS:
                 raise TraceFormatError(
-                    f"{path}: byte {where + 4}: it says that the machine had {header.cpus} CPUs; Linux has "
+                    f"{path}: byte {where}: it says that the machine had {header.cpus} CPUs; Linux has "
                     f"{MAX_CPUS} at most. Its head is damaged: record again."
                 )
         elif number == _CLOCKID and len(section) >= 8:

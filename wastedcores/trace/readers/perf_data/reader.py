@@ -50,7 +50,7 @@ class PerfDataReading(TracepointReading):
         header = read_header(mapped, self.path)
         found = self.found
         found.kernel_release, found.cpus, found.clock = header.release, header.cpus, header.clock
-        found.host = header.host
+        found.host, found.online = header.host, None if header.all_online else ()
         found.notes.update(header.notes)
         self._formats = find_formats(header.formats, self.path, header.samples)
         (begin, end), self._data = header.data, mapped

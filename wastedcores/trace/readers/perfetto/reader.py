@@ -73,6 +73,8 @@ class PerfettoReading(Reading):
         if (table[:, wj.WHAT] & wj.PACKED).any():
             data, size = self._unpack(data, table)
             table = self._find(data, size)
+        if (table[:, wj.WHAT] & wj.FOREIGN).any():
+            self.found.notes["other machines"] = "what was recorded on them was left out"
         self._learn(data, table[(table[:, wj.WHAT] & wj.FACTS) > 0])
         bundles = self._ordered(table)
         self._note_statistics(data, table, bundles)

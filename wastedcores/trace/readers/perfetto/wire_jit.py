@@ -20,13 +20,14 @@ I64 = NDArray[np.int64]
 AT, SIZE, WHAT, BUNDLE, BUNDLE_SIZE, SEQUENCE, CPU, FIRST_NS, CLOCK, BEFORE_NS = range(10)
 N_COLUMNS = 10
 #: Bits of WHAT: has ftrace events; has facts; has packets that are packed; packets before it were dropped; events of its CPU were
-#: lost before it; the rest of a page of the kernel's buffer was skipped in it; has statistics of ftrace or of the service.
-EVENTS, FACTS, PACKED, DROPPED, LOST, SKIPPED, STATS = 1, 2, 4, 8, 16, 32, 64
+#: lost before it; the rest of a page of the kernel's buffer was skipped in it; has statistics of ftrace or of the service; is of
+#: another machine than the service, such as a guest, and has nothing else that counts.
+EVENTS, FACTS, PACKED, DROPPED, LOST, SKIPPED, STATS, FOREIGN = 1, 2, 4, 8, 16, 32, 64, 128
 OK, CUT, BAD, FULL = 0, 1, 2, 3
 
-#: Fields of a packet: ftrace_events; sequence; dropped; compressed_packets, zstd_compressed_packets; and what states facts:
-#: trace_config, system_info, clock_snapshot; ftrace_stats, trace_stats.
-_BUNDLE, _SEQ, _DROP, _ZLIB, _ZSTD = 1, 10, 42, 50, 133
+#: Fields of a packet: ftrace_events; sequence; dropped; compressed_packets, zstd_compressed_packets; machine_id; and what
+#: states facts: trace_config, system_info, clock_snapshot; ftrace_stats, trace_stats.
+_BUNDLE, _SEQ, _DROP, _ZLIB, _ZSTD, _MACHINE = 1, 10, 42, 50, 133, 98
 _CONFIG, _SYSTEM, _CLOCKS, _FTRACE_STATS, _TRACE_STATS = 33, 45, 6, 34, 35
 
 
@@ -136,7 +137,7 @@ def packets(b: U8, at: int, end: int, table: I64) -> tuple[int, int, int]:
         row = table[n]
         row[:] = 0
         row[AT], row[SIZE], row[FIRST_NS] = at, size, -1
-        stop = at + size
+        stop, foreign = at + size, False
         while at < stop:
             number, value, length, at = field(b, at, stop)
             if at < 0:
@@ -154,6 +155,10 @@ def packets(b: U8, at: int, end: int, table: I64) -> tuple[int, int, int]:
                 row[WHAT] |= FACTS
             elif number == _FTRACE_STATS or number == _TRACE_STATS:
                 row[WHAT] |= STATS
+            elif number == _MACHINE and length < 0:
+                foreign = value != 0
+        if foreign:
+            row[WHAT] = FOREIGN
         if row[WHAT] & EVENTS and not _bundle(b, row):
             return n, begin, BAD
         n += 1

@@ -216,7 +216,10 @@ class _Decoder:
         self.unseen = 0
         self.now = 0
         self.line = 0
-        self.restricted = b""
+        self.restricted = (
+            b""  # of a flight recording: the tasks and their masks when it was written
+        )
+        self.rebound = np.zeros(0, np.int64)  # the tasks of which it has the affinity, too
         self.end: dict[str, Any] | None = None
         facts.kernel_release = meta.get("kernel")
         facts.clock = meta.get("clock")
@@ -263,10 +266,14 @@ class _Decoder:
         return _finish([tasks, queues])
 
     def masks(self, payload: bytes, at_ns: int) -> pl.DataFrame:
-        """Return the affinity of the tasks that may not run everywhere, at the beginning of a flight recording."""
+        """Return the affinity of the tasks that may not run everywhere, at the beginning of a flight recording.
+
+        It was read at the end, so nobody knows with which affinity a task began that got another one in between.
+        """
         rows, mask = self._task_rows(payload)
         self.names.start(rows["pid"], [c.decode(errors="replace") for c in rows["comm"].tolist()])
-        keep = np.flatnonzero(rows["allowed"] < self.online)
+        same = ~np.isin(rows["pid"].astype(np.int64), self.rebound)
+        keep = np.flatnonzero((rows["allowed"] < self.online) & same)
         table = pl.DataFrame(
             {
                 "ts_ns": np.full(keep.size, at_ns, np.int64),
@@ -289,6 +296,12 @@ class _Decoder:
         blocks = [(c, r) for c, r in blocks if r.size]
         if not blocks:
             return
+        if self.restricted:
+            told = [
+                r["w1"][(r["w0"] >> np.uint64(48) & np.uint64(31)) == KINDS["affinity"]]
+                for _, r in blocks
+            ]
+            self.rebound = bits(np.concatenate(told), 0, 22)
         stamps = [r["w0"] & np.uint64(0xFFFFFFFFFFFF) for _, r in blocks]
         low, high = min(int(t.min()) for t in stamps), max(int(t.max()) for t in stamps) + 1
         parts = max(1, sum(r.size for _, r in blocks) // BATCH_RECORDS)
@@ -341,6 +354,7 @@ class _Decoder:
 
         This was seen on a 6.18 guest that hides the switches and wakeups of its agent's threads from every tracer. Without
         these switches the threads would seem to wait forever. The task is taken to fall asleep at the latest possible time.
+        Only the kernel's own counts show where that is wrong, so without them it is a loss of events.
         """
         at = np.flatnonzero(kind == KINDS["switch"])
         rows: list[tuple[int, int, int, int, int]] = []
@@ -354,10 +368,17 @@ class _Decoder:
                 for i in np.flatnonzero(before != out).tolist():
                     where = int(mine[i])
                     rows.append((int(ts[where]), c, int(out[i]), int(before[i]), where + line))
-        self.unseen += len(rows)
+        counted = "nr_running" in self.kinds
+        if counted:
+            self.unseen += len(rows)
+        else:
+            self.facts.lost.update(c for _, c, *_ in rows)
         names = ("ts_ns", "cpu", "pid", "prev_pid", "line")
         types = (pl.Int64, pl.Int32, pl.Int32, pl.Int32, pl.Int64)
         table = pl.DataFrame(rows, schema=dict(zip(names, types, strict=True)), orient="row")
+        if not counted:
+            one = pl.lit(1, pl.Int64)
+            return table.select("ts_ns", "cpu", "line", kind=pl.lit("lost"), value=one)
         return table.with_columns(kind=pl.lit("switch"), prev_state=pl.lit("S"))
 
     def finish(self) -> pl.DataFrame:

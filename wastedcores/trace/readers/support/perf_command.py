@@ -4,14 +4,35 @@ from __future__ import annotations
 
 import re
 
-#: options of perf record whose value is the next word (tools/perf/builtin-record.c: __record_options, 6.12)
+#: options of perf record whose value is the next word if it is not in the same (Documentation/perf-record.txt, 6.12)
 _WITH_VALUE = re.compile(
-    r"-[qvagdTPRnNsiWB]*[eoFcmDGkCjr]|"
-    r"--(?:event|output|filter|freq|count|mmap-pages|clockid|cpu|delay|cgroup)"
+    r"event|filter|pid|tid|realtime|cpu|count|output|freq|mmap-pages|mmap-flush|call-graph|"
+    r"cgroup|delay|uid|branch-filter|clockid|proc-map-timeout|clang-path|clang-opt|vmlinux|"
+    r"switch-output-event|switch-max-files|affinity|max-size|num-thread-synthesize|pfm-events|"
+    r"control|synth"
 )
-_ALL = re.compile(r"-[qvgdTPRnNsiWB]*a[a-zA-Z]*|--all-cpus|-C.*|--cpu(?:=.*)?")
-_SOME_CPUS = re.compile(r"-[qvagdTPRnNsiWB]*C.*|--cpu(?:=.*)?|--cgroup.*|-[qvagdTPRnNsiWB]*G.*")
-_SOME = re.compile(r"-[ptu].*|--(?:pid|tid|uid)(?:=.*)?|--per-thread")
+#: options without a value, or with one in the same word only
+_ALONE = re.compile(
+    r"exclude-perf|no-buffering|raw-samples|all-cpus|no-inherit|tail-synthesize|overwrite|"
+    r"strict-freq|verbose|quiet|stat|data|phys-addr|data-page-size|code-page-size|sample-cpu|"
+    r"sample-identifier|timestamp|period|no-samples|no-buildid-cache|no-buildid|kcore|"
+    r"branch-any|weight|transaction|per-thread|intr-regs|user-regs|running-time|snapshot|"
+    r"aux-sample|switch-events|all-kernel|all-user|kernel-callchains|user-callchains|"
+    r"buildid-all|buildid-mmap|timestamp-filename|timestamp-boundary|switch-output|dry-run|"
+    r"aio|compression-level|debuginfod|threads|off-cpu|bpf-event"
+)
+_LETTERS = {
+    "e": "event", "p": "pid", "t": "tid", "r": "realtime", "C": "cpu", "c": "count", "o": "output", "F": "freq",
+    "m": "mmap-pages", "G": "cgroup", "D": "delay", "u": "uid", "j": "branch-filter", "k": "clockid", "R": "raw-samples",
+    "a": "all-cpus", "i": "no-inherit", "g": "kernel-callchains", "v": "verbose", "q": "quiet", "s": "stat", "d": "data",
+    "T": "timestamp", "P": "period", "n": "no-samples", "N": "no-buildid-cache", "B": "no-buildid", "b": "branch-any",
+    "W": "weight", "I": "intr-regs", "S": "snapshot", "z": "compression-level",
+}  # fmt: skip
+#: letters whose value can only follow in the same word
+_TAKE_REST = "ISz"
+#: an option that is not in these lists, or one that chooses CPUs behind the first word that is none
+_UNKNOWN = "?"
+_SOME_TASKS = {"pid", "tid", "uid", "per-thread", "cgroup", "filter", "exclude-perf"}
 
 
 def some_tasks_only(command: str) -> bool:
@@ -21,28 +42,57 @@ def some_tasks_only(command: str) -> bool:
     (tools/perf/builtin-sched.c: __cmd_record(), 6.12).
     """
     options = _options(command)
-    some = any(_SOME.fullmatch(o) for o in options or ())
-    return options is not None and (some or not any(_ALL.fullmatch(o) for o in options))
+    return options is not None and bool(options & _SOME_TASKS or not options & {"all-cpus", "cpu"})
 
 
 def every_cpu(command: str) -> bool:
     """Whether a recording has the events of all tasks on all CPUs."""
     options = _options(command)
-    some = any(_SOME_CPUS.fullmatch(o) for o in options or ())
-    return options is not None and not some and not some_tasks_only(command)
+    return options is not None and not options & {"cpu", _UNKNOWN} and not some_tasks_only(command)
 
 
-def _options(command: str) -> list[str] | None:
-    """The options of a command that records; None if it does not."""
+def overwrites(command: str) -> bool:
+    """Whether the kernel kept only the newest events of each CPU."""
+    return "overwrite" in (_options(command) or ())
+
+
+def _options(command: str) -> set[str] | None:
+    """The long names of the options of a command that records; None if it does not.
+
+    The words are not quoted, so a value with spaces looks like the command to run.
+    """
     before, found, after = command.partition(" record")
     if not found:
         return None
-    options = ["-a"] if before.split()[-1:] == ["sched"] else []
+    options = {"all-cpus"} if before.split()[-1:] == ["sched"] else set[str]()
     words = iter(after.split())
     for word in words:
-        if word == "--" or not word.startswith("-"):
+        if word == "--":
             break
-        options.append(word)
-        if _WITH_VALUE.fullmatch(word):
+        if not word.startswith("-") or word == "-":
+            if any("cpu" in _names(w)[0] for w in words if w.startswith("-")):
+                options.add(_UNKNOWN)
+            break
+        names, needs_value = _names(word)
+        options |= names
+        if needs_value:
             next(words, None)
     return options
+
+
+def _names(word: str) -> tuple[set[str], bool]:
+    """The options in a word, and whether the next word is the value of the last one."""
+    if word.startswith("--"):
+        name, given, _ = word[2:].partition("=")
+        takes_one = bool(_WITH_VALUE.fullmatch(name))
+        known = takes_one or _ALONE.fullmatch(name) or _ALONE.fullmatch(name.removeprefix("no-"))
+        return {name if known else _UNKNOWN}, takes_one and not given
+    names = set()
+    for at, letter in enumerate(word[1:], 2):
+        name = _LETTERS.get(letter, _UNKNOWN)
+        names.add(name)
+        if _WITH_VALUE.fullmatch(name):
+            return names, at == len(word)
+        if letter in _TAKE_REST:
+            break
+    return names, False

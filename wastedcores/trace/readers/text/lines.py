@@ -1,19 +1,17 @@
-"""Reads ftrace text, trace-cmd report and perf script: one event per line, an envelope and the event's own fields."""
+"""Reads text with one event per line, an envelope and the event's own fields: what ftrace, trace-cmd and perf script print."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import polars as pl
 
 from wastedcores.errors import TraceFormatError
 from wastedcores.limits import MAX_CPUS, MAX_SECONDS
-from wastedcores.trace.readers.support.embedded import atrace_text, systrace_text
 from wastedcores.trace.readers.support.reading import FactsBuilder, ordered_map
 from wastedcores.trace.readers.support.sched_waking import WakingEvents
 from wastedcores.trace.readers.support.text_reading import TextReading
@@ -21,12 +19,9 @@ from wastedcores.trace.readers.text import scan_jit
 from wastedcores.trace.readers.text.births import Births
 from wastedcores.trace.readers.text.payload import KIND_OF, clean_comm, parse_payloads
 from wastedcores.trace.readers.text.scan import Scanner, count, merge
-from wastedcores.trace.recognisers import (
-    FTRACE_LATENCY_LINE,
-    FTRACE_LINE,
-    PERF_SCRIPT_LINE,
-    PERF_SCRIPT_NO_PID,
-)
+
+#: the note that perf was in a pid namespace, so the number before the CPU may be another thread's
+NAMESPACE = "pid namespace"
 
 
 @dataclass(frozen=True)
@@ -173,6 +168,10 @@ def _read_rest(
             )
             last.refuse(bad, "payload", found, error)
         found.every_switch |= kind == "switch" and parsed.height > 0
+        if dialect.perf and kind == "switch" and parsed.height:
+            both = group.select("line", "ctx_pid").join(parsed, on="line")
+            if both.select(((pl.col("ctx_pid") == 0) & (pl.col("prev_pid") > 0)).any()).item():
+                found.notes[NAMESPACE] = "to perf in a container, the threads of others were 0"
         frames.append(parsed)
     if events.height:
         last.line, last.name = events["line"][-1], str(events["name"][-1])
@@ -273,9 +272,10 @@ def _lost(
         cpu = int(parts["cpu"] or parts.get("cpu2") or -1)
         n = int(parts["n"]) if parts.get("n") else -1
         if "buffer started" in text:
-            # what came before on this CPU was overwritten; only the file's header says how much in all
+            # what came before on this CPU was overwritten; only the file's header says how much in all, and an excerpt has none
             if not found.overwritten:
-                continue
+                found.overwritten[-1] = -1
+                found.add_lost(-1, -1)
         else:
             found.add_lost(cpu, n)
         at = int(events["line"].search_sorted(line))
@@ -334,6 +334,7 @@ _LEARN = (
     re.compile(r"^cpus=(?P<cpus>\d{1,9})$"),
     re.compile(r"^# os release : (?P<kernel>\S+)"),
     re.compile(r"^# nrcpus online : (?P<cpus>\d{1,9})\b"),
+    re.compile(r"^# nrcpus avail : (?P<present>\d{1,9})\b"),
     re.compile(r"^# clockid: (?P<clock>\S+)"),
     re.compile(r"^# (?P<note>hostname|cmdline|captured on|perf version)\s*: (?P<text>.*)"),
 )
@@ -350,6 +351,8 @@ def learn(facts: FactsBuilder, comment: str) -> None:
             facts.cpus = min(int(found["cpus"]), MAX_CPUS)
             if comment.startswith("cpus="):
                 facts.source_format = "trace-cmd"
+        if found.get("present") and int(found["present"]) > (facts.cpus or MAX_CPUS):
+            facts.cpus, facts.online = min(int(found["present"]), MAX_CPUS), ()
         if found.get("written") and int(found["written"]) > int(found["kept"]):
             over = int(found["written"]) - int(found["kept"])
             facts.overwritten[-1] = over
@@ -358,86 +361,3 @@ def learn(facts: FactsBuilder, comment: str) -> None:
         facts.clock = found.get("clock") or facts.clock
         if found.get("note"):
             facts.notes[f"source {found['note'].strip()}"] = found["text"].strip()
-
-
-#: The same without the name of an event, as other tracers write: "sys_ioctl -> 0x0", "sys_ioctl(fd: ff)".
-_BARE = FTRACE_LINE.replace(r"(?:: ?| <-)(?P<payload>.*)$", r"(?P<payload>\W.*)?$")
-
-FTRACE = Dialect(
-    perf=False,
-    envelopes=(FTRACE_LINE, _BARE, FTRACE_LATENCY_LINE),
-    # "capturing trace... done" and "TRACE:" are from atrace
-    noise=r"^(?:[ \t]?=> |cpus=\d+$|version = |CPU \d+ is empty$|trace-cmd|capturing trace\.\.\.|TRACE:$|\s*#)",
-    lost=(
-        r"^(?:CPU:(?P<cpu>\d{1,4}) \[(?:LOST )?(?P<n>\d{1,12})? ?(?:EVENTS DROPPED|EVENTS)\]"
-        r"|##### CPU (?P<cpu2>\d{1,4}) buffer started ####)"
-    ),
-    hint=(
-        "Expected '<task>-<pid> [cpu] flags seconds.fraction: event: fields'. For the kernel's own file turn "
-        "raw, hex and bin off in trace_options and use a clock that counts seconds."
-    ),
-)
-
-
-class FtraceReading(LineReading):
-    """One pass over ftrace text."""
-
-    def __init__(
-        self, path: Path, *, hashed: bool = False, overwritten: Mapping[int, int] | None = None
-    ) -> None:
-        super().__init__(path, "ftrace", FTRACE, hashed=hashed)
-        self.found.overwritten.update(overwritten or {})
-
-
-class SystraceReading(FtraceReading):
-    """One pass over a page of systrace, which has ftrace text."""
-
-    def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
-        return systrace_text(stream)
-
-
-class AtraceReading(FtraceReading):
-    """One pass over the ftrace text that ``atrace -z`` packed."""
-
-    def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
-        return atrace_text(stream)
-
-
-PERF_SCRIPT = Dialect(
-    perf=True,
-    envelopes=(PERF_SCRIPT_LINE, PERF_SCRIPT_NO_PID),
-    # call chains (indented addresses), side-band records
-    noise=r"^(?:\t\s*[0-9a-f]+ |.*: PERF_RECORD_|PERF_RECORD_|\s+[0-9a-f]{8,} )",
-    lost=(
-        r"\[(?P<cpu>\d{1,4})\] +(?P<sec>\d{1,9})\.(?P<frac>\d{1,9}): PERF_RECORD_LOST(?:_SAMPLES)? lost (?P<n>\d{1,12})"
-    ),
-    hint=(
-        "Expected 'comm pid [cpu] seconds.fraction: event: fields'. If the [cpu] column is missing, print it: "
-        "perf script -F +cpu --show-lost-events."
-    ),
-)
-
-#: perf script sorts events by time. In this many events, times that are differences step back in more than this share.
-_ENOUGH, _MOST_BACK = 20, 0.1
-
-
-class PerfScriptReading(LineReading):
-    """One pass over the text of perf script."""
-
-    def __init__(self, path: Path, *, hashed: bool = False) -> None:
-        super().__init__(path, "perf-script", PERF_SCRIPT, hashed=hashed)
-
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield event tables in the order of the file, which is that of time."""
-        first = True
-        for frame in super().frames():
-            if first and frame.height >= _ENOUGH:
-                first = False
-                back = (frame["ts_ns"].diff() < 0).mean()
-                if isinstance(back, float) and back > _MOST_BACK:
-                    raise TraceFormatError(
-                        f"{self.path}: time steps back at {back:.0%} of its events, as if the text had been printed with "
-                        "--deltatime, that is, with the differences of times. Print it again without: perf script -F +cpu "
-                        "--show-lost-events."
-                    )
-            yield frame

@@ -308,6 +308,8 @@ def _line(
         j += 1
     if j < i or b[j] != 10:
         return -1, 0, line_end(b, start, size)
+    if perf and code == ts.SWITCH and pid == 0 and out[PREV_PID, row] > 0:
+        return -1, 0, j  # perf was in a pid namespace
     if code in (ts.WAKEUP, ts.WAKEUP_NEW, ts.WAKING, ts.MIGRATE):
         out[BY_PID, row] = pid
         if flags:

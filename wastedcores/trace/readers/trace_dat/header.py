@@ -114,7 +114,9 @@ _MAX_OPTIONS = 1 << 20
 _PAGE_BYTES = range(64, (1 << 27) + 1)
 _FIELD = re.compile(r"field:[^;]*?(\w+);\s*offset:(\d{1,6});\s*size:(\d{1,6});")
 _NAME = re.compile(rb"^name: (\S+)\nID: (\d{1,5})\n")
-_COUNTED = re.compile(r"^CPU: (\d{1,5})$|^(overrun|dropped events): (\d{1,18})$", re.MULTILINE)
+_COUNTED = re.compile(
+    r"^CPU: (\d{1,5})$|^(overrun|commit overrun|dropped events): (\d{1,18})$", re.MULTILINE
+)
 #: ftrace's clocks that count nanoseconds (kernel/trace/trace.c, v6.12: trace_clocks); uptime counts ticks
 _NANOSECONDS = ("local", "global", "perf", "mono", "mono_raw", "boot", "tai")
 
