@@ -136,6 +136,12 @@ class Pooled:
         self.unseen.append(pool.task_ns[late != 0, pool_jit.FROM : pool_jit.BEGAN + 1])
         matters = pool_jit.some_idle_ns(pool, rq.end_ns) > pool.task_ns[:, pool_jit.IDLE]
         since_ns = pool.task_ns[(late == pool_jit.PERHAPS) & matters, pool_jit.SINCE]
+        asleep = recorder & (pool.task[:, pool_jit.STATE] == task_row.ASLEEP)
+        waits = [
+            pool_jit.recorder_since(pool, rq.end_ns, pool.cpu[q], q)
+            for q in np.flatnonzero(asleep).tolist()
+        ]
+        since_ns = np.append(since_ns, np.array(waits, np.int64))
         self.unseen.append(np.stack([since_ns, np.full_like(since_ns, rq.end_ns)], axis=1))
 
     def _losses(self) -> NDArray[np.int64]:
@@ -171,6 +177,7 @@ class Pooled:
         pairs, kind = np.unique(np.stack([mask, group]), axis=1, return_inverse=True)
         has = np.unpackbits(rq.affinity.masks.view(np.uint8), axis=1, bitorder="little")
         has[task_row.FREE] = 1
+        has[:, rq.isolated] = 0
         return (
             kind.reshape(-1).astype(np.int32),
             np.ascontiguousarray(has[pairs[0], : rq.cpus]),
@@ -224,6 +231,7 @@ def at_most(
     pooled = Pooled(rq, dark)
     window = (int(first.window[0]), int(first.window[1]))
     counted = np.append(first.counted, np.uint8(1))
+    counted[rq.isolated] = 0
     length = int(first.scalars[sweep_jit.SLICE_NS])
     state = sweep_jit.new_state(pooled.cpus, counted, *window, length)
     found = sweep(pooled, state, window[1], brief=_WithoutBriefWaits(pooled.cpus))  # type: ignore[arg-type]

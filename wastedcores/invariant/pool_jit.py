@@ -10,8 +10,7 @@ recorded, a thread waits only while that CPU is busy.
 
 After a loss any sleeping thread may have been woken unseen, and it waits on a CPU that was not idle since: a thread of which
 nobody knows is no longer there when its CPU goes idle. So until every CPU was idle once, waste is possible whenever some CPU may
-be idle, and at no other time: while all CPUs are busy, nobody who waits could run. A thread that begins to run without a wakeup
-was one of those.
+be idle, and never while all are busy. A thread that begins to run without a wakeup was one of those.
 """
 
 from __future__ import annotations
@@ -314,6 +313,17 @@ def _unseen_from(p: Pool, t: int, c: int) -> int:
 
 
 @jit
+def recorder_since(p: Pool, t: int, c: int, q: int) -> int:
+    """Return since when thread ``q``, which is on CPU ``c``'s queue at ``t``, may have waited, if its wakeup is missing."""
+    if some_idle_ns(p, t) <= p.task_ns[q, IDLE]:
+        return t
+    if p.placed == 0 or c == p.nr.size:
+        return p.task_ns[q, SINCE]
+    moved_ns = p.task_ns[q, MOVED]
+    return max(p.task_ns[q, SINCE], moved_ns if moved_ns >= 0 else _unseen_from(p, t, c))
+
+
+@jit
 def _begin(p: Pool, out: Changes, t: int, c: int, q: int, recorder: bool) -> None:
     """Thread ``q`` begins to run on CPU ``c``. If all CPUs were busy since it slept, it does not matter whether it waited.
 
@@ -329,11 +339,8 @@ def _begin(p: Pool, out: Changes, t: int, c: int, q: int, recorder: bool) -> Non
     elif p.task[q, STATE] != task_row.RUNNING and matters:
         _settle(p, out, q)
         p.task[q, LATE] = UNWOKEN
-        p.task_ns[q, FROM], p.task_ns[q, BEGAN] = p.task_ns[q, SINCE], t
-        if recorder and p.placed != 0:
-            moved_ns = p.task_ns[q, MOVED]
-            from_ns = moved_ns if moved_ns >= 0 else _unseen_from(p, t, c)
-            p.task_ns[q, FROM] = max(p.task_ns[q, SINCE], from_ns)
+        from_ns = recorder_since(p, t, c, q) if recorder else p.task_ns[q, SINCE]
+        p.task_ns[q, FROM], p.task_ns[q, BEGAN] = from_ns, t
         k = np.searchsorted(p.lost_ns, p.task_ns[q, SINCE])
         lost = k < p.lost_ns.size
         if p.task[q, STATE] == task_row.UNKNOWN and lost and p.lost_ns[k] < t:
@@ -430,14 +437,14 @@ def pool(e: Events, wakings: bool, recorder: NDArray[np.bool_], p: Pool, out: Ch
             if p.task[q, STATE] == task_row.WAITING:
                 _sleep(p, out, t, q)
         elif k == FORK:
-            if p.task[q, STATE] != task_row.RUNNING and p.task[q, STATE] != task_row.WAITING:
+            if p.task[q, STATE] == task_row.RUNNING or p.task[q, STATE] == task_row.WAITING:
+                continue
+            _sleep(p, out, t, q)
+            if p.wakes_at_fork != 0:
+                _move(p, out, t, q, p.nr.size)
+                _wait(p, out, t, q)
+        elif k == SNAPSHOT and p.task[q, STATE] == task_row.UNKNOWN:
+            if e.aux[i] == task_row.WAITING:
+                _wait(p, out, t, q)
+            elif e.aux[i] == task_row.ASLEEP:
                 _sleep(p, out, t, q)
-                if p.wakes_at_fork != 0:
-                    _move(p, out, t, q, p.nr.size)
-                    _wait(p, out, t, q)
-        elif k == SNAPSHOT:
-            if p.task[q, STATE] == task_row.UNKNOWN:
-                if e.aux[i] == task_row.WAITING:
-                    _wait(p, out, t, q)
-                elif e.aux[i] == task_row.ASLEEP:
-                    _sleep(p, out, t, q)
