@@ -45,6 +45,27 @@ def test_isolated_cpus_do_not_count():
     assert verdict(isolated_cpus=[]) == "violations"
 
 
+@pytest.mark.parametrize(("allowed", "found"), [("0-1", "violations"), ("0", "clean")])
+def test_a_thread_that_waits_on_an_isolated_cpu_may_be_able_to_use_another_one(allowed, found):
+    tasks = [{"pid": p, "allowed": allowed} for p in (9, 10, 11)]
+    result = check(trace_of(rows_beside(), cpus=2, isolated_cpus=[0], tasks=tasks))
+    assert (result.verdict, result.counted_cpus) == (found, [0, 1] if found != "clean" else [1])
+    assert any("CPUs 0 are isolated" in note for note in result.notes)
+
+
+def test_no_thread_is_moved_to_an_isolated_cpu_whoever_waits_elsewhere():
+    """Two threads take turns on each of CPU 0 and CPU 3, which is isolated; CPU 2 is isolated and idle, CPU 1 is busy."""
+    rows = [
+        *rows_beside(other=20),
+        switch(1, 3, 0, "R", 30),
+        wakeup(2, 3, 31, by_pid=30, src_cpu=3),
+        *turns(cpu=3, pids=(30, 31)),
+    ]
+    rows = sorted(rows, key=lambda row: row["ts_ns"])
+    assert check(trace_of(rows, cpus=4, isolated_cpus=[2, 3])).verdict == "clean"
+    assert check(trace_of(rows, cpus=4, isolated_cpus=[3])).verdict != "clean"
+
+
 def test_cpus_that_were_isolated_meanwhile_decide_nothing():
     assert verdict(isolated_cpus=[], changed=["isolated_cpus"]) == "unknown"
 

@@ -39,6 +39,11 @@ def run(ts_ns: int, pid: int, length_ns: int = 30 * US, state: str = "S") -> lis
     return [switch(ts_ns, 0, 10, "R", pid), switch(ts_ns + length_ns, 0, pid, state, 10)]
 
 
+def wakes(ts_ns: int) -> list[dict]:
+    """Thread 10 is woken and runs on CPU 0, which is idle."""
+    return [wakeup(ts_ns, 0, 10), switch(ts_ns + US, 0, 0, "R", 10)]
+
+
 def judged(more: list[dict], base: list[dict] = BESIDE, **header):
     rows = sorted([*base, *more], key=lambda row: row["ts_ns"])
     return check(trace_of(rows, cpus=header.pop("cpus", 2), **header), chronic_share=None)
@@ -138,3 +143,42 @@ def test_a_thread_that_is_first_seen_after_a_loss_may_have_waited_before_it():
     rows += [switch(331 * MS, 2, 9, "S", 0), *run(350 * MS, 12)]
     found = judged(rows, cpus=3, lost={2: 5})
     assert (found.verdict, found.bound.longest_at_most_ns > 340 * MS) == ("unknown", True)
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("perf", "unknown"), ("t12", "clean")])
+def test_a_recorder_that_seems_to_sleep_may_wait_until_the_end_of_the_trace(name, verdict):
+    """A wakeup of perf can be missing, and CPU 0 is busy since perf fell asleep there."""
+    slept = [
+        wakeup(MS, 0, 12),
+        switch(2 * MS, 0, 10, "R", 12, comm=name),
+        switch(3 * MS, 0, 12, "S", 10, prev_comm=name),
+    ]
+    assert judged(slept).verdict == verdict
+    idle = [switch(800 * MS, 0, 10, "S", 0), *wakes(850 * MS)]
+    assert judged([*slept, *idle]).verdict == ("unknown" if name == "perf" else "clean")
+    again = [switch(980 * MS, 0, 10, "S", 0), *wakes(981 * MS)]
+    assert judged([*slept, *idle, *again]).verdict == "clean"
+
+
+@pytest.mark.parametrize("woken", [10 * MS + 50 * US, 8 * MS], ids=["after its run", "before"])
+def test_a_late_wakeup_on_an_idle_cpu_belongs_to_the_run_before_it(woken):
+    """CPU 1 idles from the run of thread 12 until thread 14 has run there, so thread 12 did not wait there."""
+    first = [switch(1, 0, 0, "R", 10), switch(2, 1, 13, "S", 0), migrate(3, 0, 1, 13)]
+    late = [
+        wakeup(MS, 1, 12),
+        switch(MS + US, 1, 0, "R", 12),
+        switch(2 * MS, 1, 12, "S", 0),
+        switch(10 * MS, 1, 0, "R", 12),
+        switch(10 * MS + 20 * US, 1, 12, "S", 0),
+        wakeup(woken, 1, 12),
+    ]
+    later = [
+        wakeup(700 * MS, 1, 14),
+        switch(700 * MS + US, 1, 0, "R", 14),
+        switch(701 * MS, 1, 14, "S", 0),
+        wakeup(S - 1, 1, 12),
+        switch(S, 1, 0, "R", 12),
+    ]
+    found = judged([*first, *late, *later], [])
+    assert found.verdict == "clean", (found.notes, found.doubts)
+    assert not found.oddities.get("idle_beside_waiting")

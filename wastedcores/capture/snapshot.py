@@ -187,7 +187,9 @@ def _kept(
     counted = header.cpus_online in (None, list(range(len(online))))
     if online and same and counted and (header.highest_cpu or 0) <= max(online):
         kept["cpus_online"] = online
-        kept["cpus"] = max(header.cpus or 0, max(online) + 1)
+    seen = {*online, *((last.cpu_counts or ()) if last else ())}
+    if seen:
+        kept["cpus"] = max(header.cpus or 0, max(seen) + 1)
     taken = _clock_time(snapshot.unix_ns)
     kept["provenance"] = header.provenance | {"snapshot": f"{source}, taken at {taken}"}
     return kept

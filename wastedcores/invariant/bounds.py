@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from wastedcores.invariant import pool_jit, sweep_jit
+from wastedcores.invariant import pool_events_jit, pool_jit, sweep_jit
 from wastedcores.invariant.brief import FLOOR_NS, WithoutBrief
 from wastedcores.invariant.chronic import Chronic, covered_ns, worst
 from wastedcores.invariant.sweep import Collected, merged, sweep
@@ -100,8 +100,8 @@ class Pooled:
             self._dark.astype(np.uint8),
             self._ghosts(),
         )
-        unseen = pool_jit.haunting(pool)
-        begin = np.append(pool.nr, pool_jit.useful(pool) + unseen + 1).astype(np.int32)
+        useful, unseen = pool_events_jit.at_first(pool)
+        begin = np.append(pool.nr, useful + unseen + 1).astype(np.int32)
         wait = np.append(np.zeros(rq.cpus), pool.waiting.sum()).astype(np.int32)
         yield self._batch(
             np.full(self.cpus, rq.start_ns),
@@ -112,17 +112,8 @@ class Pooled:
         )
         recorder = start.task[:, task_row.RECORDER] != 0
         for e in rq.task_events():
-            n = 10 * e.code.size
-            out = pool_jit.Changes(
-                np.empty(n, np.int64),
-                np.empty(n, np.int32),
-                np.empty(n, np.int32),
-                np.empty(n, np.int32),
-                np.empty(n, np.int32),
-                np.empty((3 * e.code.size, 2), np.int64),
-                np.zeros(2, np.int64),
-            )
-            pool_jit.pool(e, rq.trace.header.wakings, recorder, pool, out)
+            out = _room(3 * e.code.size, 10 * e.code.size)
+            pool_events_jit.pool(e, rq.trace.header.wakings, recorder, pool, out)
             rows, spans = out.n.tolist()
             self.unseen.append(out.span[:spans])
             yield self._batch(
@@ -132,11 +123,9 @@ class Pooled:
                 out.waiting[:rows],
                 out.ghosts[:rows],
             )
-        late = pool.task[:, pool_jit.LATE]
-        self.unseen.append(pool.task_ns[late != 0, pool_jit.FROM : pool_jit.BEGAN + 1])
-        matters = pool_jit.some_idle_ns(pool, rq.end_ns) > pool.task_ns[:, pool_jit.IDLE]
-        since_ns = pool.task_ns[(late == pool_jit.PERHAPS) & matters, pool_jit.SINCE]
-        self.unseen.append(np.stack([since_ns, np.full_like(since_ns, rq.end_ns)], axis=1))
+        out = _room(3 * rq.tasks.count)
+        pool_events_jit.finish(pool, rq.end_ns, recorder, out)
+        self.unseen.append(out.span[: int(out.n[1])])
 
     def _losses(self) -> NDArray[np.int64]:
         """The times when events were lost. The array is empty if a CPU was not recorded, for then any wakeup may be missing."""
@@ -171,6 +160,7 @@ class Pooled:
         pairs, kind = np.unique(np.stack([mask, group]), axis=1, return_inverse=True)
         has = np.unpackbits(rq.affinity.masks.view(np.uint8), axis=1, bitorder="little")
         has[task_row.FREE] = 1
+        has[:, rq.isolated] = 0
         return (
             kind.reshape(-1).astype(np.int32),
             np.ascontiguousarray(has[pairs[0], : rq.cpus]),
@@ -187,6 +177,18 @@ class Pooled:
     ) -> Batch:
         # what stands where the codes of events are is their number
         return Batch(ts_ns, cpu, nr, waiting, np.zeros(ts_ns.size, np.int32), ghosts)  # type: ignore[arg-type]
+
+
+def _room(spans: int, rows: int = 0) -> pool_jit.Changes:
+    return pool_jit.Changes(
+        np.empty(rows, np.int64),
+        np.empty(rows, np.int32),
+        np.empty(rows, np.int32),
+        np.empty(rows, np.int32),
+        np.empty(rows, np.int32),
+        np.empty((spans, 2), np.int64),
+        np.zeros(2, np.int64),
+    )
 
 
 class _WithoutBriefWaits(WithoutBrief):
@@ -224,6 +226,7 @@ def at_most(
     pooled = Pooled(rq, dark)
     window = (int(first.window[0]), int(first.window[1]))
     counted = np.append(first.counted, np.uint8(1))
+    counted[rq.isolated] = 0
     length = int(first.scalars[sweep_jit.SLICE_NS])
     state = sweep_jit.new_state(pooled.cpus, counted, *window, length)
     found = sweep(pooled, state, window[1], brief=_WithoutBriefWaits(pooled.cpus))  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -129,7 +130,8 @@ def check_runqueues(
     isolated = (
         [] if ignore_affinity else [c for c in trace.header.isolated_cpus or [] if c < rq.cpus]
     )
-    counted[isolated] = 0
+    if not rq.isolated:
+        counted[isolated] = 0
     slice_ns = chronic.slice_ns(persist_ns, start_ns, end_ns) if chronic_share else 0
     if chronic_share and rq.source == "tasks" and 0 < end_ns - start_ns < persist_ns:
         slice_ns = end_ns - start_ns
@@ -146,7 +148,9 @@ def check_runqueues(
         rq, episodes, counted, (start_ns, end_ns), longest
     )
     scalars = [int(x) for x in state.scalars]
-    never_known = np.flatnonzero(counted.astype(bool) & ~found.known)
+    unknown = counted.astype(bool) & ~found.known
+    unknown[rq.isolated] = False
+    never_known = np.flatnonzero(unknown)
     spans = [s for s in rq.lost_spans if s[1] >= start_ns and s[0] <= end_ns]
     all_known = scalars[sweep_jit.KNOWN_NS] == int(counted.sum()) * (end_ns - start_ns)
     losses = _that_matter(rq, spans, end_ns, all_known)
@@ -170,7 +174,7 @@ def check_runqueues(
         persist_ns,
         chronic_share,
         assumed=bool(by_evidence_ns[task_row.ASSUMED]),
-        unknown_cpus=counted.astype(bool) & ~found.known,
+        unknown_cpus=unknown,
         lost=located,
     )
     verdict, bound = trust.verdict, trust.bound
@@ -229,17 +233,22 @@ def check_runqueues(
         evidence=_evidence(rq, by_evidence_ns, trust.seen_ns),
         notes=notes,
     )
-    if rq.another_cpu is None or cpus is not None:
-        return result
-    more = check_runqueues(
-        runqueues(rq.another_cpu, silent=rq.silent, affinity=not ignore_affinity, keep=rq.keep),
-        window,
-        None,
+    again = partial(
+        check_runqueues,
+        window=window,
         persist_ns=persist_ns,
         chronic_share=chronic_share,
         ignore_affinity=ignore_affinity,
     )
-    return _allowing(result, more)
+    if isolated and result.verdict == "clean" and rq.source == "tasks" and not rq.isolated:
+        # threads that wait on isolated CPUs may be able to use the others
+        there = again(replace(rq, isolated=isolated, notes=[], oddities={}), cpus=cpus)
+        if there.verdict != "clean":
+            return replace(there, notes=list(dict.fromkeys([*result.notes, *there.notes])))
+    if rq.another_cpu is None or cpus is not None:
+        return result
+    more = runqueues(rq.another_cpu, silent=rq.silent, affinity=not ignore_affinity, keep=rq.keep)
+    return _allowing(result, again(more, cpus=None))
 
 
 def _allowing(result: CheckResult, more: CheckResult) -> CheckResult:

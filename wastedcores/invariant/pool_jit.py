@@ -10,8 +10,7 @@ recorded, a thread waits only while that CPU is busy.
 
 After a loss any sleeping thread may have been woken unseen, and it waits on a CPU that was not idle since: a thread of which
 nobody knows is no longer there when its CPU goes idle. So until every CPU was idle once, waste is possible whenever some CPU may
-be idle, and at no other time: while all CPUs are busy, nobody who waits could run. A thread that begins to run without a wakeup
-was one of those.
+be idle, and never while all are busy. A thread that begins to run without a wakeup was one of those.
 """
 
 from __future__ import annotations
@@ -21,23 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wastedcores.jit.compile import jit
+from wastedcores.jit.compile import callee, rare
 from wastedcores.runqueues import task_row
-from wastedcores.runqueues.state import (
-    FORGET,
-    FORK,
-    HOTPLUG,
-    MIGRATE,
-    SKEW_NS,
-    SNAPSHOT,
-    STAYS,
-    SWITCH,
-    THROTTLE,
-    UNTHROTTLE,
-    WAKEUP,
-    WAKEUP_NEW,
-    Events,
-)
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -103,27 +87,27 @@ class Changes(NamedTuple):
     n: I64  # (2,) valid rows and spans
 
 
-@jit
+@callee
 def _row(out: Changes, t: int, c: int, nr: int, waiting: int, ghosts: int) -> None:
     k = out.n[0]
     out.ts_ns[k], out.cpu[k], out.nr[k], out.waiting[k], out.ghosts[k] = t, c, nr, waiting, ghosts
     out.n[0] = k + 1
 
 
-@jit
+@callee
 def useful(p: Pool) -> int:
     """Return how many threads wait that may use a CPU that may be idle."""
     n = 0
     for k in range(p.waiting.size):
         if p.may_idle[k] > 0:
             n += p.waiting[k]
-            for c in range(p.dark.size):
+            for c in range(p.dark.size if p.ghosts[0] > 0 else 0):
                 if p.dark[c] != 0 and p.nr[c] == 0 and p.may_idle[k] == p.has[k, c]:
                     n -= p.queued[c, k]
     return n
 
 
-@jit
+@callee
 def haunting(p: Pool) -> int:
     """Return how many threads may wait unseen while a CPU may be idle. While the only dark CPU has them it is busy."""
     only, idle, others = p.ghosts[1] - 1, 0, 0
@@ -136,13 +120,14 @@ def haunting(p: Pool) -> int:
     return p.ghosts[0] if others > 0 else 0
 
 
-@jit
-def _pool_row(p: Pool, out: Changes, t: int) -> None:
+@callee
+def pool_row(p: Pool, out: Changes, t: int) -> None:
+    """Write how many threads wait now that a CPU could run which may be idle."""
     unseen = haunting(p)
     _row(out, t, p.nr.size, useful(p) + unseen + 1, p.waiting.sum(), unseen)
 
 
-@jit
+@callee
 def throttled(p: Pool, c: int, group: int) -> bool:
     """Whether CPU ``c`` is idle beside threads of a group."""
     n = 0
@@ -153,7 +138,7 @@ def throttled(p: Pool, c: int, group: int) -> bool:
     return n > 0
 
 
-@jit
+@callee
 def _offer(p: Pool, c: int, group: int, by: int) -> None:
     """Note that the threads of a group may use CPU ``c`` from now on (1) or no longer (-1); ``group`` -1: all threads."""
     for k in range(p.may_idle.size):
@@ -161,8 +146,9 @@ def _offer(p: Pool, c: int, group: int, by: int) -> None:
             p.may_idle[k] += by
 
 
-@jit
-def _count(p: Pool, out: Changes, t: int, q: int, by: int) -> None:
+@rare
+def count(p: Pool, out: Changes, t: int, q: int, by: int) -> None:
+    """Thread ``q`` begins to wait on its queue (1), or ceases to (-1)."""
     c, k = p.cpu[q], p.kind[q]
     before = throttled(p, c, p.group[k])
     p.queued[c, k] += by
@@ -172,17 +158,17 @@ def _count(p: Pool, out: Changes, t: int, q: int, by: int) -> None:
     if p.idle[c] == 0:
         p.waiting[k] += by
     if p.idle[c] == 0 or before != after:
-        _pool_row(p, out, t)
+        pool_row(p, out, t)
 
 
-@jit
+@callee
 def some_idle_ns(p: Pool, t: int) -> int:
     """Return for how long, since the start and until ``t``, some CPU may have been idle: nobody can run while all are busy."""
     return p.some_idle[1] + (t - p.some_idle[2] if p.some_idle[0] > 0 else 0)
 
 
-@jit
-def _blocked(p: Pool, c: int, by: int) -> None:
+@rare
+def blocked(p: Pool, c: int, by: int) -> None:
     """Note that the groups of the threads on CPU ``c``'s queue are throttled there (-1), or no longer (1)."""
     for k in range(p.group.size):
         if p.queued[c, k] > 0 and throttled(p, c, p.group[k]):
@@ -193,8 +179,8 @@ def _blocked(p: Pool, c: int, by: int) -> None:
                 _offer(p, c, p.group[k], by)
 
 
-@jit
-def _set(p: Pool, out: Changes, t: int, c: int, nr: int, idle: int) -> None:
+@rare
+def set_cpu(p: Pool, out: Changes, t: int, c: int, nr: int, idle: int) -> None:
     """CPU ``c`` may be idle (0), is busy (1) or offline (-1); ``idle`` 1: it is idle for certain."""
     some = False
     if p.idle[c] != idle:
@@ -203,7 +189,7 @@ def _set(p: Pool, out: Changes, t: int, c: int, nr: int, idle: int) -> None:
                 p.waiting[k] += (p.idle[c] - idle) * p.queued[c, k]
                 some = True
     if some:
-        _blocked(p, c, 1)
+        blocked(p, c, 1)
     change = (1 if nr == 0 else 0) - (1 if p.nr[c] == 0 else 0)
     p.some_idle[1], p.some_idle[2] = some_idle_ns(p, t), t
     p.some_idle[0] += change
@@ -211,233 +197,42 @@ def _set(p: Pool, out: Changes, t: int, c: int, nr: int, idle: int) -> None:
     if change != 0:
         _offer(p, c, -1, change)
     if some:
-        _blocked(p, c, -1)
+        blocked(p, c, -1)
     _row(out, t, c, nr, 0, 0)
     waits = p.ghosts[0] > 0 or p.since_ns[0] >= 0
     for k in range(p.waiting.size):
         waits |= p.waiting[k] > 0
     if some or (change != 0 and waits):
         # the set of CPUs that may be idle has changed, so the waiting threads are counted anew
-        _pool_row(p, out, t)
+        pool_row(p, out, t)
 
 
-@jit
-def _move(p: Pool, out: Changes, t: int, q: int, c: int) -> None:
+@rare
+def move(p: Pool, out: Changes, t: int, q: int, c: int) -> None:
     """Thread ``q`` is on the queue of CPU ``c``."""
     if p.cpu[q] == c or p.placed == 0:
         return
     if p.task[q, STATE] == task_row.WAITING:
-        _count(p, out, t, q, -1)
+        count(p, out, t, q, -1)
         p.cpu[q] = c
-        _count(p, out, t, q, 1)
+        count(p, out, t, q, 1)
     else:
         p.cpu[q] = c
 
 
-@jit
-def _wait(p: Pool, out: Changes, t: int, q: int) -> None:
+@callee
+def wait(p: Pool, out: Changes, t: int, q: int) -> None:
+    """Thread ``q`` waits."""
     if p.task[q, STATE] != task_row.WAITING:
         p.task[q, STATE] = task_row.WAITING
-        _count(p, out, t, q, 1)
+        count(p, out, t, q, 1)
 
 
-@jit
-def _sleep(p: Pool, out: Changes, t: int, q: int) -> None:
+@callee
+def sleep(p: Pool, out: Changes, t: int, q: int) -> None:
+    """Thread ``q`` sleeps."""
     if p.task[q, STATE] == task_row.WAITING:
-        _count(p, out, t, q, -1)
+        count(p, out, t, q, -1)
     p.task[q, STATE] = task_row.ASLEEP
     p.task_ns[q, SINCE], p.task_ns[q, MOVED] = t, -1
     p.task_ns[q, IDLE] = some_idle_ns(p, t)
-
-
-@jit
-def _unseen(out: Changes, start_ns: int, end_ns: int) -> None:
-    k = out.n[1]
-    out.span[k, 0], out.span[k, 1] = start_ns, end_ns
-    out.n[1] = k + 1
-
-
-@jit
-def _lose(p: Pool, out: Changes, t: int, c: int) -> None:
-    """Events of CPU ``c`` are lost: any thread may have been woken, put on another queue, or stopped."""
-    nowhere = p.nr.size
-    for d in range(nowhere):
-        if p.idle[d] != 0:
-            _blocked(p, d, 1)
-    for k in range(p.waiting.size):
-        p.waiting[k] = 0
-        for d in range(nowhere):
-            p.queued[nowhere, k] += p.queued[d, k]
-            p.queued[d, k] = 0
-        p.waiting[k] = p.queued[nowhere, k]
-    p.cpu[:] = nowhere
-    p.was_idle[:] = 0
-    if p.since_ns[0] < 0:
-        p.since_ns[0] = t
-    q = p.curr[c]
-    p.curr[c] = -1
-    _set(p, out, t, c, 0, 0)
-    if q > 0 and p.task[q, STATE] == task_row.RUNNING:
-        _wait(p, out, t, q)
-    _pool_row(p, out, t)
-
-
-@jit
-def _went_idle(p: Pool, out: Changes, t: int, c: int) -> None:
-    """Note that CPU ``c`` was idle; once every online CPU has been, no thread waits unseen any longer."""
-    if p.since_ns[0] < 0:
-        return
-    p.was_idle[c] = 1
-    for d in range(p.was_idle.size):
-        if p.was_idle[d] == 0 and p.nr[d] >= 0:
-            return
-    p.since_ns[0] = -1
-    _pool_row(p, out, t)
-
-
-@jit
-def _settle(p: Pool, out: Changes, q: int) -> None:
-    """Note that the wakeup of thread ``q`` is missing: it may have waited since it went to sleep."""
-    if p.task[q, LATE] != 0:
-        p.task[q, LATE] = 0
-        since_ns = p.task_ns[q, FROM]
-        k = np.searchsorted(p.lost_ns, since_ns)
-        if k < p.lost_ns.size and p.lost_ns[k] < p.task_ns[q, BEGAN]:
-            since_ns = p.lost_ns[k]
-        _unseen(out, since_ns, p.task_ns[q, BEGAN])
-
-
-@jit
-def _unseen_from(p: Pool, t: int, c: int) -> int:
-    """Return from when on a thread on the queue of CPU ``c`` may have waited unseen until ``t``: not while the CPU was idle."""
-    return t if p.curr[c] == 0 else p.busy_ns[c]
-
-
-@jit
-def _begin(p: Pool, out: Changes, t: int, c: int, q: int, recorder: bool) -> None:
-    """Thread ``q`` begins to run on CPU ``c``. If all CPUs were busy since it slept, it does not matter whether it waited.
-
-    A ``recorder`` wakes up without an event (perf is woken by an interrupt of its own events), but its later moves are told.
-    """
-    matters = some_idle_ns(p, t) > p.task_ns[q, IDLE]
-    if p.task[q, STATE] == task_row.WAITING:
-        _count(p, out, t, q, -1)
-    elif p.task[q, LATE] == PERHAPS:
-        _settle(p, out, q)  # if it waits since that wakeup, the one before is missing
-        if matters:
-            _unseen(out, p.task_ns[q, SINCE], t)
-    elif p.task[q, STATE] != task_row.RUNNING and matters:
-        _settle(p, out, q)
-        p.task[q, LATE] = UNWOKEN
-        p.task_ns[q, FROM], p.task_ns[q, BEGAN] = p.task_ns[q, SINCE], t
-        if recorder and p.placed != 0:
-            moved_ns = p.task_ns[q, MOVED]
-            from_ns = moved_ns if moved_ns >= 0 else _unseen_from(p, t, c)
-            p.task_ns[q, FROM] = max(p.task_ns[q, SINCE], from_ns)
-        k = np.searchsorted(p.lost_ns, p.task_ns[q, SINCE])
-        lost = k < p.lost_ns.size
-        if p.task[q, STATE] == task_row.UNKNOWN and lost and p.lost_ns[k] < t:
-            _unseen(out, p.task_ns[q, SINCE], t)  # it may have waited before the loss, too
-            p.task[q, LATE] = 0
-        elif p.since_ns[0] >= 0 and lost and p.lost_ns[k] + 1 >= p.since_ns[0]:
-            p.task_ns[q, FROM] = t  # it is one of those that may wait unseen
-    p.task[q, STATE] = task_row.RUNNING
-    p.task[q, WOKEN] = 0
-
-
-@jit
-def _stop(p: Pool, out: Changes, t: int, q: int, keeps: bool, idle: bool) -> None:
-    """Thread ``q`` stops; where the queues are not known, a CPU that goes idle beside it shows that it is throttled."""
-    if p.all_seen == 0:
-        _settle(p, out, q)
-    if (keeps and (not idle or p.placed != 0)) or (p.task[q, WOKEN] != 0 and not keeps):
-        _wait(p, out, t, q)
-    else:
-        _sleep(p, out, t, q)
-        if t - p.task_ns[q, EARLY] <= SKEW_NS:  # it may have been woken right after
-            _settle(p, out, q)
-            p.task[q, LATE] = PERHAPS
-            p.task_ns[q, FROM], p.task_ns[q, BEGAN] = t, t
-    p.task[q, WOKEN] = 0
-
-
-@jit
-def _left(p: Pool, out: Changes, t: int, q: int, c: int) -> None:
-    """Thread ``q`` begins to run on CPU ``c`` although it seemed to run on another one, which may be idle since."""
-    for d in range(p.curr.size):
-        if d != c and p.curr[d] == q:
-            p.curr[d] = -1
-            _set(p, out, t, d, 0, 0)
-
-
-@jit
-def pool(e: Events, wakings: bool, recorder: NDArray[np.bool_], p: Pool, out: Changes) -> None:
-    """Apply events; ``out`` has room for ten rows and two spans per event."""
-    out.n[:] = 0
-    for i in range(e.code.size):
-        k, t, c, q = e.code[i], e.ts_ns[i], e.cpu[i], e.pid[i]
-        if k == SWITCH:
-            x = e.prev_pid[i]
-            if x > 0:
-                if p.task[x, STATE] != task_row.RUNNING or t - p.task_ns[x, AT] > SKEW_NS:
-                    _move(p, out, t, x, c)
-                _stop(p, out, t, x, e.aux[i] == STAYS, q == 0)
-            if q > 0:
-                if p.task[q, STATE] == task_row.RUNNING:
-                    _left(p, out, t, q, c)
-                _begin(p, out, t, c, q, recorder[q])
-            _set(p, out, t, c, 1 if q > 0 else 0, 1 if q == 0 else 0)
-            if p.curr[c] == 0:
-                p.busy_ns[c] = t
-            p.curr[c] = q
-            if q == 0:
-                _went_idle(p, out, t, c)
-        elif k == HOTPLUG:
-            _set(p, out, t, c, 0 if e.aux[i] != 0 else -1, 0)
-        elif k == FORGET:
-            _lose(p, out, t, c)
-        elif q <= 0:
-            continue
-        elif k == MIGRATE:
-            if p.task[q, STATE] != task_row.WAITING and p.task[q, STATE] != task_row.RUNNING:
-                p.was_idle[c] = 0  # it may have waited unseen, and now it may do so here
-                if p.task_ns[q, MOVED] < 0:
-                    src = e.src_cpu[i]
-                    p.task_ns[q, MOVED] = (
-                        p.task_ns[q, SINCE] if src < 0 else _unseen_from(p, t, src)
-                    )
-            p.task_ns[q, AT] = t
-            _move(p, out, t, q, c)
-        elif k == WAKEUP or k == WAKEUP_NEW or k == UNTHROTTLE:
-            if k != UNTHROTTLE and p.cpu[q] != c and t - p.task_ns[q, AT] <= SKEW_NS:
-                _move(p, out, t, q, p.nr.size)  # it may have been moved after this wakeup
-            elif k != UNTHROTTLE:
-                _move(p, out, t, q, c)
-            late = p.task[q, LATE] == UNWOKEN and t - p.task_ns[q, BEGAN] <= SKEW_NS
-            if late and p.task[q, STATE] == task_row.RUNNING:
-                p.task[q, LATE] = 0
-            elif late and p.task[q, STATE] != task_row.WAITING:
-                p.task[q, LATE] = PERHAPS
-            elif p.task[q, STATE] != task_row.RUNNING:
-                if p.task[q, LATE] == PERHAPS:  # it has slept since
-                    p.task[q, LATE] = 0
-                _wait(p, out, t, q)
-            elif wakings:
-                p.task[q, WOKEN] = 1
-            else:
-                p.task_ns[q, EARLY] = t
-        elif k == THROTTLE:
-            if p.task[q, STATE] == task_row.WAITING:
-                _sleep(p, out, t, q)
-        elif k == FORK:
-            if p.task[q, STATE] != task_row.RUNNING and p.task[q, STATE] != task_row.WAITING:
-                _sleep(p, out, t, q)
-                if p.wakes_at_fork != 0:
-                    _move(p, out, t, q, p.nr.size)
-                    _wait(p, out, t, q)
-        elif k == SNAPSHOT:
-            if p.task[q, STATE] == task_row.UNKNOWN:
-                if e.aux[i] == task_row.WAITING:
-                    _wait(p, out, t, q)
-                elif e.aux[i] == task_row.ASLEEP:
-                    _sleep(p, out, t, q)

@@ -23,7 +23,7 @@ from wastedcores.invariant.sweep_jit import (
     apply,
     close_episode,
 )
-from wastedcores.jit.compile import jit
+from wastedcores.jit.compile import callee, jit
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -58,7 +58,7 @@ def new_steal_state(cpus: int, masks: U64) -> StealState:
     )
 
 
-@jit
+@callee
 def _allowed(masks: U64, m: int, cpu: int) -> bool:
     """Return whether mask ``m`` contains ``cpu``."""
     return (masks[m, cpu >> 6] >> np.uint64(cpu & 63)) & np.uint64(1) != 0
@@ -112,22 +112,24 @@ def match(allowed: NDArray[np.uint8], room: I64) -> int:
     return total
 
 
-@jit
-def evaluate(s: SweepState, a: StealState) -> None:
-    """Set THREADS and CPUS: waiting threads and overloaded CPUs that the idle CPUs could relieve now."""
+@callee
+def _settled(s: SweepState, a: StealState) -> bool:
+    """Set THREADS and CPUS, waiting threads and overloaded CPUs that the idle CPUs could relieve now, if no search is needed."""
     tot = a.totals
     tot[DIRTY] = 0
     idle = s.scalars[IDLE]
     for w in range(a.idle_mask.size):
         s.idle_mask[w] = a.idle_mask[w]
-    if idle == 0 or (tot[RESTRICTED] == 0 and tot[FREE_WAITING] == 0):
-        tot[THREADS] = 0
-        tot[CPUS] = 0
-        return
-    if tot[RESTRICTED] == 0 or idle <= tot[FREE_CPUS]:
-        tot[THREADS] = min(idle, tot[FREE_WAITING])
-        tot[CPUS] = min(idle, tot[FREE_CPUS])
-        return
+    none = idle == 0 or (tot[RESTRICTED] == 0 and tot[FREE_WAITING] == 0)
+    tot[THREADS] = 0 if none else min(idle, tot[FREE_WAITING])
+    tot[CPUS] = 0 if none else min(idle, tot[FREE_CPUS])
+    return none or tot[RESTRICTED] == 0 or idle <= tot[FREE_CPUS]
+
+
+@jit
+def _search(s: SweepState, a: StealState) -> None:
+    """Set THREADS and CPUS where some waiting threads may not run everywhere."""
+    tot, idle = a.totals, s.scalars[IDLE]
     cpus = a.free.size
     n_masks = a.masks.shape[0]
     idle_cpus = np.empty(idle, np.int32)
@@ -170,7 +172,7 @@ def evaluate(s: SweepState, a: StealState) -> None:
                 s.idle_mask[c >> 6] &= ~(np.uint64(1) << np.uint64(c & 63))
 
 
-@jit
+@callee
 def _update(s: SweepState, a: StealState, c: int) -> None:
     """Recompute the share of CPU ``c`` in the totals, and whether it has a waiting thread that may be moved."""
     tot = a.totals
@@ -218,8 +220,8 @@ def sweep(
             if c[STARTED] == 1:
                 if c[N_EPISODES] == room:
                     return i
-                if a.totals[DIRTY] != 0:
-                    evaluate(s, a)
+                if a.totals[DIRTY] != 0 and not _settled(s, a):
+                    _search(s, a)
                 account(s, out, t, a.totals[CPUS], a.totals[THREADS])
             c[STARTED] = 1
             c[LAST_TS] = t
@@ -242,8 +244,8 @@ def finish(s: SweepState, a: StealState, out: Episodes, end_ns: int) -> None:
     c = s.scalars
     c[N_EPISODES] = 0
     if c[STARTED] == 1:
-        if a.totals[DIRTY] != 0:
-            evaluate(s, a)
+        if a.totals[DIRTY] != 0 and not _settled(s, a):
+            _search(s, a)
         account(s, out, end_ns, a.totals[CPUS], a.totals[THREADS])
         c[LAST_TS] = max(c[LAST_TS], end_ns)
     close_episode(s, out, min(c[LAST_TS], s.window[1]))

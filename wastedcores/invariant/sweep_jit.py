@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wastedcores.jit.compile import jit
+from wastedcores.jit.compile import callee, lean
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -89,7 +89,7 @@ def new_episodes(cpus: int, room: int) -> Episodes:
     )
 
 
-@jit
+@callee
 def close_episode(s: SweepState, out: Episodes, end_ns: int) -> None:
     """End the open episode, if there is one, at ``end_ns`` and write it to ``out``."""
     c = s.scalars
@@ -108,7 +108,7 @@ def close_episode(s: SweepState, out: Episodes, end_ns: int) -> None:
     c[EP_WASTED] = 0
 
 
-@jit
+@callee
 def next_slice_end(s: SweepState) -> int:
     """Return when the first slice that is not written yet ends; the end of all time if there is none."""
     k = s.scalars[SLICES_DONE]
@@ -117,7 +117,7 @@ def next_slice_end(s: SweepState) -> int:
     return s.window[0] + (k + 1) * s.scalars[SLICE_NS]
 
 
-@jit
+@callee
 def end_slices(
     s: SweepState, lo: int, hi: int, busy_ns: int, thread_ns: int, idle_ns: int,
     busy: int, threads: int, idle: int,
@@ -138,7 +138,7 @@ def end_slices(
     return end_ns
 
 
-@jit
+@callee
 def account(s: SweepState, out: Episodes, upto_ns: int, cpus: int, threads: int) -> None:
     """Add the time from the last timestamp to ``upto_ns``, in which the state did not change.
 
@@ -174,7 +174,7 @@ def account(s: SweepState, out: Episodes, upto_ns: int, cpus: int, threads: int)
         close_episode(s, out, lo)
 
 
-@jit
+@callee
 def apply(s: SweepState, cpu: int, new: int) -> None:
     """Set the length of the runqueue of ``cpu`` to ``new`` tasks (-1: unknown)."""
     c = s.scalars
@@ -204,7 +204,7 @@ def apply(s: SweepState, cpu: int, new: int) -> None:
             s.over_mask[word] |= bit
 
 
-@jit
+@lean
 def sweep(s: SweepState, out: Episodes, ts_ns: I64, cpu: I32, nr: I32, first: int) -> int:
     """Process changes from ``first`` on until the end or until ``out`` is full; return the index to continue at.
 
@@ -295,7 +295,7 @@ def sweep(s: SweepState, out: Episodes, ts_ns: I64, cpu: I32, nr: I32, first: in
     return stopped_at
 
 
-@jit
+@lean
 def finish(s: SweepState, out: Episodes, end_ns: int) -> None:
     """Account up to the end of the window and close the open episode; ``out`` needs room for two."""
     c = s.scalars

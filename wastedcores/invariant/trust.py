@@ -112,12 +112,11 @@ def judge(
     sure, share = certain.episodes, certain.chronic.share if certain.chronic else 0.0
     surely_chronic = seems_chronic and share >= limit
     most = None
-    start_ns, end_ns = (int(t) for t in state.window)
-    length_ns, counted = end_ns - start_ns, int(state.counted.sum())
+    length_ns, counted = int(state.window[1] - state.window[0]), int(state.counted.sum())
     brief = length_ns < persist_ns and counted > 1
     reasons = set(doubts["reason"].unique())
     endless = bool(reasons & {*_NO_BOUND}) or reasons >= _UNBELIEVED
-    endless |= rq.trace.header.quotas == {} and _idle_beside(doubts) >= persist_ns
+    endless |= _nothing_limited(rq) and _idle_beside(doubts) >= persist_ns
     endless = endless or _longer_queues(rq, state, doubts)
     open_ = doubts.height or unknown_cpus.any() or lost or brief
     if rq.source == "tasks" and open_ and not endless:
@@ -200,7 +199,13 @@ def _idle_beside(doubts: pl.DataFrame) -> int:
 def _moved_unseen(rq: Runqueues) -> bool:
     """Whether threads that an idle CPU did not run are on other queues: moves are not recorded, and nothing has a limit."""
     unseen = "migrate" not in rq.trace.kinds() and "idle_beside_waiting" in rq.oddities
-    return unseen and rq.trace.header.quotas == {}
+    return unseen and _nothing_limited(rq)
+
+
+def _nothing_limited(rq: Runqueues) -> bool:
+    """Whether it is known that no control group has a quota and no thread is known to be limited, as a deadline thread is."""
+    limited = rq.start.task[:, task_row.LIMITED]
+    return rq.trace.header.quotas == {} and task_row.LIMITED_FOR_SURE not in limited
 
 
 def _rests_on_parked(
@@ -298,9 +303,8 @@ def _certain(
                 near_each=not persistent.any(),
             )
             spans, proven = (_union(pl.concat([some, seen])) for some in (spans, proven))
-            sure = persistent & _survives(
-                episodes, spans.with_columns(persistent=_long(persist_ns))
-            )
+            long = pl.col("end_ns") - pl.col("start_ns") >= persist_ns
+            sure = persistent & _survives(episodes, spans.with_columns(persistent=long))
             if sure.any():
                 break
         # several threads may have waited at once, beside several CPUs, so it may be more
@@ -338,10 +342,6 @@ def _spans_to_look_at(
     if longest.height or chronic is None:
         return longest.rows()
     return [(chronic.start_ns, chronic.start_ns + chronic.window_ns)]
-
-
-def _long(persist_ns: int) -> pl.Expr:
-    return pl.col("end_ns") - pl.col("start_ns") >= persist_ns
 
 
 def _inside(doubts: pl.DataFrame, state: sweep_jit.SweepState) -> pl.DataFrame:

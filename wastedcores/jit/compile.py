@@ -84,11 +84,13 @@ def lean(function: F) -> F:
     return _compiled(function, _nrt=False)
 
 
-def callee(function: F) -> F:
-    """Compile ``function`` for callers that are compiled themselves; LLVM decides where it is inlined.
+def callee(function: F, *, inline: bool = True) -> F:
+    """Compile ``function`` into callers that are compiled themselves.
 
-    It cannot be called from Python, so there is no wrapper to compile, and it makes no arrays (see :func:`lean`). It takes every
-    integer as int64 and is compiled once; numba would compile it anew for each width and for each constant.
+    Their state has ten arrays or more, each of some nine words, which a call would copy: where runqueues are rebuilt, calls took
+    four fifths of the time. It cannot be called from Python, so there is no wrapper to compile, and it makes no arrays (see
+    :func:`lean`). It takes every integer as int64 and is compiled once; numba would compile it anew for each width and for each
+    constant.
     """
     dispatcher: Any = numba.njit(  # type: ignore[call-overload]  # its stubs leave some options out
         fastmath=False,
@@ -96,6 +98,7 @@ def callee(function: F) -> F:
         error_model="numpy",
         no_cpython_wrapper=True,
         no_cfunc_wrapper=True,
+        forceinline=inline,
         _nrt=False,
     )(function)
     if not config.DISABLE_JIT:
@@ -104,6 +107,11 @@ def callee(function: F) -> F:
             tuple(map(_wide, args)), {k: _wide(v) for k, v in kws.items()}
         )
     return cast(F, dispatcher)
+
+
+def rare(function: F) -> F:
+    """Compile as :func:`callee` does, but once and to be called, for what happens rarely or is called from many places."""
+    return callee(function, inline=False)
 
 
 def _wide(kind: Any) -> Any:

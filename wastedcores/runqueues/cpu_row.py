@@ -17,8 +17,10 @@ from __future__ import annotations
     MAYBE_IDLE,  # ns, when the CPU was last idle by either count, or may have been idle unseen, while the two differed
     SWITCHES,
     PARKED,  # tasks on its queue when it once went idle, so that they could not run; whether they can run now is not known
-) = range(14)
-WIDTH = 14
+    ISOLATED,  # 1: only the threads that wait on it are asked for
+    LATE,  # the task that was last woken here just after a run without a wakeup, so that it perhaps sleeps; 0: none
+) = range(16)
+WIDTH = 16
 
 # values of CURR
 CURR_UNKNOWN = -1  # not known what the CPU runs

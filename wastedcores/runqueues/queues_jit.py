@@ -5,7 +5,7 @@ from __future__ import annotations
 from wastedcores.jit.compile import callee
 from wastedcores.runqueues import cpu_row, task_row
 from wastedcores.runqueues import state as se
-from wastedcores.runqueues.doubts_jit import odd
+from wastedcores.runqueues.doubts_jit import doubt, odd
 from wastedcores.runqueues.state import Output, State
 
 
@@ -102,6 +102,8 @@ def emit(s: State, out: Output, t: int, c: int, m: int, k: int) -> None:
         nr = s.cpu[c, cpu_row.KERNEL_NR]
     elif s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
         nr = -1
+    if s.cpu[c, cpu_row.ISOLATED] != 0 and nr <= 1:
+        nr = -1
     out.change_ns[n] = t
     out.change[se.CPU, n] = c
     out.change[se.NR, n] = nr
@@ -124,3 +126,16 @@ def park(s: State, out: Output, c: int, t: int, k: int) -> None:
     s.cpu[c, cpu_row.NR] -= s.cpu[c, cpu_row.WAITING]
     s.cpu[c, cpu_row.WAITING] = 0
     s.cpu[c, cpu_row.EPOCH] += 1
+
+
+@callee
+def woken_late(s: State, out: Output, c: int, t: int) -> None:
+    """CPU ``c`` goes idle beside one task: if its wakeup may have come after the run to which it belongs, the task sleeps."""
+    p = s.cpu[c, cpu_row.LATE]
+    waits = p > 0 and s.task[p, task_row.STATE] == task_row.WAITING and s.task[p, task_row.CPU] == c
+    if waits and not parked(s, p) and s.task[p, task_row.DOUBTED] == task_row.PERHAPS_ASLEEP:
+        doubt(s, out, c, s.since[p], t, se.MAYBE_SLEPT)
+        take_off(s, p)
+        s.task[p, task_row.STATE] = task_row.ASLEEP
+        s.task[p, task_row.DOUBTED] = task_row.PERHAPS_WAITS
+        emit(s, out, t, c, s.task[p, task_row.MASK], se.SWITCH)

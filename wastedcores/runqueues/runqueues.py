@@ -91,7 +91,8 @@ def runqueues(
 def _with_another_cpu(trace: Trace, cpus: int) -> Trace | None:
     """Return a trace as if there had been one more CPU, which was idle; None if something tells how many CPUs there were."""
     header = trace.header
-    if header.cpus_online or header.machine or header.unswitched or cpus > extent(trace)[2] + 1:
+    told = header.cpus_online or header.machine or header.unswitched is not None
+    if told or cpus > extent(trace)[2] + 1:
         return None
     return trace.with_header(cpus=cpus + 1, unswitched={cpus: False})
 

@@ -86,6 +86,8 @@ class Runqueues:
     #: how many threads were runnable at a snapshot, or left so, and have no event, so they may have waited all the time; known
     #: after pass 1
     hidden: int = 0
+    #: CPUs of which only the waiting threads are asked for: unless some wait there, these CPUs are called unknown
+    isolated: list[int] = field(default_factory=list)
     late_ns: int = 0  #: a woken thread is on a queue only so much later, see late_jit.py
     #: number of events that contradict the state before them, counted while streaming
     oddities: dict[str, int] = field(default_factory=dict)
@@ -205,6 +207,7 @@ class Runqueues:
             state.task[[task for task in told if task < self.tasks.count], column] = 1
         for role, tasks in self.affinity.roles.items():
             state.task[tasks, task_row.ROLE] = role
+        state.cpu[self.isolated, cpu_row.ISOLATED] = 1
         state.task[self.affinity.recorders, task_row.RECORDER] = 1
         state.task[:, task_row.LIMITED] = limited(self.tasks.trace, self.tasks.count)
         state.numbers[st.PARKS] = not late_moves(header.source_format)

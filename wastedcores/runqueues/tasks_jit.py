@@ -25,6 +25,7 @@ from wastedcores.runqueues.doubts_jit import (
     compare,
     doubt,
     doubt_count,
+    doubt_idle,
     doubt_offline,
     doubt_parked,
     doubt_wait,
@@ -39,6 +40,7 @@ from wastedcores.runqueues.queues_jit import (
     end_wait,
     park,
     parked,
+    woken_late,
     write_wait,
 )
 from wastedcores.runqueues.state import Events, Output, State
@@ -143,6 +145,8 @@ def _switch(
     s.cpu[c, cpu_row.SWITCHES] += 1
     if p == 0 and x != 0:
         doubt_parked(s, out, c, t)
+    if p == 0 and s.cpu[c, cpu_row.WAITING] == 1:
+        woken_late(s, out, c, t)
     if p == 0 and s.cpu[c, cpu_row.WAITING] > 0 and s.numbers[se.PARKS] != 0:
         park(s, out, c, t, se.SWITCH)
     if mask_q > 0 and mask_q != mask_p:
@@ -183,9 +187,12 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
         return
     if state == task_row.WAITING and not parked(s, p):
         old = s.task[p, task_row.CPU]
-        odd(s, out, old, s.since[p], t, se.ODD_WAKEUP_OF_QUEUED)
-        if old == c:
-            return
+        if s.task[p, task_row.DOUBTED] == task_row.PERHAPS_ASLEEP:  # so it slept
+            doubt_idle(s, out, p, t)
+        else:
+            odd(s, out, old, s.since[p], t, se.ODD_WAKEUP_OF_QUEUED)
+            if old == c:
+                return
         end_wait(s, out, p, c, t)
         emit(s, out, t, old, s.task[p, task_row.MASK], k)
     elif state == task_row.WAITING:
@@ -193,6 +200,7 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
     begin_wait(s, p, c, t)
     if late:  # it may be the wakeup to that run, so that it sleeps
         s.task[p, task_row.DOUBTED] = task_row.PERHAPS_ASLEEP
+        s.cpu[c, cpu_row.LATE] = p
     emit(s, out, t, c, s.task[p, task_row.MASK], k)
     compare(s, out, c, t)
 
@@ -404,8 +412,11 @@ def finish(s: State, out: Output, end_ns: int) -> None:
             if s.cpu[c, cpu_row.KERNEL_NR] < 0:
                 doubt(s, out, -1, s.since[p], end_ns, se.ELSEWHERE)
         elif state == task_row.ASLEEP and s.task[p, task_row.DOUBTED] == task_row.PERHAPS_WAITS:
-            if s.since[p] >= 0:
+            if s.since[p] >= 0 and s.cpu[c, cpu_row.CURR] != 0:
                 doubt(s, out, c, unseen_since(s, p, c), end_ns, se.WOKEN_EARLY)
+        elif state == task_row.ASLEEP and s.task[p, task_row.RECORDER] != 0 and c >= 0:
+            if s.cpu[c, cpu_row.CURR] != 0:
+                odd_unseen(s, out, p, c, end_ns, se.ODD_IN_WITHOUT_WAKEUP)
         elif state == task_row.UNKNOWN and s.since[p] >= 0:
             if s.cpu[c, cpu_row.CURR] != 0:
                 odd_unseen(s, out, p, c, end_ns, se.ODD_LEFT_UNSEEN)

@@ -15,6 +15,8 @@ silence    a CPU without events idles, or has    one thread runs there alone
 losses     a CPU idles while its events are lost a thread runs there
            and somebody whom nobody sees again
            waits until its CPU becomes idle
+wakeups    a thread of the recorder waits since   it sleeps until it runs
+           its CPU was idle, or since it slept
 ========== ===================================== ============================================
 
 An affinity is shown by two snapshots that agree about it, and by the names of the kernel's threads of one CPU. A thread that
@@ -43,10 +45,48 @@ def extremes(made: Schedule, snapshots: int) -> tuple[bool, bool]:
     quiet = made.lost + [(c, made.truth.start_us, made.truth.end_us) for c in silent]
     unseen = [] if snapshots == 2 else [a for _, a, _ in made.lost]
     dark = len(silent) * (not made.every_cpu)
+    own = _recorder_waits(made)
     return (
-        _violates(made, masks, limits, quiet, unseen, dark, most=True),
-        _violates(made, masks, limits, quiet, [], 0, most=False),
+        _violates(made, masks, limits, quiet, unseen, dark, own, most=True),
+        _violates(made, masks, limits, quiet, [], 0, [], most=False),
     )
+
+
+def _recorder_waits(made: Schedule) -> list[tuple[int, int, int]]:
+    """Return (uid, from, to) in which a thread of the recorder may have waited, because its wakeup is missing."""
+    if "recorder" not in made.features:
+        return []
+    tasks = [t for s in (made.snapshot, made.last_snapshot) for t in s["tasks"]]
+    uids = {t["start_ticks"] - 100 for t in tasks if t["comm"] in ("perf", "trace-cmd")}
+    told = {(e.subject, e.us) for e in made.kept if e.kind in ("sched_wakeup", "sched_waking")}
+    busy_since = [made.log[0][0]] * made.cpus
+    was_idle = [False] * made.cpus
+    asleep: dict[int, tuple[int, int]] = {}  # (since, CPU)
+    runnable: dict[int, int] = {}
+    found = []
+    for time, cells in made.log:
+        on = {
+            uid: c
+            for c, cell in enumerate(cells)
+            for uid in [cell[1], *(u for u, _, _ in cell[3])]
+            if uid in uids
+        }
+        for uid in runnable.keys() - on.keys():
+            asleep[uid] = time, runnable[uid]
+        for uid, c in on.items():
+            if (uid, time) in told:
+                asleep.pop(uid, None)
+            if cells[c][1] == uid and uid in asleep:
+                since = max(asleep.pop(uid)[0], busy_since[c])
+                found += [] if was_idle[c] else [(uid, since, time)]
+        for c, cell in enumerate(cells):
+            if was_idle[c] and cell[1] != 0:
+                busy_since[c] = time
+            was_idle[c] = cell[1] == 0
+        runnable = on
+    end = made.truth.end_us
+    found += [(u, max(a, busy_since[c]), end) for u, (a, c) in asleep.items() if not was_idle[c]]
+    return found
 
 
 def _told(made: Schedule, snapshots: int) -> tuple[dict[int, int], dict[int, str] | None]:
@@ -92,13 +132,15 @@ def _violates(
     quiet: list[tuple[int, int, int]],
     unseen: list[int],
     dark: int,
+    own: list[tuple[int, int, int]],
     *,
     most: bool,
 ) -> bool:
     start, end = made.truth.start_us, made.truth.end_us
     every = (1 << made.cpus) - 1
+    isolated = sum(1 << c for c in made.snapshot["isolated_cpus"])
     if limits is not None:  # a snapshot tells that nobody is moved to isolated CPUs
-        every &= ~sum(1 << c for c in made.snapshot["isolated_cpus"])
+        every &= ~isolated
     cuts = sorted({t for _, a, b in quiet for t in (a, b) if start < t < end})
     spans: list[tuple[int, int, int]] = []
     used: list[tuple[int, int, int]] = []
@@ -112,6 +154,7 @@ def _violates(
         )
         used.append((a, b, sum(cell[1] > 0 for cell in cells)))
         idle |= hidden if most else 0
+        idle &= ~isolated
         if any(a <= x < b for x in unseen):
             waits = every
         waits &= ~idle | hidden
@@ -130,6 +173,10 @@ def _violates(
                     threads.append(masks.get(uid, 0))
             if most and cell[1]:
                 threads += [masks.get(uid, every) for uid in cell[4]]
+        waiting = {uid for cell in cells for uid, _, _ in cell[3]}
+        threads += [
+            masks.get(u, every) for u, x, y in own if x <= a and b <= y and u not in waiting
+        ]
         if dark == 1:
             threads += [every & ~hidden] * made.cpus
         ghosts = waits.bit_count() + (made.cpus if dark > 1 else 0)

@@ -119,7 +119,7 @@ def schedule(
         # nobody knows what was overwritten: the truth is that of the time which all buffers cover
         firsts = {e.cpu: e.us for e in reversed(left.kept)}
         first = max(firsts.values(), default=first)
-    truth = truth_of(m.log, max(first, start), min(last, m.now))
+    truth = truth_of(m.log, max(first, start), min(last, m.now), isolated=m.isolated)
     text = recording.text(recorder, left, m.online.bit_count())
     changed = m.rebound & there.keys()
     stale = bool(changed)

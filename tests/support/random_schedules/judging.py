@@ -43,6 +43,7 @@ REASONS = {
     "the trace contradicts itself, or threads may have been throttled": "in doubt for so long",
     "too short to say whether waste goes on": "it is too short to say",
     "episodes rest on contradictions, or on threads that may have been throttled": "in which the trace contradicts itself",
+    "the number of CPUs is not told": "how many CPUs there were",
     "no runqueue is known": "no runqueue is known",
 }
 TRUTHS = ("clean", "persistent", "chronic", "both", "between")

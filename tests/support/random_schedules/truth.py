@@ -105,10 +105,13 @@ def per_slice(waste: list[tuple[int, int, int]], start: int, end: int, length: i
     return slices
 
 
-def truth_of(log: Log, start: int, end: int, limits: Limits = Limits()) -> Truth:
-    """Compute the facts between two moments, whether or not the CPUs were recorded."""
+def truth_of(log: Log, start: int, end: int, limits: Limits = Limits(), isolated: int = 0) -> Truth:
+    """Compute the facts between two moments, whether or not the CPUs were recorded.
+
+    ``isolated``: CPUs, as bits, to which nobody is moved, so that they are not wasted while they idle.
+    """
     cpus = len(log[0][1])
-    waits = _waits(log, start, end)
+    waits = _waits(log, start, end, isolated)
     long_enough = {
         limit: {(uid, a) for uid, a, b, _ in waits if b - a > limit}
         for limit in (limits.short_us, limits.long_us)
@@ -123,7 +126,7 @@ def truth_of(log: Log, start: int, end: int, limits: Limits = Limits()) -> Truth
         if a >= b or not waiting:
             continue
         for which, bound in enumerate(bounds):
-            idle = sum(1 << c for c, cell in enumerate(cells) if cell[0] and not cell[2])
+            idle = _idle(cells, isolated)
             if not idle:
                 continue
             masks = [
@@ -153,13 +156,17 @@ def _extend(spans: Spans, a: int, b: int) -> None:
         spans.append((a, b))
 
 
-def _waits(log: Log, start: int, end: int) -> list[tuple[int, int, int, int]]:
+def _idle(cells: tuple[Cell, ...], isolated: int) -> int:
+    return sum(1 << c for c, cell in enumerate(cells) if cell[0] and not cell[2]) & ~isolated
+
+
+def _waits(log: Log, start: int, end: int, isolated: int) -> list[tuple[int, int, int, int]]:
     """Return all waits of all threads, moves between queues included, and how much of each was avoidable."""
     open_waits: dict[int, list[int]] = {}
     found = []
     for at, (time, cells) in enumerate(log):
         until = log[at + 1][0] if at + 1 < len(log) else end
-        idle = sum(1 << c for c, cell in enumerate(cells) if cell[0] and not cell[2])
+        idle = _idle(cells, isolated)
         now = {uid: maybe & idle for cell in cells for uid, _, maybe in cell[3]}
         for uid in [u for u in open_waits if u not in now]:
             began, avoidable = open_waits.pop(uid)
