@@ -42,7 +42,7 @@ def test_no_verdict_is_wrong(tmp_path):
     "seed",
     [
         1000206, 1002116, 1002763, 1003391, 1005288, 1007544, 1009203, 1016580, 2001483, 2005288, 2008383, 2012472, 2014266,
-        2014439, 2032125, 2034297, 8006003, 9008925, 9011058, 10003620,
+        2014439, 2032125, 2034297, 8006003, 9008925, 9011058, 10003620, 11005152,
     ],
 )  # fmt: skip
 def test_schedules_that_were_judged_wrongly_once(seed, tmp_path):
@@ -53,7 +53,7 @@ def test_schedules_that_were_judged_wrongly_once(seed, tmp_path):
     From 2,000,000 on: a CPU that goes offline before the first moment from which on no event is overwritten, and a cpuset that
     changes while threads sleep, which were seen on a CPU before and after that; losses that the head of the file counts, too; a
     thread that runs before its wakeup, because the clocks of two CPUs differ; a recorder that waits,
-    and one that waits on an isolated CPU when the trace ends.
+    and one that waits on an isolated CPU when the trace ends; a wakeup told late, to an idle CPU.
     """
     assert not judge(seed, tmp_path).failed
 

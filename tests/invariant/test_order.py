@@ -182,3 +182,16 @@ def test_a_late_wakeup_on_an_idle_cpu_belongs_to_the_run_before_it(woken):
     found = judged([*first, *late, *later], [])
     assert found.verdict == "clean", (found.notes, found.doubts)
     assert not found.oddities.get("idle_beside_waiting")
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["slept before", "first seen"])
+def test_a_late_wakeup_does_not_hide_that_its_cpu_is_idle(known):
+    """Thread 12 runs on CPU 1 for 20 us, and its wakeup is told after that. Thread 11 waits on CPU 0 for the rest of the time."""
+    before = [wakeup(MS, 1, 12), switch(MS + US, 1, 0, "R", 12), switch(2 * MS, 1, 12, "S", 0)]
+    late = [
+        switch(10 * MS, 1, 0, "R", 12),
+        switch(10 * MS + 20 * US, 1, 12, "S", 0),
+        wakeup(10 * MS + 50 * US, 1, 12),
+    ]
+    found = judged([*SLEEPS, wakeup(20 * MS, 0, 11), *(before if known else []), *late])
+    assert found.verdict == "violations", (found.notes, found.doubts)

@@ -85,7 +85,6 @@ def doubt_idle(s: State, out: Output, p: int, t: int) -> None:
         doubt(s, out, c, s.since[p], t, se.LOSS)
     elif s.task[p, task_row.DOUBTED] == task_row.PERHAPS_ASLEEP:
         doubt(s, out, c, s.since[p], t, se.MAYBE_SLEPT)
-        return
     if s.cpu[c, cpu_row.CURR] == 0 and s.cpu[c, cpu_row.KERNEL_NR] < 0:
         since_ns = max(s.since[p], s.cpu[c, cpu_row.SEEN])
         if t - since_ns >= LATE_NS:
