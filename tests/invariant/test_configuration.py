@@ -51,6 +51,7 @@ def test_a_thread_that_waits_on_an_isolated_cpu_may_be_able_to_use_another_one(a
     result = check(trace_of(rows_beside(), cpus=2, isolated_cpus=[0], tasks=tasks))
     assert (result.verdict, result.counted_cpus) == (found, [0, 1] if found != "clean" else [1])
     assert any("CPUs 0 are isolated" in note for note in result.notes)
+    assert any("their waits count" in note for note in result.notes) == (found != "clean")
 
 
 def test_no_thread_is_moved_to_an_isolated_cpu_whoever_waits_elsewhere():

@@ -27,6 +27,7 @@ from wastedcores.trace.window import Moment, asked
 
 #: M of the paper, section 4.1: the balancer is expected to repair shorter violations
 PERSIST_NS = 100_000_000
+_WAITS_ON_ISOLATED = "threads that wait on isolated CPUs may use other CPUs, so their waits count"
 
 
 def check(
@@ -241,10 +242,10 @@ def check_runqueues(
         ignore_affinity=ignore_affinity,
     )
     if isolated and result.verdict == "clean" and rq.source == "tasks" and not rq.isolated:
-        # threads that wait on isolated CPUs may be able to use the others
         there = again(replace(rq, isolated=isolated, notes=[], oddities={}), cpus=cpus)
         if there.verdict != "clean":
-            return replace(there, notes=list(dict.fromkeys([*result.notes, *there.notes])))
+            notes = [*result.notes, _WAITS_ON_ISOLATED, *there.notes]
+            return replace(there, notes=list(dict.fromkeys(notes)))
     if rq.another_cpu is None or cpus is not None:
         return result
     more = runqueues(rq.another_cpu, silent=rq.silent, affinity=not ignore_affinity, keep=rq.keep)

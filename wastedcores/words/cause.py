@@ -47,7 +47,7 @@ MEANING = {
     "perhaps_asleep": "a thread seemed to wait that may have slept: it was born, woken or moved without an event, or too late",
     "perhaps_elsewhere": "a thread that could run was left on the queue of a CPU that went idle, so it may wait on another CPU",
     "no_wakeups": "wakeups were not recorded, or not those of new threads, so nobody knows since when they waited",
-    "recorder_waiting": "the program that recorded the trace ran without a wakeup event, so it may have waited before",
+    "recorder_waiting": "the program that recorded the trace is woken without an event, so it may have waited unseen",
     "unseen_waiting": "a thread was runnable when the snapshot was taken and has no event, so it may have waited all the time",
     "core_scheduling": "core scheduling was in use",
     "some_tasks": "perf recorded the events of some tasks only, so nobody knows what the others did",
