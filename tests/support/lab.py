@@ -92,6 +92,7 @@ class Received:
 
     def __init__(self, tab: Page) -> None:
         self.bytes = 0
+        self.gave_up = False  # anywidget once waited too long for a widget
         tab.on("websocket", lambda socket: socket.on("framereceived", self._count))
 
     def _count(self, payload: str | bytes) -> None:
