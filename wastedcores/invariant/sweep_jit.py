@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wastedcores.jit.compile import callee, lean
+from wastedcores.jit.compile import callee, jit, lean, rare
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -117,7 +117,7 @@ def next_slice_end(s: SweepState) -> int:
     return s.window[0] + (k + 1) * s.scalars[SLICE_NS]
 
 
-@callee
+@rare
 def end_slices(
     s: SweepState, lo: int, hi: int, busy_ns: int, thread_ns: int, idle_ns: int,
     busy: int, threads: int, idle: int,
@@ -204,7 +204,7 @@ def apply(s: SweepState, cpu: int, new: int) -> None:
             s.over_mask[word] |= bit
 
 
-@lean
+@jit
 def sweep(s: SweepState, out: Episodes, ts_ns: I64, cpu: I32, nr: I32, first: int) -> int:
     """Process changes from ``first`` on until the end or until ``out`` is full; return the index to continue at.
 

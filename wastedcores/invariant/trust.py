@@ -116,7 +116,7 @@ def judge(
     brief = length_ns < persist_ns and counted > 1
     reasons = set(doubts["reason"].unique())
     endless = bool(reasons & {*_NO_BOUND}) or reasons >= _UNBELIEVED
-    endless |= _nothing_limited(rq) and _idle_beside(doubts) >= persist_ns
+    endless |= _idle_beside(doubts) >= persist_ns and _nothing_limited(rq)
     endless = endless or _longer_queues(rq, state, doubts)
     open_ = doubts.height or unknown_cpus.any() or lost or brief
     if rq.source == "tasks" and open_ and not endless:
@@ -204,8 +204,9 @@ def _moved_unseen(rq: Runqueues) -> bool:
 
 def _nothing_limited(rq: Runqueues) -> bool:
     """Whether it is known that no control group has a quota and no thread is known to be limited, as a deadline thread is."""
-    limited = rq.start.task[:, task_row.LIMITED]
-    return rq.trace.header.quotas == {} and task_row.LIMITED_FOR_SURE not in limited
+    if rq.trace.header.quotas != {}:
+        return False
+    return task_row.LIMITED_FOR_SURE not in rq.start.task[:, task_row.LIMITED]
 
 
 def _rests_on_parked(
