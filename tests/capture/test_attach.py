@@ -8,11 +8,13 @@ import time
 
 import pytest
 from support import perf_file
+from support.builders import switch, trace_of
 from support.typed import typed
 
 from wastedcores.capture import snapshot as snapshot_of
 from wastedcores.capture import system
-from wastedcores.capture.snapshot import SCHEMA
+from wastedcores.capture.snapshot import SCHEMA, Snapshot, with_snapshot
+from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.topology.machine import Machine
 
 MS = 1_000_000
@@ -218,3 +220,23 @@ def test_a_wrong_file_is_refused_before_the_trace_is_read(files, name):
     assert done.code == 2
     assert name in done.err
     assert "no-such-trace" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("last", "cpus"), [([0], 2), ([0, 1, 2], 3)], ids=["one went offline", "one came online"]
+)
+def test_two_snapshots_tell_how_many_cpus_there_were(last, cpus):
+    """The trace has events of CPUs 0 and 1, so without snapshots there may have been one more, which was idle."""
+    rows = [switch(1, 0, 0, "R", 10), switch(2, 1, 0, "R", 11), switch(10**9, 0, 10, "S", 0)]
+    trace = trace_of(rows, cpus=2, online=False, known=False)
+    assert runqueues(trace).another_cpu is not None
+
+    def seen(online):
+        counts = {c: {"ran_ns": c, "slices": 1, "busy_ns": 0, "idle_ns": 0} for c in online}
+        facts = {"machine": None, "tasks": [task(10) | {"comm": "t10"}], "cpu_counts": counts}
+        return Snapshot.model_validate(taken(**facts))
+
+    both = seen([0, 1]).model_copy(update={"last": seen(last)})
+    attached = with_snapshot(trace, both, "both.json")
+    assert attached.header.cpus == cpus
+    assert runqueues(attached).another_cpu is None

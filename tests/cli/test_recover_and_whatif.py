@@ -26,13 +26,11 @@ def answer():
 
 def test_the_answer_has_the_documented_form(answer):
     assert answer["schema"] == "wastedcores.whatif/1"
-    assert set(answer["recorded"]) == {
-        "kernel", "machine", "window_ns", "busy_cpus", "wasted_cpus",
-    }  # fmt: skip
+    recorded = {"kernel", "machine", "window_ns", "busy_cpus", "wasted_cpus"}
+    assert set(answer["recorded"]) == recorded
     assert {"tasks", "sleeps", "recognised", "guessed", "unknown"} <= set(answer["recovered"])
-    assert set(answer["itself"]) == {
-        "kernel", "window_ns", "busy_cpus", "wasted_cpus", "error", "waste_error",
-    }  # fmt: skip
+    itself = {"kernel", "window_ns", "busy_cpus", "wasted_cpus", "error", "waste_error"}
+    assert set(answer["itself"]) == itself
     assert answer["trust"] in ("high", "medium", "low")
     assert all(isinstance(r, str) for r in answer["reasons"])
     for v in answer["variants"]:

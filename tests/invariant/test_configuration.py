@@ -271,3 +271,23 @@ def test_a_trace_that_does_not_tell_how_many_cpus_there_were():
     assert check(trace_of(rows, cpus=2, known=False)).verdict == "clean"
     quiet = [switch(1, 0, 0, "R", 10), switch(1, 1, 0, "R", 11), switch(S, 0, 10, "S", 0)]
     assert check(trace_of(quiet, cpus=2, online=False, known=False)).verdict == "clean"
+
+
+@pytest.mark.parametrize(("policy", "found"), [("deadline", "clean"), ("other", "unknown")])
+def test_a_deadline_thread_beside_an_idle_cpu_has_used_up_its_budget(policy, found):
+    """No group has a quota. CPU 1 stops thread 12, which could run, runs thread 14, and idles until it runs thread 12 again."""
+    rows = [
+        switch(1, 0, 13, "S", 10),
+        switch(2, 1, 0, "R", 12),
+        wakeup(100 * MS - 1, 1, 14),
+        switch(100 * MS, 1, 12, "R", 14),
+        switch(300 * MS, 1, 14, "S", 0),
+        switch(500 * MS, 1, 0, "R", 12),
+        migrate(S - 2, 0, 1, 13),
+        wakeup(S - 1, 1, 13),
+        switch(S, 1, 12, "S", 13),
+    ]
+    tasks = [{"pid": p, "allowed": "0-1", "policy": "other"} for p in (10, 13, 14)]
+    tasks += [{"pid": 12, "allowed": "0-1", "policy": policy}]
+    result = check(trace_of(rows, cpus=2, tasks=tasks), chronic_share=None)
+    assert result.verdict == found, (result.notes, result.doubts)

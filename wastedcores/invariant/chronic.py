@@ -128,13 +128,12 @@ def _since(begun_ns: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.
 
 
 def offline_ns(rq: Runqueues, state: SweepState) -> NDArray[np.int64]:
-    """Return how much CPU time of each slice nobody could use: isolated CPUs, and those that are known to be offline."""
+    """Return the CPU time of each slice that nobody could use, on isolated CPUs and on CPUs that are known to be offline."""
     spans = offline_spans(rq.trace, rq.start_ns, rq.end_ns)
-    isolated = [c for c in rq.isolated if state.counted[c]]
-    counted = np.flatnonzero(state.counted)
-    counted = counted[~np.isin(counted, isolated)]
-    left_ns = len(isolated) * int(state.scalars[SLICE_NS])
-    return left_ns + covered_ns(spans.filter(pl.col("cpu").is_in(counted.tolist())), state)
+    counted = {*np.flatnonzero(state.counted).tolist()}
+    usable = sorted(counted - {*rq.isolated})
+    isolated_ns = (len(counted) - len(usable)) * int(state.scalars[SLICE_NS])
+    return isolated_ns + covered_ns(spans.filter(pl.col("cpu").is_in(usable)), state)
 
 
 def not_judged(persist_ns: int, start_ns: int, end_ns: int) -> str:

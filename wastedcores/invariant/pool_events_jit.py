@@ -5,55 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from wastedcores.invariant.pool_jit import (
-    AT,
-    BEGAN,
-    EARLY,
-    FROM,
-    IDLE,
-    LATE,
-    MOVED,
-    PERHAPS,
-    SINCE,
-    STATE,
-    UNWOKEN,
-    WOKEN,
-    Changes,
-    Pool,
-    blocked,
-    count,
-    haunting,
-    move,
-    pool_row,
-    set_cpu,
-    sleep,
-    some_idle_ns,
-    useful,
-    wait,
-)  # fmt: skip
+from wastedcores.invariant import pool_jit as po
+from wastedcores.invariant.pool_jit import Changes, Pool
 from wastedcores.jit.compile import callee, lean, rare
+from wastedcores.runqueues import state as se
 from wastedcores.runqueues import task_row
-from wastedcores.runqueues.state import (
-    FORGET,
-    FORK,
-    HOTPLUG,
-    MIGRATE,
-    SKEW_NS,
-    SNAPSHOT,
-    STAYS,
-    SWITCH,
-    THROTTLE,
-    UNTHROTTLE,
-    WAKEUP,
-    WAKEUP_NEW,
-    Events,
-)  # fmt: skip
+from wastedcores.runqueues.state import Events
 
 
 @lean
 def at_first(p: Pool) -> tuple[int, int]:
     """Return how many threads wait at first that an idle CPU could run, and how many may wait unseen."""
-    return useful(p), haunting(p)
+    return po.useful(p), po.haunting(p)
 
 
 @callee
@@ -69,7 +32,7 @@ def _lose(p: Pool, out: Changes, t: int, c: int) -> None:
     nowhere = p.nr.size
     for d in range(nowhere):
         if p.idle[d] != 0:
-            blocked(p, d, 1)
+            po.blocked(p, d, 1)
     for k in range(p.waiting.size):
         p.waiting[k] = 0
         for d in range(nowhere):
@@ -82,10 +45,10 @@ def _lose(p: Pool, out: Changes, t: int, c: int) -> None:
         p.since_ns[0] = t
     q = p.curr[c]
     p.curr[c] = -1
-    set_cpu(p, out, t, c, 0, 0)
-    if q > 0 and p.task[q, STATE] == task_row.RUNNING:
-        wait(p, out, t, q)
-    pool_row(p, out, t)
+    po.set_cpu(p, out, t, c, 0, 0)
+    if q > 0 and p.task[q, po.STATE] == task_row.RUNNING:
+        po.wait(p, out, t, q)
+    po.pool_row(p, out, t)
 
 
 @callee
@@ -98,19 +61,19 @@ def _went_idle(p: Pool, out: Changes, t: int, c: int) -> None:
         if p.was_idle[d] == 0 and p.nr[d] >= 0:
             return
     p.since_ns[0] = -1
-    pool_row(p, out, t)
+    po.pool_row(p, out, t)
 
 
 @rare
 def _settle(p: Pool, out: Changes, q: int) -> None:
     """Note that the wakeup of thread ``q`` is missing: it may have waited since it went to sleep."""
-    if p.task[q, LATE] != 0:
-        p.task[q, LATE] = 0
-        since_ns = p.task_ns[q, FROM]
+    if p.task[q, po.LATE] != 0:
+        p.task[q, po.LATE] = 0
+        since_ns = p.task_ns[q, po.FROM]
         k = np.searchsorted(p.lost_ns, since_ns)
-        if k < p.lost_ns.size and p.lost_ns[k] < p.task_ns[q, BEGAN]:
+        if k < p.lost_ns.size and p.lost_ns[k] < p.task_ns[q, po.BEGAN]:
             since_ns = p.lost_ns[k]
-        _unseen(out, since_ns, p.task_ns[q, BEGAN])
+        _unseen(out, since_ns, p.task_ns[q, po.BEGAN])
 
 
 @callee
@@ -122,12 +85,12 @@ def _unseen_from(p: Pool, t: int, c: int) -> int:
 @callee
 def _recorder_since(p: Pool, t: int, c: int, q: int) -> int:
     """Return since when thread ``q``, which is on CPU ``c``'s queue at ``t``, may have waited, if its wakeup is missing."""
-    if some_idle_ns(p, t) <= p.task_ns[q, IDLE]:
+    if po.some_idle_ns(p, t) <= p.task_ns[q, po.IDLE]:
         return t
     if p.placed == 0 or c == p.nr.size:
-        return p.task_ns[q, SINCE]
-    moved_ns = p.task_ns[q, MOVED]
-    return max(p.task_ns[q, SINCE], moved_ns if moved_ns >= 0 else _unseen_from(p, t, c))
+        return p.task_ns[q, po.SINCE]
+    moved_ns = p.task_ns[q, po.MOVED]
+    return max(p.task_ns[q, po.SINCE], moved_ns if moved_ns >= 0 else _unseen_from(p, t, c))
 
 
 @callee
@@ -136,43 +99,43 @@ def _begin(p: Pool, out: Changes, t: int, c: int, q: int, recorder: bool) -> Non
 
     A ``recorder`` wakes up without an event (perf is woken by an interrupt of its own events), but its later moves are told.
     """
-    matters = some_idle_ns(p, t) > p.task_ns[q, IDLE]
-    if p.task[q, STATE] == task_row.WAITING:
-        count(p, out, t, q, -1)
-    elif p.task[q, LATE] == PERHAPS:
+    matters = po.some_idle_ns(p, t) > p.task_ns[q, po.IDLE]
+    if p.task[q, po.STATE] == task_row.WAITING:
+        po.count(p, out, t, q, -1)
+    elif p.task[q, po.LATE] == po.PERHAPS:
         _settle(p, out, q)  # if it waits since that wakeup, the one before is missing
         if matters:
-            _unseen(out, p.task_ns[q, SINCE], t)
-    elif p.task[q, STATE] != task_row.RUNNING and matters:
+            _unseen(out, p.task_ns[q, po.SINCE], t)
+    elif p.task[q, po.STATE] != task_row.RUNNING and matters:
         _settle(p, out, q)
-        p.task[q, LATE] = UNWOKEN
-        from_ns = _recorder_since(p, t, c, q) if recorder else p.task_ns[q, SINCE]
-        p.task_ns[q, FROM], p.task_ns[q, BEGAN] = from_ns, t
-        k = np.searchsorted(p.lost_ns, p.task_ns[q, SINCE])
+        p.task[q, po.LATE] = po.UNWOKEN
+        from_ns = _recorder_since(p, t, c, q) if recorder else p.task_ns[q, po.SINCE]
+        p.task_ns[q, po.FROM], p.task_ns[q, po.BEGAN] = from_ns, t
+        k = np.searchsorted(p.lost_ns, p.task_ns[q, po.SINCE])
         lost = k < p.lost_ns.size
-        if p.task[q, STATE] == task_row.UNKNOWN and lost and p.lost_ns[k] < t:
-            _unseen(out, p.task_ns[q, SINCE], t)  # it may have waited before the loss, too
-            p.task[q, LATE] = 0
+        if p.task[q, po.STATE] == task_row.UNKNOWN and lost and p.lost_ns[k] < t:
+            _unseen(out, p.task_ns[q, po.SINCE], t)  # it may have waited before the loss, too
+            p.task[q, po.LATE] = 0
         elif p.since_ns[0] >= 0 and lost and p.lost_ns[k] + 1 >= p.since_ns[0]:
-            p.task_ns[q, FROM] = t  # it is one of those that may wait unseen
-    p.task[q, STATE] = task_row.RUNNING
-    p.task[q, WOKEN] = 0
+            p.task_ns[q, po.FROM] = t  # it is one of those that may wait unseen
+    p.task[q, po.STATE] = task_row.RUNNING
+    p.task[q, po.WOKEN] = 0
 
 
 @callee
 def _stop(p: Pool, out: Changes, t: int, q: int, keeps: bool, idle: bool) -> None:
-    """Thread ``q`` stops; where the queues are not known, a CPU that goes idle beside it shows that it is throttled."""
+    """Thread ``q`` stops. Where the queues are not known and the CPU goes idle although ``q`` could run, ``q`` is throttled."""
     if p.all_seen == 0:
         _settle(p, out, q)
-    if (keeps and (not idle or p.placed != 0)) or (p.task[q, WOKEN] != 0 and not keeps):
-        wait(p, out, t, q)
+    if (keeps and (not idle or p.placed != 0)) or (p.task[q, po.WOKEN] != 0 and not keeps):
+        po.wait(p, out, t, q)
     else:
-        sleep(p, out, t, q)
-        if t - p.task_ns[q, EARLY] <= SKEW_NS:  # it may have been woken right after
+        po.sleep(p, out, t, q)
+        if t - p.task_ns[q, po.EARLY] <= se.SKEW_NS:  # it may have been woken right after
             _settle(p, out, q)
-            p.task[q, LATE] = PERHAPS
-            p.task_ns[q, FROM], p.task_ns[q, BEGAN] = t, t
-    p.task[q, WOKEN] = 0
+            p.task[q, po.LATE] = po.PERHAPS
+            p.task_ns[q, po.FROM], p.task_ns[q, po.BEGAN] = t, t
+    p.task[q, po.WOKEN] = 0
 
 
 @rare
@@ -181,7 +144,7 @@ def _left(p: Pool, out: Changes, t: int, q: int, c: int) -> None:
     for d in range(p.curr.size):
         if d != c and p.curr[d] == q:
             p.curr[d] = -1
-            set_cpu(p, out, t, d, 0, 0)
+            po.set_cpu(p, out, t, d, 0, 0)
 
 
 @lean
@@ -190,71 +153,73 @@ def pool(e: Events, wakings: bool, recorder: NDArray[np.bool_], p: Pool, out: Ch
     out.n[:] = 0
     for i in range(e.code.size):
         k, t, c, q = e.code[i], e.ts_ns[i], e.cpu[i], e.pid[i]
-        if k == SWITCH:
+        if k == se.SWITCH:
             x = e.prev_pid[i]
             if x > 0:
-                if p.task[x, STATE] != task_row.RUNNING or t - p.task_ns[x, AT] > SKEW_NS:
-                    move(p, out, t, x, c)
-                _stop(p, out, t, x, e.aux[i] == STAYS, q == 0)
+                if p.task[x, po.STATE] != task_row.RUNNING or t - p.task_ns[x, po.AT] > se.SKEW_NS:
+                    po.move(p, out, t, x, c)
+                _stop(p, out, t, x, e.aux[i] == se.STAYS, q == 0)
             if q > 0:
-                if p.task[q, STATE] == task_row.RUNNING:
+                if p.task[q, po.STATE] == task_row.RUNNING:
                     _left(p, out, t, q, c)
                 _begin(p, out, t, c, q, recorder[q])
-            set_cpu(p, out, t, c, 1 if q > 0 else 0, 1 if q == 0 else 0)
+            po.set_cpu(p, out, t, c, 1 if q > 0 else 0, 1 if q == 0 else 0)
             if p.curr[c] == 0:
                 p.busy_ns[c] = t
             p.curr[c] = q
             if q == 0:
                 _went_idle(p, out, t, c)
-        elif k == HOTPLUG:
-            set_cpu(p, out, t, c, 0 if e.aux[i] != 0 else -1, 0)
-        elif k == FORGET:
+        elif k == se.HOTPLUG:
+            po.set_cpu(p, out, t, c, 0 if e.aux[i] != 0 else -1, 0)
+        elif k == se.FORGET:
             _lose(p, out, t, c)
         elif q <= 0:
             continue
-        elif k == MIGRATE:
-            if p.task[q, STATE] != task_row.WAITING and p.task[q, STATE] != task_row.RUNNING:
-                p.was_idle[c] = 0  # it may have waited unseen, and now it may do so here
-                if p.task_ns[q, MOVED] < 0:
+        elif k == se.MIGRATE:
+            if p.task[q, po.STATE] != task_row.WAITING and p.task[q, po.STATE] != task_row.RUNNING:
+                p.was_idle[c] = (
+                    0  # the thread may have waited unseen elsewhere, and may wait here now
+                )
+                if p.task_ns[q, po.MOVED] < 0:
                     src = e.src_cpu[i]
-                    p.task_ns[q, MOVED] = (
-                        p.task_ns[q, SINCE] if src < 0 else _unseen_from(p, t, src)
+                    p.task_ns[q, po.MOVED] = (
+                        p.task_ns[q, po.SINCE] if src < 0 else _unseen_from(p, t, src)
                     )
-            p.task_ns[q, AT] = t
-            move(p, out, t, q, c)
-        elif k == WAKEUP or k == WAKEUP_NEW or k == UNTHROTTLE:
-            if k != UNTHROTTLE and p.cpu[q] != c and t - p.task_ns[q, AT] <= SKEW_NS:
-                move(p, out, t, q, p.nr.size)  # it may have been moved after this wakeup
-            elif k != UNTHROTTLE:
-                move(p, out, t, q, c)
-            late = p.task[q, LATE] == UNWOKEN and t - p.task_ns[q, BEGAN] <= SKEW_NS
-            if late and p.task[q, STATE] == task_row.RUNNING:
-                p.task[q, LATE] = 0
-            elif late and p.task[q, STATE] != task_row.WAITING:
-                p.task[q, LATE] = PERHAPS
-            elif p.task[q, STATE] != task_row.RUNNING:
-                if p.task[q, LATE] == PERHAPS:  # it has slept since
-                    p.task[q, LATE] = 0
-                wait(p, out, t, q)
+            p.task_ns[q, po.AT] = t
+            po.move(p, out, t, q, c)
+        elif k == se.WAKEUP or k == se.WAKEUP_NEW or k == se.UNTHROTTLE:
+            if k != se.UNTHROTTLE and p.cpu[q] != c and t - p.task_ns[q, po.AT] <= se.SKEW_NS:
+                po.move(p, out, t, q, p.nr.size)  # it may have been moved after this wakeup
+            elif k != se.UNTHROTTLE:
+                po.move(p, out, t, q, c)
+            late = p.task[q, po.LATE] == po.UNWOKEN and t - p.task_ns[q, po.BEGAN] <= se.SKEW_NS
+            if late and p.task[q, po.STATE] == task_row.RUNNING:
+                p.task[q, po.LATE] = 0
+            elif late and p.task[q, po.STATE] != task_row.WAITING:
+                p.task[q, po.LATE] = po.PERHAPS
+            elif p.task[q, po.STATE] != task_row.RUNNING:
+                if p.task[q, po.LATE] == po.PERHAPS:  # it has slept since
+                    p.task[q, po.LATE] = 0
+                po.wait(p, out, t, q)
             elif wakings:
-                p.task[q, WOKEN] = 1
+                p.task[q, po.WOKEN] = 1
             else:
-                p.task_ns[q, EARLY] = t
-        elif k == THROTTLE:
-            if p.task[q, STATE] == task_row.WAITING:
-                sleep(p, out, t, q)
-        elif k == FORK:
-            if p.task[q, STATE] == task_row.RUNNING or p.task[q, STATE] == task_row.WAITING:
+                p.task_ns[q, po.EARLY] = t
+        elif k == se.THROTTLE:
+            if p.task[q, po.STATE] == task_row.WAITING:
+                po.sleep(p, out, t, q)
+        elif k == se.FORK:
+            if p.task[q, po.STATE] == task_row.RUNNING or p.task[q, po.STATE] == task_row.WAITING:
                 continue
-            sleep(p, out, t, q)
+            po.sleep(p, out, t, q)
             if p.wakes_at_fork != 0:
-                move(p, out, t, q, p.nr.size)
-                wait(p, out, t, q)
-        elif k == SNAPSHOT and p.task[q, STATE] == task_row.UNKNOWN:
+                po.move(p, out, t, q, p.nr.size)
+                po.wait(p, out, t, q)
+        elif k == se.SNAPSHOT and p.task[q, po.STATE] == task_row.UNKNOWN:
             if e.aux[i] == task_row.WAITING:
-                wait(p, out, t, q)
+                po.wait(p, out, t, q)
             elif e.aux[i] == task_row.ASLEEP:
-                sleep(p, out, t, q)
+                po.sleep(p, out, t, q)
 
 
 @lean
@@ -262,10 +227,10 @@ def finish(p: Pool, end_ns: int, recorder: NDArray[np.bool_], out: Changes) -> N
     """Write the spans that are in doubt when the trace ends; ``out`` has room for three per task."""
     out.n[:] = 0
     for q in range(recorder.size):
-        late = p.task[q, LATE]
+        late = p.task[q, po.LATE]
         if late != 0:
-            _unseen(out, p.task_ns[q, FROM], p.task_ns[q, BEGAN])
-        if late == PERHAPS and some_idle_ns(p, end_ns) > p.task_ns[q, IDLE]:
-            _unseen(out, p.task_ns[q, SINCE], end_ns)
-        if recorder[q] and p.task[q, STATE] == task_row.ASLEEP:
+            _unseen(out, p.task_ns[q, po.FROM], p.task_ns[q, po.BEGAN])
+        if late == po.PERHAPS and po.some_idle_ns(p, end_ns) > p.task_ns[q, po.IDLE]:
+            _unseen(out, p.task_ns[q, po.SINCE], end_ns)
+        if recorder[q] and p.task[q, po.STATE] == task_row.ASLEEP:
             _unseen(out, _recorder_since(p, end_ns, p.cpu[q], q), end_ns)

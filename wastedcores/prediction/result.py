@@ -152,7 +152,7 @@ class WhatIf:
 
     @property
     def shows_result(self) -> bool:
-        """Whether the replay under the recorded kernel shows the recorded time, or number of busy CPUs."""
+        """Whether the replay under the recorded kernel shows the recorded time, or the recorded number of busy CPUs."""
         if (window := self.itself.window_ns) is not None:
             return _shows(window, self.window_ns, self.error)
         return _shows(self.itself.busy_cpus, self.busy_cpus, self.error)

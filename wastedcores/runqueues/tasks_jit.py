@@ -185,12 +185,8 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
     if state == task_row.RUNNING:
         _woken_while_running(s, out, t, c, p, late)
         return
-    if (
-        late
-        and state == task_row.ASLEEP
-        and s.cpu[c, cpu_row.CURR] == 0
-        and s.cpu[c, cpu_row.NR] == 0
-    ):
+    idle = s.cpu[c, cpu_row.CURR] == 0 and s.cpu[c, cpu_row.NR] == 0
+    if late and state == task_row.ASLEEP and idle:
         # it is the wakeup to that run, told late; if it is not, the idle CPU runs the task at once
         s.task[p, task_row.CPU] = c
         s.task[p, task_row.DOUBTED] = task_row.PERHAPS_WAITS
