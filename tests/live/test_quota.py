@@ -106,9 +106,13 @@ def test_throttling_and_its_end_are_recorded(recordings, request, tmp_path):
 
 
 def sizes_only(trace):
-    """Return the same recording with nothing but the kernel's own runqueue lengths."""
+    """Return the same recording with nothing but the kernel's own runqueue lengths.
+
+    It begins and ends with the recording, also where a queue is long at the end and no length changes after that.
+    """
+    lengths = {"nr_running": trace.kinds()["nr_running"]}
     return wastedcores.Trace(
-        trace.only("nr_running"), trace.header.model_copy(update={"kinds": None})
+        trace.only(*lengths), trace.header.model_copy(update={"kinds": lengths})
     )
 
 
