@@ -139,16 +139,17 @@ def test_the_shares_of_the_page():
 @pytest.mark.parametrize("kernel", ["6.1", "6.12"])
 def test_locks_are_predicted_from_their_traces(kernel):
     """Recovered from the trace alone: within 5 % under the recorded kernel, within 10 % of the recording of the other one."""
-    found = predict(next(f for f in recordings() if f.name == f"mtx-three-{kernel}"))
+    found = predict(next(f for f in recordings() if f.name == f"mtx-three-{kernel}"), seeds=3)
     assert abs(found.itself) <= 0.05
     assert abs(found.other) <= 0.10
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_the_shares_of_what_if():
-    """docs/what-if.md: all are answered, 29 of 34 within 5 % under their own kernel, 30 within 10 % of the other's recording."""
+    """docs/what-if.md: all are answered, 28 of 34 within 5 % under their own kernel, 32 within 10 % of the other's recording."""
     found = [predict(folder) for folder in recordings()]
     assert all(p.itself is not None for p in found)
-    assert sum(abs(p.itself) <= 0.05 for p in found) >= 29
-    assert sum(abs(p.other) <= 0.10 for p in found) >= 30
+    assert sum(abs(p.itself) <= 0.05 for p in found) >= 28
+    assert sum(abs(p.other) <= 0.10 for p in found) >= 32
+    assert all(abs(p.other) <= 0.10 for p in found if p.trust != "low")

@@ -1,6 +1,6 @@
 """What ``wastedcores.whatif`` makes of each recording: itself, and the other kernel of which the same work was recorded.
 
-``PYTHONPATH=.:tests python -m support.kept_back.predicting [--seeds 3] [--only NAME]`` prints the table of docs/what-if.md.
+``PYTHONPATH=.:tests python -m support.kept_back.predicting [--seeds N] [--only NAME]`` prints the table of docs/what-if.md.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import wastedcores as wc
 from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import WastedCoresError
+from wastedcores.prediction.predict import SEEDS
 
 from .judging import recordings
 from .measuring import measure, worker
@@ -53,7 +54,7 @@ def facts(run: Run, meta: dict) -> list[dict]:
     return out
 
 
-def predict(folder: Path, seeds: int = 3) -> Prediction:
+def predict(folder: Path, seeds: int = SEEDS) -> Prediction:
     """Predict from one recording."""
     meta = meta_of(folder)
     run, machine = recorded(folder), machine_of(meta)
@@ -108,7 +109,7 @@ def report(found: list[Prediction]) -> str:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--only", default="")
     args = parser.parse_args()
     found = []
