@@ -12,11 +12,16 @@ from wastedcores.guest.jobs import Work, job_text
 from wastedcores.guest.machines import guest_machine
 from wastedcores.guest.record import record_all
 from wastedcores.topology.machine import Machine
+from wastedcores.topology.presets import grid
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.script import Script
 
 KERNEL = "debian:6.12.107"
-MACHINES = ("guest-4", "bd-paper-16", "bd-paper-64")
+#: the emulator has at most 255 CPUs (docs/guest.md), and 252 are the most in four packages
+MACHINES = (
+    *map(Machine.preset, ("guest-4", "bd-paper-16", "bd-paper-64")),
+    grid("guest-252", packages=4, cores_per_llc=63),
+)
 #: virtual time for which every CPU computes, and the least time before that
 BUSY_NS, LEAD_NS = 500_000_000, 100_000_000
 
@@ -32,8 +37,8 @@ def busy(cpus: int) -> Work:
 def run() -> list[dict]:
     find_emulator()
     kernel, rows = find_kernel(KERNEL), []
-    for name in MACHINES:
-        on = guest_machine(Machine.preset(name))
+    for machine in MACHINES:
+        on = guest_machine(machine)
         cpus = on.machine.cpus
         with tempfile.TemporaryDirectory() as folder:
             console = Path(folder) / "console"
