@@ -53,8 +53,7 @@ def run() -> list[dict]:
         virtual = (header.end_ns - header.start_ns) / 1e9
         note = (
             f"{said['@@SEND'] - said['@@RUN']:.1f} s for {virtual:.3f} virtual seconds, of which every CPU computes for "
-            f"{BUSY_NS / 1e9:g}; {header.events:,} events, {header.lost_total} lost; load before {load:.1f}: others used the "
-            "2 cores, too"
+            f"{BUSY_NS / 1e9:g}; {header.events:,} events, {header.lost_total} lost; load before {load:.1f}"
         )
         rows.append(
             {

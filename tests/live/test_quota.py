@@ -106,9 +106,9 @@ def test_throttling_and_its_end_are_recorded(recordings, request, tmp_path):
 
 
 def sizes_only(trace):
-    """Return the same recording with nothing but the kernel's own runqueue lengths.
+    """Return the recording with only the kernel's own runqueue lengths.
 
-    It begins and ends with the recording, also where a queue is long at the end and no length changes after that.
+    The header keeps the recording's beginning and end, because the last length that was recorded still holds at the end.
     """
     lengths = {"nr_running": trace.kinds()["nr_running"]}
     return wastedcores.Trace(

@@ -147,7 +147,7 @@ def test_locks_are_predicted_from_their_traces(kernel):
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_the_shares_of_what_if():
-    """docs/what-if.md: all are answered, 28 of 34 within 5 % under their own kernel, 32 within 10 % of the other's recording."""
+    """As docs/what-if.md says: 34 are answered, 28 within 5 % of their own recording and 32 within 10 % of the other kernel's."""
     found = [predict(folder) for folder in recordings()]
     assert all(p.itself is not None for p in found)
     assert sum(abs(p.itself) <= 0.05 for p in found) >= 28

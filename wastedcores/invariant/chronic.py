@@ -128,7 +128,7 @@ def _since(begun_ns: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.
 
 
 def offline_ns(rq: Runqueues, state: SweepState) -> NDArray[np.int64]:
-    """Return the CPU time of each slice that nobody could use, on isolated CPUs and on CPUs that are known to be offline."""
+    """Return how much CPU time each slice has on CPUs that nobody could use: isolated ones, and those known to be offline."""
     spans = offline_spans(rq.trace, rq.start_ns, rq.end_ns)
     counted = {*np.flatnonzero(state.counted).tolist()}
     usable = sorted(counted - {*rq.isolated})

@@ -177,9 +177,8 @@ def pool(e: Events, wakings: bool, recorder: NDArray[np.bool_], p: Pool, out: Ch
             continue
         elif k == se.MIGRATE:
             if p.task[q, po.STATE] != task_row.WAITING and p.task[q, po.STATE] != task_row.RUNNING:
-                p.was_idle[c] = (
-                    0  # the thread may have waited unseen elsewhere, and may wait here now
-                )
+                # the thread may have waited unseen elsewhere, and may wait here now
+                p.was_idle[c] = 0
                 if p.task_ns[q, po.MOVED] < 0:
                     src = e.src_cpu[i]
                     p.task_ns[q, po.MOVED] = (

@@ -18,15 +18,14 @@ from __future__ import annotations
     SWITCHES,
     PARKED,  # tasks on its queue when it once went idle, so that they could not run; whether they can run now is not known
     ISOLATED,  # 1: only the threads that wait on it are asked for
-    LATE,  # the last task whose wakeup was told here just after a run of it, so that it may sleep; 0: none
+    LATE,  # the last task whose wakeup here was told so soon after it ran that it may belong to that run; 0: none
 ) = range(16)
 WIDTH = 16
 
 # values of CURR
 CURR_UNKNOWN = -1  # not known what the CPU runs
-CURR_PERHAPS_OFFLINE = (
-    -3
-)  # in pass 1: perhaps offline until its first event, which its first switch decides
+# in pass 1: perhaps offline until its first event, which its first switch decides
+CURR_PERHAPS_OFFLINE = -3
 CURR_FROM_SWITCH = -2  # in pass 1: the CPU's first switch does not say what it stops (prev_pid -1)
 # a task ran there from before the first event to after the last; which one is not known
 CURR_SOMEBODY = 2**31 - 1
