@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import os
 import shlex
 import shutil
 import signal
 import stat
 import subprocess
+import tarfile
 import tempfile
 import threading
 import time
@@ -26,6 +28,7 @@ from wastedcores.guest.emulator import INSIDE, Emulator, runner
 from wastedcores.guest.kernels import Kernel
 from wastedcores.guest.machines import GuestMachine
 from wastedcores.guest.places import GuestError, tell
+from wastedcores.guest.saved import restoring, saved_guest, saving
 from wastedcores.guest.scx import LOADED, Scheduler
 
 FOLDERS = ("bin", "dev", "job", "proc", "sys", "tmp")
@@ -56,11 +59,23 @@ def archive(files: Mapping[str, bytes]) -> bytes:
     return gzip.compress(out + _entry(0, "TRAILER!!!", 0), 1, mtime=0)
 
 
-def initramfs(emulator: Emulator, jobs: Mapping[str, bytes]) -> bytes:
-    """Return the archive with the shell, the runner, and what lies below ``/job``."""
+def initramfs(emulator: Emulator) -> bytes:
+    """Return the archive with the shell and the runner; what lies below ``/job`` is given when the guest has booted."""
     files = {"init": (INSIDE / "init").read_bytes(), "bin/runner": runner().read_bytes()}
     files["bin/busybox"] = Path(emulator.busybox).read_bytes()
-    return archive(files | {f"job/{name}": content for name, content in jobs.items()})
+    return archive(files)
+
+
+def given(jobs: Mapping[str, bytes]) -> bytes:
+    """Return what the guest is given for ``/job`` (``inside/record.c``): the size of an archive, and the archive."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name, content in jobs.items():
+            member = tarfile.TarInfo(f"job/{name}")
+            member.size, member.mode = len(content), 0o755
+            tar.addfile(member, io.BytesIO(content))
+    size = packed.tell()
+    return _padded(size.to_bytes(4, "little") + packed.getvalue())
 
 
 #: virtual ns in which each virtual CPU has its turn; their clocks are never further apart
@@ -178,15 +193,19 @@ def booted(
         with tempfile.TemporaryDirectory(prefix="wastedcores-guest-") as name:
             folder = Path(name)
             image = folder / "initramfs.gz"
-            image.write_bytes(initramfs(emulator, jobs))
-            words = command(emulator, kernel, machine, image, boot_parameters(machine, options))
-            sent = folder / "sent"
+            image.write_bytes(initramfs(emulator))
+            parameters = boot_parameters(machine, options)
+            words = command(emulator, kernel, machine, image, parameters)
+            sent, jobs_file = folder / "sent", folder / "given"
+            jobs_file.write_bytes(given(jobs))
             lockstep = {
                 "LOCKSTEP_ROUND": str(ROUND_NS),
                 "LOCKSTEP_VCPUS": str(machine.machine.cpus),
                 "LOCKSTEP_DEBUGCON": str(sent),
+                "LOCKSTEP_GIVEN": str(jobs_file),
             }
-            _watch(words, os.environ | lockstep, kernel, options, said)
+            saved = saved_guest(emulator, kernel, machine.options(), parameters, image.read_bytes())
+            _boot(words, lockstep, saved, kernel, options, said)
             if shutil.disk_usage(folder).free < _BUFFER:  # the emulator drops what it cannot write
                 raise OSError(errno.ENOSPC, "")
             if not sent.exists():
@@ -201,9 +220,37 @@ def booted(
         ) from e
 
 
+def _boot(
+    words: list[str],
+    lockstep: Mapping[str, str],
+    saved: Path,
+    kernel: Kernel,
+    options: Options,
+    said: Callable[[str], None],
+) -> None:
+    """Run a guest to its end, from where it was saved if it was. A file that keeps all of the console wants a whole boot."""
+    begun = False
+
+    def heard(line: str) -> None:
+        nonlocal begun
+        begun = begun or line.startswith("@@BOOTED")
+        said(line)
+
+    if saved.exists() and not options.console:
+        try:
+            return _watch([*words, *restoring(saved)], lockstep, (), kernel, options, heard)
+        except GuestError:
+            if begun:
+                raise
+            saved.unlink(missing_ok=True)  # damaged, or removed meanwhile
+    with saving(saved) as (more, inherited, frozen):
+        _watch([*words, *more], {**lockstep, **frozen}, inherited, kernel, options, said)
+
+
 def _watch(
     words: Sequence[str],
     environment: Mapping[str, str],
+    inherited: tuple[int, ...],
     kernel: Kernel,
     options: Options,
     said: Callable[[str], None],
@@ -215,8 +262,8 @@ def _watch(
     guard = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
     try:
         process = subprocess.Popen(
-            [*guard, *words], env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True,
+            [*guard, *words], env=os.environ | environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True, pass_fds=inherited,
         )  # fmt: skip
     except OSError as e:
         raise GuestError(
