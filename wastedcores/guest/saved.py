@@ -1,0 +1,115 @@
+"""Booted guests that are kept: the next recording of the same kernel on the same machine goes on from there.
+
+The guest stands still when it has booted, before it is given its jobs (``inside/init``). The emulator then writes the whole
+machine into a file, and goes on. A guest that begins with such a file is in the same state, so its events are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from wastedcores.guest.emulator import Emulator
+from wastedcores.guest.kernels import Kernel
+from wastedcores.guest.places import guest_cache
+
+#: how many booted guests are kept, the most recently used ones
+MOST_KEPT = 4
+#: free space in MB without which none is written; the largest that was seen, of 256 CPUs, has 1.6 GB
+_FREE_MB = 4096
+#: for the one who saves and the one who goes on: the machine runs as soon as it is whole
+_RUNNING = ("-global", "migration.store-global-state=off")
+
+
+def saved_guest(
+    emulator: Emulator, kernel: Kernel, options: list[str], parameters: str, image: bytes
+) -> Path:
+    """Return the file of a booted guest, which may not be there, by all that the boot depends on."""
+    built = (emulator.folder / "emulator.json").read_text()
+    parts = [built, kernel.sha256, options, parameters, hashlib.sha256(image).hexdigest()]
+    name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+    return guest_cache() / "booted" / name
+
+
+def restoring(file: Path) -> list[str]:
+    """Return the emulator's options for going on from a file."""
+    os.utime(file)
+    return [*_RUNNING, "-incoming", f"exec:cat {shlex.quote(str(file))}"]
+
+
+@contextmanager
+def saving(file: Path) -> Iterator[tuple[list[str], tuple[int, ...], dict[str, str]]]:
+    """Save the guest of an emulator that is started inside of this context.
+
+    It gives the emulator's options, the file descriptor that it inherits, and its environment. Nothing is saved if there is
+    little space, or if the guest ends before it has booted.
+    """
+    file.parent.mkdir(exist_ok=True)
+    if shutil.disk_usage(file.parent).free >> 20 < _FREE_MB:
+        yield [], (), {}
+        return
+    mine, theirs = socket.socketpair()
+    part = file.with_name(f"{file.name}.{os.getpid()}")
+    thread = threading.Thread(target=_save, args=(mine, part, file), daemon=True)
+    try:
+        options = ["-chardev", f"socket,id=control,fd={theirs.fileno()}", "-mon", "chardev=control,mode=control"]  # fmt: skip
+        thread.start()
+        yield [*_RUNNING, *options], (theirs.fileno(),), {"LOCKSTEP_FREEZE": "1"}
+    finally:
+        theirs.close()
+        with suppress(OSError):
+            mine.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        mine.close()
+        part.unlink(missing_ok=True)
+
+
+def _save(control: socket.socket, part: Path, file: Path) -> None:
+    """Wait until the guest stands still, write it, and let it go on (docs/interop/qmp-spec.txt of QEMU)."""
+    stream = control.makefile("rw", encoding="utf-8")
+
+    def told(key: str) -> Any:
+        for line in stream:
+            if key in (message := json.loads(line)):
+                return message[key]
+            if "error" in message:
+                raise OSError(message["error"]["desc"])
+        raise EOFError
+
+    def ask(command: str, **arguments: Any) -> Any:
+        stream.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
+        stream.flush()
+        return told("return")
+
+    # the emulator may end at any time, and then nothing is saved
+    with suppress(OSError, EOFError, ValueError):
+        told("QMP")
+        ask("qmp_capabilities")
+        while told("event") != "STOP":
+            pass
+        try:
+            ask("migrate-set-parameters", **{"max-bandwidth": 1 << 40})
+            ask("migrate", uri=f"exec:cat > {shlex.quote(str(part))}")
+            while (state := ask("query-migrate")["status"]) not in ("completed", "failed"):
+                threading.Event().wait(0.02)
+            if state == "completed":
+                part.rename(file)
+                _forget(file.parent)
+        finally:
+            ask("cont")
+
+
+def _forget(folder: Path) -> None:
+    """Remove all but the most recently used."""
+    whole = [f for f in folder.iterdir() if not f.suffix]
+    for old in sorted(whole, key=lambda f: f.stat().st_mtime, reverse=True)[MOST_KEPT:]:
+        old.unlink(missing_ok=True)
