@@ -9,16 +9,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import polars as pl
 import pytest
 
 from wastedcores import check
-from wastedcores.guest.boot import ROUND_NS, Options
+from wastedcores.guest import find_emulator, machines
+from wastedcores.guest.boot import ROUND_NS, Options, boot_parameters, initramfs
 from wastedcores.guest.jobs import Work, file_work, job_text
 from wastedcores.guest.machines import guest_machine
 from wastedcores.guest.places import GuestError
 from wastedcores.guest.record import record, record_all
+from wastedcores.guest.saved import MOST_KEPT, saved_guest, saved_guests
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.script import Script
@@ -231,3 +234,91 @@ def test_a_guest_needs_a_compiler_only_once(kernel, monkeypatch):
     from wastedcores.guest.emulator import runner
 
     assert runner().exists()
+
+
+@pytest.fixture
+def unsaved(kernel):
+    """Options of a guest that was never booted, and the file that it will be saved in, which is removed afterwards."""
+    options = Options(parameters=f"test.of={os.getpid()}.{time.monotonic_ns()}")
+    emulator, on = find_emulator(), guest_machine(MACHINE)
+    file = saved_guest(
+        emulator, kernel, on.options(), boot_parameters(on, options), initramfs(emulator)
+    )
+    assert not file.exists()
+    yield options, file
+    file.unlink(missing_ok=True)
+
+
+def barrier_events(kernel, options) -> pl.DataFrame:
+    return record_all([barrier_work()], kernel, guest_machine(MACHINE), options)[0].events.collect()
+
+
+def test_a_guest_that_was_saved_goes_on_with_the_same_events(kernel, unsaved, tmp_path, capfd):
+    options, file = unsaved
+    booted = barrier_events(kernel, options)
+    assert file in saved_guests()
+    os.utime(file, (1, 1))
+    assert barrier_events(kernel, options).equals(booted)
+    assert file.stat().st_mtime > 1  # used just now, so it is not the one that is forgotten next
+    # a console that keeps everything has the kernel's boot, so that guest is not the saved one
+    console = tmp_path / "console"
+    assert barrier_events(kernel, replace(options, console=console)).equals(booted)
+    assert "Linux version 6.12.107" in console.read_text()
+
+
+def test_settings_are_made_after_a_guest_has_gone_on(kernel, unsaved):
+    options, file = unsaved
+    barrier_events(kernel, options)
+    saved = file.read_bytes()
+    header = record_all(
+        [barrier_work()], kernel, guest_machine(MACHINE), replace(options, features=("NO_PLACE_LAG",))
+    )[0].header  # fmt: skip
+    assert "NO_PLACE_LAG" in header.sched_features
+    assert file.read_bytes() == saved
+
+
+def test_a_damaged_saved_guest_is_made_again(kernel, unsaved):
+    options, file = unsaved
+    booted, size = barrier_events(kernel, options), file.stat().st_size
+    with file.open("r+b") as saved:
+        saved.truncate(size // 2)
+    assert barrier_events(kernel, options).equals(booted)
+    assert file.stat().st_size > size * 0.9
+
+
+def test_a_guest_that_is_stopped_while_it_boots_is_not_saved(kernel, unsaved):
+    options, file = unsaved
+    with pytest.raises(GuestError, match="was stopped after 2 s"):
+        barrier_events(kernel, replace(options, timeout_s=2))
+    assert not list(file.parent.glob(f"{file.name}*"))
+
+
+def test_the_least_recently_used_saved_guests_are_forgotten(kernel, unsaved):
+    options, file = unsaved
+    file.parent.mkdir(exist_ok=True)
+    old = [file.with_name(f"{n}-{file.name}") for n in range(MOST_KEPT)]
+    for n, other in enumerate(old):
+        other.touch()
+        os.utime(other, (n, n))
+    try:
+        barrier_events(kernel, options)
+        assert file.exists()
+        assert len(saved_guests()) == MOST_KEPT
+        assert not old[0].exists()
+    finally:
+        for other in old:
+            other.unlink(missing_ok=True)
+
+
+def test_interrupt_controllers_with_numbers_of_32_bits(kernel, monkeypatch, tmp_path):
+    """More than 255 CPUs have them; here the limit is moved, so that four CPUs show that they work."""
+    monkeypatch.setattr(machines, "MOST_XAPIC_ID", 2)
+    (tmp_path / "job.sh").write_text("dmesg | grep x2apic > /dev/ttyS0\n")
+    options = Options(console=tmp_path / "console")
+    on = guest_machine(MACHINE)
+    work = [file_work(tmp_path / "job.sh"), barrier_work()]
+    _, found = record_all(work, kernel, on, options)
+    assert "Switched APIC routing to: physical x2apic" in options.console.read_text()
+    window = found.header.window
+    each = (window.end_ns - window.start_ns) / INTERVALS
+    assert WORK_NS - 32 <= each <= WORK_NS + 2 * ROUND_NS + 30_000 / 4

@@ -221,12 +221,15 @@ def test_a_prediction_stands_beside_the_truth(database):
     found = json.loads(done.out)["confirmed"]
     itself, changed = found["kernels"]
     assert (itself["model"], changed["model"]) == ("v6.12.107", "v6.12.107+NO_NI_RANDOM")
-    # nothing marks the window of the recovered work, so that the gain is one of busy CPUs
-    assert json.loads(done.out)["itself"]["window_ns"] is None
-    cpus = [[run["busy_cpus"] for run in k["recorded"]] for k in (itself, changed)]
+    # the recovered work writes the marks of the recorded window, so that the gain is one of time
+    window = opened(database).header.window
+    assert json.loads(done.out)["itself"]["window_ns"]["median"] == pytest.approx(
+        window.end_ns - window.start_ns, rel=0.1
+    )
+    times = [[run["window_s"] for run in k["recorded"]] for k in (itself, changed)]
     (row,) = found["gains"]
-    assert row["booted"] == pytest.approx(sum(b / a - 1 for a, b in zip(*cpus, strict=True)) / 2)
-    assert row["noise"] == pytest.approx(abs(cpus[0][0] / cpus[0][1] - 1))
+    assert row["booted"] == pytest.approx(sum(1 - b / a for a, b in zip(*times, strict=True)) / 2)
+    assert row["noise"] == pytest.approx(abs(1 - times[0][0] / times[0][1]))
     # the same work ran, whatever the kernel
     recorded = opened_check(database)
     for kernel in (itself, changed):

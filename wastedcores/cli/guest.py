@@ -64,6 +64,7 @@ def doctor(as_json: AsJson = False) -> None:
     from wastedcores.guest.kernels import NEEDED as FOR_SOURCE
     from wastedcores.guest.kernels import fetched_kernels
     from wastedcores.guest.places import GuestError, guest_cache
+    from wastedcores.guest.saved import saved_guests
 
     folder = guest_cache()
     rows = {"cache": f"{folder}, {shutil.disk_usage(folder).free >> 20} MB free"}
@@ -91,6 +92,12 @@ def doctor(as_json: AsJson = False) -> None:
     rows["kernels here"] = (
         ", ".join(k.name for k in fetched_kernels())
         or "none yet; `guest record` fetches what it needs"
+    )
+    sizes = [file.stat().st_size >> 20 for file in saved_guests()]
+    rows["booted guests"] = (
+        f"{len(sizes)} saved, {sum(sizes)} MB; recording goes on from them"
+        if sizes
+        else "none saved yet; the first recording of a kernel on a machine saves one"
     )
     if as_json:
         print_json({"schema": "wastedcores.guest_doctor/1", "ready": ready, "rows": rows})

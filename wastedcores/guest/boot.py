@@ -238,11 +238,12 @@ def _boot(
 
     if saved.exists() and not options.console:
         try:
-            return _watch([*words, *restoring(saved)], lockstep, (), kernel, options, heard)
+            _watch([*words, *restoring(saved)], lockstep, (), kernel, options, heard)
+            return
         except GuestError:
             if begun:
                 raise
-            saved.unlink(missing_ok=True)  # damaged, or removed meanwhile
+            saved.unlink(missing_ok=True)  # damaged, so the guest boots again
     with saving(saved) as (more, inherited, frozen):
         _watch([*words, *more], {**lockstep, **frozen}, inherited, kernel, options, said)
 

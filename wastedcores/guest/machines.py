@@ -15,8 +15,10 @@ from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import TopologyError
 from wastedcores.topology.machine import IntArray, Machine
 
-#: the local APIC numbers CPUs with 8 bits, and the last number is that of a broadcast
-MOST_APIC_ID = 254
+#: the highest number that an xAPIC gives to a CPU: it has 8 bits, and the last number is that of a broadcast
+MOST_XAPIC_ID = 254
+#: the highest number of the patched emulator's x2APIC
+MOST_APIC_ID = 4095
 #: memory of a node in MB, for machines of 1, 2 and more nodes
 _MEMORY_MB = {1: 1024, 2: 640}
 _MANY_NODES_MB = 384
@@ -34,6 +36,11 @@ class GuestMachine:
     dies: int
     cores: int
     threads: int
+
+    @property
+    def highest_apic_id(self) -> int:
+        """The number that the last CPU gets: its package, die, core and thread, in as many bits as the last of each needs."""
+        return _highest_apic_id(self.machine.cpus, self.dies, self.cores, self.threads)
 
     @property
     def notes(self) -> list[str]:
@@ -61,6 +68,8 @@ class GuestMachine:
         each = _MEMORY_MB.get(m.nodes, _MANY_NODES_MB)
         dies = f"dies={self.dies}," if self.dies > 1 else ""
         processor = "Nehalem,-monitor"  # without MWAIT, which would never halt
+        if self.highest_apic_id > MOST_XAPIC_ID:
+            processor += ",+x2apic"
         out = [
             "-cpu", processor + (",min-level=0x20" if self.dies > 1 else ""),
             "-smp", f"{m.cpus},sockets={self.packages},{dies}cores={self.cores},threads={self.threads}",
@@ -156,10 +165,15 @@ def _need_one_size(m: Machine, what: str, ids: IntArray, of: str) -> None:
         )
 
 
-def _check_numbers(m: Machine, dies: int, cores: int, threads: int) -> None:
+def _highest_apic_id(cpus: int, dies: int, cores: int, threads: int) -> int:
     highest = 0
-    for count in (m.cpus // (dies * cores * threads), dies, cores, threads):
+    for count in (cpus // (dies * cores * threads), dies, cores, threads):
         highest = highest << (count - 1).bit_length() | (count - 1)
+    return highest
+
+
+def _check_numbers(m: Machine, dies: int, cores: int, threads: int) -> None:
+    highest = _highest_apic_id(m.cpus, dies, cores, threads)
     if highest > MOST_APIC_ID:
         raise _impossible(
             m,

@@ -25,7 +25,7 @@ from wastedcores.guest.boot import (
     setup_script,
     tell_notes,
 )
-from wastedcores.guest.emulator import Emulator, find_emulator
+from wastedcores.guest.emulator import Emulator, find_emulator, inside_sha256
 from wastedcores.guest.jobs import Work, numbered, scenario_work
 from wastedcores.guest.kernels import Kernel
 from wastedcores.guest.machines import GuestMachine, guest_machine
@@ -300,6 +300,7 @@ def _provenance(
         "autogroup": got.text("proc/sys/kernel/sched_autogroup_enabled") or "",
         "base_slice_ns": got.text("sys/kernel/debug/sched/base_slice_ns") or "",
         "emulator": f"QEMU {emulator.version}, lockstep patch {emulator.patch_sha256[:12]}, rounds of {ROUND_NS} ns",
+        "inside_sha256": inside_sha256(),
         "notes": "; ".join((*machine.notes, *work.notes)),
         "scheduler_file": options.scheduler.name if options.scheduler else "",
         "scheduler_sha256": options.scheduler.sha256 if options.scheduler else "",

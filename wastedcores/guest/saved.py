@@ -24,10 +24,14 @@ from wastedcores.guest.places import guest_cache
 
 #: how many booted guests are kept, the most recently used ones
 MOST_KEPT = 4
-#: free space in MB without which none is written; the largest that was seen, of 256 CPUs, has 1.6 GB
-_FREE_MB = 4096
+#: free space in MB without which none is written; one of 256 CPUs has 270 MB
+_FREE_MB = 2048
 #: for the one who saves and the one who goes on: the machine runs as soon as it is whole
 _RUNNING = ("-global", "migration.store-global-state=off")
+
+
+def _folder() -> Path:
+    return guest_cache() / "booted"
 
 
 def saved_guest(
@@ -37,7 +41,7 @@ def saved_guest(
     built = (emulator.folder / "emulator.json").read_text()
     parts = [built, kernel.sha256, options, parameters, hashlib.sha256(image).hexdigest()]
     name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-    return guest_cache() / "booted" / name
+    return _folder() / name
 
 
 def restoring(file: Path) -> list[str]:
@@ -103,13 +107,13 @@ def _save(control: socket.socket, part: Path, file: Path) -> None:
                 threading.Event().wait(0.02)
             if state == "completed":
                 part.rename(file)
-                _forget(file.parent)
+                for old in saved_guests()[MOST_KEPT:]:
+                    old.unlink(missing_ok=True)
         finally:
             ask("cont")
 
 
-def _forget(folder: Path) -> None:
-    """Remove all but the most recently used."""
-    whole = [f for f in folder.iterdir() if not f.suffix]
-    for old in sorted(whole, key=lambda f: f.stat().st_mtime, reverse=True)[MOST_KEPT:]:
-        old.unlink(missing_ok=True)
+def saved_guests() -> list[Path]:
+    """Return the files of the booted guests, the most recently used one first."""
+    whole = [f for f in _folder().glob("*") if not f.suffix]
+    return sorted(whole, key=lambda f: f.stat().st_mtime, reverse=True)
