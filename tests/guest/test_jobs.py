@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import io
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from tools.remake_recordings import RECORDINGS
+from wastedcores import open as opened
 from wastedcores.errors import UsageError
-from wastedcores.guest.boot import Options, archive, check_options, setup_script
+from wastedcores.guest.boot import Options, archive, check_options, given, setup_script
 from wastedcores.guest.compare import _model
+from wastedcores.guest.emulator import PATCH, inside_sha256
 from wastedcores.guest.jobs import (
     file_work,
     job_text,
@@ -120,6 +126,18 @@ def test_the_archive_is_one_that_cpio_reads(tmp_path):
         check=True,
     ).stdout.split()
     assert {b"init", b"job/0", b"dev/console", b"bin"} <= set(names)
+
+
+def test_a_guest_is_given_a_size_and_an_archive_that_depends_on_nothing_else():
+    """The guest reads four bytes at a time."""
+    bytes_given = given({"setup": b"echo\n", "0": b"x" * 1001})
+    assert len(bytes_given) % 4 == 0
+    size = int.from_bytes(bytes_given[:4], "little")
+    with tarfile.open(fileobj=io.BytesIO(bytes_given[4 : 4 + size])) as tar:
+        assert tar.getnames() == ["job/setup", "job/0"]
+        assert tar.extractfile("job/0").read() == b"x" * 1001
+        assert {(m.mtime, m.mode) for m in tar} == {(0, 0o755)}
+    assert given({"setup": b"echo\n", "0": b"x" * 1001}) == bytes_given
 
 
 def test_what_was_sent_is_unpacked(tmp_path):
@@ -262,3 +280,14 @@ def test_work_without_marks_gets_a_task_that_marks_its_window():
         (ops.OP_SLEEP, 230), (ops.OP_MARK, 1), (ops.OP_SLEEP, 60), (ops.OP_MARK, 2)
     ]  # fmt: skip
     assert tuple(program.texts[1:]) == texts
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_bundled_recording_was_made_with_the_programs_that_guests_have_now(name):
+    """Other programs inside of the guest, or another emulator, would give other events to those who make it again."""
+    made = opened(name).header.provenance
+    again = (
+        "make it again: tools/remake_recordings.py --keep, then tools/make_datasets.py --describe"
+    )
+    assert made["inside_sha256"] == inside_sha256(), again
+    assert hashlib.sha256(PATCH.read_bytes()).hexdigest()[:12] in made["emulator"], again

@@ -119,7 +119,7 @@ def _file(stream: BinaryIO, root: Path, name: str) -> None:
 #: the runner's mark for a change of affinity of the task that writes it
 _AFFINITY = "wastedcores affinity "
 #: host seconds per virtual second of a busy guest, by CPUs; measured (benchmarks/RESULTS.md), for the estimate only
-_COST = ((4, 2), (16, 5), (64, 20), (255, 80))
+_COST = ((4, 2), (16, 5), (64, 20), (256, 80))
 
 
 def record(
