@@ -70,6 +70,7 @@ def test_all_formats_give_the_same_result(seed, persist_ns, tmp_path):
         assert sizes == expected, path.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("persist_ns", [PERSIST_NS, 10**9])
 def test_kutrace_gives_the_same_result_where_it_can_hold_the_run(seed, persist_ns, tmp_path):

@@ -38,6 +38,7 @@ def test_no_verdict_is_wrong(tmp_path):
     assert sum(RIGHT in j.outcomes.values() for j in judged) >= 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed",
     [
@@ -58,6 +59,7 @@ def test_schedules_that_were_judged_wrongly_once(seed, tmp_path):
     assert not judge(seed, tmp_path).failed
 
 
+@pytest.mark.slow
 def test_a_check_is_the_same_with_and_without_the_wakings_beside_wakeups(tmp_path):
     """They say who woke whom, and nothing about runqueues: of eight schedules with both, the answers are equal in all figures."""
     compared = 0

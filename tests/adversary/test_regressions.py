@@ -19,8 +19,9 @@ def targets(tmp_path_factory):
     return make_targets(tmp_path_factory.mktemp("valid"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", INPUTS, ids=lambda p: f"{p.parent.name}-{p.name}")
-@pytest.mark.parametrize("scan_from", [0, pytest.param(1 << 40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scan_from", [0, 1 << 40])
 @pytest.mark.parametrize("persist_ns", [20_000, 10**9])
 def test_input(path, targets, monkeypatch, scan_from, persist_ns):
     monkeypatch.setattr(scan, "WORTHWHILE_BYTES", scan_from)

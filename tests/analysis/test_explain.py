@@ -49,6 +49,7 @@ RECORDED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECORDED)
 def test_explain__recordings_of_each_bug(name):
     import json
@@ -103,6 +104,7 @@ def test_explain__wakeups_onto_busy_cpus_are_named():
     assert found.causes.row(0) == ("wakeup", pytest.approx(1))
 
 
+@pytest.mark.slow
 def test_explain__says_what_stands_for_a_machine_or_a_kernel_that_nobody_names():
     result = check(trace_of([nr(0, 0, 0), nr(0, 1, 2), nr(9, 0, 1)], cpus=2))
     assert "on which machine" in " ".join(explain(result).evidence)
@@ -294,6 +296,7 @@ def test_explain__isolated_cpus_are_named_where_affinity_is_ignored():
     assert found.looks_like == "isolated"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "looks_like"),
     [("v4.1", "overload_on_wakeup"), ("v4.1+overload_on_wakeup:patch", "undecided")],

@@ -112,6 +112,7 @@ def test_a_trace_without_transitions_says_how_to_record_them():
         modes(trace_of([e for e in EVENTS if not e["kind"].startswith("kernel")]), 0, 800)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_the_verdict_is_the_same_without_transitions(tmp_path, seed):
     whole = wastedcores.open_trace(as_kutrace(random_run(seed), tmp_path / "t.json"))

@@ -125,6 +125,7 @@ def test_the_facts_of_the_snapshot_are_in_the_header(files):
     assert header["provenance"]["snapshot"].startswith(f"{snapshot}, taken at ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

@@ -123,6 +123,7 @@ def test_the_witness_has_no_answer_before_its_next_scan():
         witness.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("load", PROGRAMS)
 def test_a_load_ends_by_itself(load):
     if load == "real-time" and os.geteuid() != 0:

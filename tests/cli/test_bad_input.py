@@ -114,6 +114,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "says"), WRONG, ids=[line for line, _ in WRONG])
 def test_refused_in_a_paragraph(line, says, here):
     done = typed(*line.split())

@@ -11,6 +11,7 @@ from support.typed import typed
 MAIN = [sys.executable, "-c", "from wastedcores.cli import main; main()"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

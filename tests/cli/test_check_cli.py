@@ -47,6 +47,7 @@ def wasting(tmp_path):
     return write_parquet(trace_of(rows, cpus=2), tmp_path / "wasting.parquet")
 
 
+@pytest.mark.slow
 def test_check__json_has_the_schema(wasting):
     code, out, err = run("check", wasting, "--json")
     assert code == 1

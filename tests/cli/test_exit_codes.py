@@ -31,6 +31,7 @@ def wasting(tmp_path):
     return write_parquet(trace_of(rows, cpus=64), tmp_path / "wasting.parquet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error",
     [

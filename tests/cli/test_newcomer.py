@@ -41,6 +41,7 @@ def test_a_replay_that_wrote_its_trace_suggests_a_report_of_it():
     assert "-o trace.parquet" in _next(scenario("hackbench"), "v4.1", "")[0]
 
 
+@pytest.mark.slow
 def test_lines_of_an_answer_fit_a_narrow_terminal(tmp_path):
     ours, theirs = pty.openpty()
     environment = os.environ | {"COLUMNS": "60"}
@@ -56,6 +57,7 @@ def test_lines_of_an_answer_fit_a_narrow_terminal(tmp_path):
     assert all(line == line.rstrip() and not line.startswith(" " * 18) for line in facts)
 
 
+@pytest.mark.slow
 def test_the_next_command_says_again_what_the_trace_does_not_tell():
     folder = find("datasets") / "recordings" / "db64-buggy-64cpu"
     trace, tasks = folder / "trace.txt.xz", folder / "tasks.json"
@@ -155,6 +157,7 @@ def test_very_many_moves_do_not_hide_who_ran(monkeypatch):
     assert "would cover" not in alone.figure().layout.title.text
 
 
+@pytest.mark.slow
 def test_no_waste_is_said_in_words():
     said = subprocess.run(
         [*MAIN, "explain", "live-balancing-on"], capture_output=True, text=True, check=True

@@ -37,6 +37,7 @@ def test_figure__page_carries_its_library(tmp_path):
     assert "plotly.js v" in page
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.skipif(browser() is None, reason="needs chromium")
 def test_figure__picture(tmp_path):

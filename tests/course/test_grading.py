@@ -261,6 +261,7 @@ def run_in_this_process(cells, names):
             continue
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["nbgrader", "otter"])
 @pytest.mark.parametrize(("official", "extra"), [(RIGHT, 0), (0, RIGHT)])
 def test_a_check_in_a_students_own_cell_does_not_count(

@@ -166,6 +166,7 @@ def test_an_answer_of_another_shape_is_refused_without_the_right_one():
         own.check("1", object())
 
 
+@pytest.mark.slow
 def test_a_number_that_no_float_can_hold_is_wrong():
     for lab, task, answer in ((2, "8", [10**400, 2]), (3, "7", 10**400), (1, "4", 10**400)):
         with pytest.raises(WrongAnswerError, match=f"task {task}: "):
@@ -241,6 +242,7 @@ def test_the_constructions_of_lab_3_are_those_of_the_kernels(student, task, kern
         assert cpu in groups[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lab", "task", "seeds"),
     [(1, "3", 300), (1, "6", 300), (4, "4", 300), (4, "5", 300), (5, "3", 300)],

@@ -132,6 +132,7 @@ FORGED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORGED)
 def test_measurements_that_no_right_solution_can_have_are_refused(name):
     lab, task, value = FORGED[name]

@@ -21,6 +21,7 @@ def trace(tmp_path_factory):
     return write_parquet(trace_of(rows, cpus=2), tmp_path_factory.mktemp("t") / "t.parquet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

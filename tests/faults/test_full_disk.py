@@ -66,6 +66,7 @@ def test_a_capture_keeps_what_was_recorded(disk, tmp_path, free):
     assert open_trace(folder / "t.parquet").header.events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["import", "export", "snapshot"])
 def test_a_file_that_does_not_fit_leaves_the_earlier_one(disk, tmp_path, verb):
     folder = disk(2 * PAGE)

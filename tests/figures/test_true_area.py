@@ -119,6 +119,7 @@ def area(x, y) -> float:
     return float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cols", [40, 300])
 def test_heat_maps_paint_each_length_for_its_share(run, cols):
     check_rows(named(heatmap(run.scene, cols=cols), "threads per runqueue"), run)
@@ -379,6 +380,7 @@ def test_decisions_stand_on_a_true_heat_map():
     check_rows(decision_marks(run, cols=200).data[0], run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_random_pixels_are_shared_out(seed):
     """Also with many kinds that come and go, no kind is ever more than a few pixels behind or ahead."""

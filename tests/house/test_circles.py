@@ -7,6 +7,7 @@ import graphlib
 from collections.abc import Iterator
 from functools import cache
 
+import pytest
 from support import ROOT
 
 MODULES = {
@@ -58,6 +59,7 @@ def in_order(edges: dict[str, set[str]]) -> None:
         raise AssertionError(f"modules import each other: {' <- '.join(e.args[1])}") from None
 
 
+@pytest.mark.slow
 def test_no_circle_is_imported():
     in_order({m: {n for n, inside in imported(m) if not inside and n != m} for m in MODULES})
 

@@ -29,6 +29,7 @@ def unpacked(name: str, tmp_path: Path) -> tuple[Path, Path]:
     return trace, snapshot
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("told", ["alone", "with_snapshot"])
 @pytest.mark.parametrize("name", FACTS)
 def test_the_verdict_is_what_the_load_makes_true(name, told, tmp_path):

@@ -461,6 +461,7 @@ def test_damaged_recordings_give_no_wrong_verdict_where_a_contradiction_shows(ki
     assert not [run for run in runs if run[2] == "flip, visible"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["lu60R4-buggy-64cpu", "gc-sgclit-16cpu"])
 def test_two_interleaved_recordings_decide_nothing(other, tmp_path):
     assert tried("two recordings interleaved", "gi-all-64cpu", other, 0, tmp_path) == "unknown"

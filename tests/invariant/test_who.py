@@ -95,6 +95,7 @@ def schedule(seed: int, cpus: int, tasks: int, steps: int) -> Machine:
     return machine
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**9), st.integers(2, 4), st.integers(1, 8), st.integers(1, 150))
 def test_the_parts_are_those_of_the_schedule_and_add_up(seed, cpus, tasks, steps):

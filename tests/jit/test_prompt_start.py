@@ -61,6 +61,7 @@ def test_a_command_ends_without_a_search_for_garbage():
     assert frozen == "True"
 
 
+@pytest.mark.slow
 def test_a_terminal_is_told_once_why_a_command_pauses(tmp_path):
     script = tmp_path / "compiled_here.py"
     script.write_text(CODE)

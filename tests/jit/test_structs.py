@@ -67,6 +67,7 @@ def tables(draw):
     return m
 
 
+@pytest.mark.slow
 @given(tables(), st.integers(1, ROWS - 1), st.integers(1, ROWS - 1))
 @settings(deadline=None, max_examples=60)
 def test_plain_and_compiled_functions_do_the_same(runners, m, a, b):
@@ -244,6 +245,7 @@ functions = {"pick": pick, "tell": tell}
 RUN = "install(m[1], Choice, functions)\nprint(main(m, 3), m[0, 5])"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("disabled", ["0", "1"])
 @pytest.mark.parametrize(
     ("then", "said"),

@@ -79,6 +79,7 @@ def test_a_parent_waits_for_its_children():
     assert found.unknown == 0
 
 
+@pytest.mark.slow
 def test_a_shell_that_waits_for_all_its_children_does_so_in_a_replay():
     """Three times it starts four children, the last of which computes for 100 ms."""
     w = Workload("phases")
@@ -292,6 +293,7 @@ def test_a_sleeper_that_was_bound_to_another_cpu_meanwhile_runs_there():
     assert busy_share(raw, 16, start + 55 * MS, start + 65 * MS)[3] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("facts", [[], [{"pid": 7, "allowed": "2"}]])
 def test_a_task_whose_cpu_went_offline_runs_on_another_one(facts):
     off = Machine.preset(MACHINE).after([("offline", 2)])
@@ -460,6 +462,7 @@ def test_a_task_that_always_computed_acts_when_it_did_in_the_trace():
     assert replayed == pytest.approx(at - begin, abs=MS)
 
 
+@pytest.mark.slow
 def test_work_that_does_not_end_in_time_counts_as_late_and_not_as_done():
     """A task that ends soon does not end the window of others, and a replay that was given up says so."""
     w = Workload("pinned")
@@ -561,6 +564,7 @@ def test_a_kernel_that_the_replay_does_not_model_is_refused():
             whatif(trace.with_header(kernel_release=release), machine="bd-paper-16", seeds=1)
 
 
+@pytest.mark.slow
 def test_a_trace_that_calls_its_kernel_by_no_release_is_predicted_with_low_trust():
     trace = recorded(workers(Workload("name"), 2, Script().compute(80 * MS).sleep(MS)))
     nameless = trace.with_header(kernel_model=None, kernel_release="mykernel")

@@ -52,6 +52,7 @@ def disagreements(state: st.State) -> list[int]:
     return np.flatnonzero(differs).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100))
 def test_counters_agree_with_the_tasks_after_every_event(seed):
     rows = damaged(as_events(random_run(seed, steps=60)), random.Random(seed))
@@ -95,6 +96,7 @@ def test_a_trace_may_begin_at_any_time_from_0_on():
         check(trace_of(list(rows(-500_000_000)), cpus=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(24))
 def test_the_time_at_which_a_trace_begins_changes_nothing(seed):
     """Damaged runs of a fifth of a second: verdict, bounds, doubts and episodes are the same whenever they begin."""

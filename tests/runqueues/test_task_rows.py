@@ -77,6 +77,7 @@ def differences(trace: Trace) -> list[int]:
     return [number for number, (old, new) in enumerate(pairs) if old != new]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("known", [True, False])
 def test_large_pids_change_no_result(seed, known):

@@ -41,6 +41,7 @@ def test_threads_wander_in_one_recorded_scenario():
     assert len(CASES) == 27
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "name"), [c for c in CASES if c not in WANDERING])
 def test_threads_end_on_the_recorded_nodes(kernel, name):
     case, scenario = load(kernel), scenarios(kernel)[name]

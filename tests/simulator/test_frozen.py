@@ -15,6 +15,7 @@ def agree(kind: str, first: int, last: int, *, plain: bool = False) -> None:
     assert now == dict(enumerate(KNOWN[kind][first:last], first))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["v4.1", "v6.12.107"])
 def test_the_first_cases(kind):
     agree(kind, 0, 1)

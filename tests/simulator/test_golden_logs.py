@@ -34,6 +34,7 @@ def digest(scenario: str, kernel: str) -> str:
     return f"{hashlib.sha256(text.encode()).hexdigest()[:16]} of {events.height} events"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_logs_are_what_they_were(kernel, golden):
     now = {

@@ -52,6 +52,7 @@ def test_the_page_has_every_scenario():
     assert len(ROWS) == 13
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
 def test_what_a_cause_costs_and_what_is_left_without_it(row):
     words, with_it, without, rest, *_ = row

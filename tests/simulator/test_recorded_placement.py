@@ -45,6 +45,7 @@ def test_every_sleeper_that_the_balancer_moved_is_still_queued_in_the_model(run)
     assert run.pulled == run.pulled_queued == 41
 
 
+@pytest.mark.slow
 def test_a_placement_that_never_moves_a_task_is_noticed():
     stays = asked(FOLDER, select_task_rq=lambda k, p, flag, sync: p.cpu)
     moved = [x for x in stays.placed if x.kind != "fork" and x.recorded != x.before]

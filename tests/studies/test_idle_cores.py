@@ -25,6 +25,7 @@ def test_without_worker__by_hand():
         lengths(ts, cpu, pid, 2, 41, 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "typical_ms", "longest_ms"), [("db64-buggy", 56, 151), ("db64-oow", 2.2, 7.6)]
 )

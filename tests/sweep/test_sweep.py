@@ -164,6 +164,7 @@ def test_sweep__unknown_task_says_so(tmp_path):
     assert "has no attribute 'nothing'" in table["error"][0]
 
 
+@pytest.mark.slow
 def test_sweep__a_dead_process_costs_nothing_but_time(tmp_path):
     runs = grid(
         "support.sweep_tasks:crash_once", {"x": range(6)}, fixed={"flag": str(tmp_path / "flag")}

@@ -35,12 +35,14 @@ def same_as_naive(machine, kernel):
             assert mine == theirs[cpu], f"{kernel.name} {ours.when} cpu {cpu}"
 
 
+@pytest.mark.slow
 @given(machines_after_hotplug(), kernels)
 @settings(max_examples=300)
 def test_random_machines_as_the_plain_construction(machine, kernel):
     same_as_naive(machine, kernel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["v4.1", "v4.1+group_construction", "v4.14", "v6.1"])
 @pytest.mark.parametrize("name", ["bulldozer8x8", "ring8", "epyc-7742-nps4", "xeon-8380-snc2"])
 def test_presets_as_the_plain_construction(name, kernel):

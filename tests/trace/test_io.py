@@ -288,6 +288,7 @@ def test_disk_full_leaves_nothing(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["trace.txt"]
 
 
+@pytest.mark.slow
 def test_interrupted_import_leaves_nothing(tmp_path):
     path = write(tmp_path, switches(400_000))
     run = subprocess.Popen(

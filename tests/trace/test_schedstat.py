@@ -207,6 +207,7 @@ def test_a_trace_is_counted_as_the_kernel_would():
     assert (one["rq_cpu_time"], one["run_delay"], one["ttwu_count"]) == (4_000_000, 100_000, 0)
 
 
+@pytest.mark.slow
 def test_a_replay_counts_its_calls_of_the_balancer():
     run = replay_scenario("group-imbalance", given={"jobs": "60"}, decisions=True)
     found = counted(run.trace)

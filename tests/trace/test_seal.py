@@ -124,6 +124,7 @@ def rewritten(path, to, change, *, sealed: bool) -> None:
     pq.write_table(table.replace_schema_metadata(entries), to, compression="zstd")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", REWRITTEN.values(), ids=REWRITTEN)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_file_that_was_written_anew_is_refused(seed, change, tmp_path):

@@ -18,6 +18,7 @@ SMALL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("fixes", ["", "+missing_domains"])
 def test_any_cpu_can_go_and_come_back_before(name, fixes):

@@ -78,7 +78,7 @@ def saving(file: Path) -> Iterator[tuple[list[str], tuple[int, ...], dict[str, s
 
 
 def _save(control: socket.socket, part: Path, file: Path) -> None:
-    """Wait until the guest stands still, write it, and let it go on (docs/interop/qmp-spec.txt of QEMU)."""
+    """Wait until the guest stands still, write it, and let it go on (QEMU's machine protocol)."""
     stream = control.makefile("rw", encoding="utf-8")
 
     def told(key: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from support.random_runs import Case, cases
 
@@ -39,6 +40,7 @@ def queued(raw: RawReplay, cpu: int) -> list[int]:
     return out
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
 )
@@ -60,6 +62,7 @@ def test_a_task_is_on_one_runqueue_if_it_can_run_and_on_none_if_not(case):
         assert (int(last[-1]) if len(last) else 0) == len(tasks), "the trace says so too"
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, derandomize=True, deadline=None, database=None, suppress_health_check=CALM
 )

@@ -93,6 +93,7 @@ def read(text: str, lttng: bool, monkeypatch: pytest.MonkeyPatch, fast: bool) ->
     return rows, scanned.rest.height, dict(reading.found.skipped), reading.found.every_switch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lttng", [False, True])
 def test_lines_are_read_in_the_same_way(lttng, monkeypatch):
     rng = random.Random(f"lines {lttng}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -60,6 +61,7 @@ FOUR = [
 ]
 
 
+@pytest.mark.slow
 @example(FOUR, [4])
 @example(FOUR, [1])
 @settings(max_examples=300)

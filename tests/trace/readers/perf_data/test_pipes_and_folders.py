@@ -111,6 +111,7 @@ def want(recording):
     return open_trace(script(recording, recording.with_name("usual"))).events.collect()
 
 
+@pytest.mark.slow
 @needs_perf
 @pytest.mark.parametrize("fields", FIELDS)
 def test_perf_script_prints_the_events_whatever_its_fields(recording, want, tmp_path, fields):
