@@ -122,6 +122,15 @@ def test_a_line_that_was_an_event_or_is_damaged_is_not_skipped(tmp_path, bad):
     refused(write(tmp_path, b"".join(lines)), "line 15", "not a line of ftrace output")
 
 
+def test_the_damaged_line_with_fields_is_shown_and_not_one_that_ends_behind_its_name(tmp_path):
+    lines = FTRACE.splitlines(True)
+    at = next(i for i, line in enumerate(lines) if "sched_switch: " in line)
+    head = lines[at].partition("sched_switch")[0]
+    lines[at:at] = [f"{head}sched_switch\n", f"{head}sched_switch: nexprio=120\n"]
+    path = write(tmp_path, "".join(lines))
+    refused(path, f"line {at + 2}", "'nexprio=120'")
+
+
 def test_known_event_in_no_known_spelling(tmp_path):
     refused(
         write(tmp_path, "  a-1  [000] d... 1.000001: sched_switch: a to b\n"), "line 1", "a to b"

@@ -154,17 +154,18 @@ def _read_rest(
         bare = str(name)
         kind = KIND_OF[bare]
         parsed, bad = parse_payloads(group.with_columns(name=pl.lit(bare)), kind)
+        told = bad.filter(pl.col("payload").str.strip_chars() != "")
         if bad.height and kind == "cpu_online":  # other spellings do not name the step
             found.skipped[bare] += bad.height
-        elif bad.height and not (bad["payload"].str.strip_chars() != "").any():
+        elif bad.height and not told.height:
             raise TraceFormatError(
                 f"{path}, line {bad['line'][0]}: {bare} has no fields. If this is the text of perf script -F, print it with "
                 "them: perf script -F +trace,+cpu --show-lost-events."
             )
         elif bad.height:
             error = (
-                f"{path}, line {bad['line'][0]}: the fields of {bare} are not in any spelling this reader knows: "
-                f"{_short(bad['payload'][0])!r}. If your tool prints it so, please report it with that line."
+                f"{path}, line {told['line'][0]}: the fields of {bare} are not in any spelling this reader knows: "
+                f"{_short(told['payload'][0])!r}. If your tool prints it so, please report it with that line."
             )
             last.refuse(bad, "payload", found, error)
         found.every_switch |= kind == "switch" and parsed.height > 0
@@ -185,6 +186,7 @@ def _split(lines: pl.DataFrame, dialect: Dialect) -> tuple[pl.DataFrame, pl.Data
         fields = rest.with_columns(pl.col("text").str.extract_groups(envelope).struct.unnest())
         absent = [c for c in ("us", "flags") if c not in fields.columns]
         fields = fields.with_columns(pl.lit(None, pl.String).alias(c) for c in absent)
+        fields = fields.with_columns(pl.col("payload").fill_null(""))  # a name with nothing behind it
         # a number of seconds that does not fit is not a time
         seconds = pl.col("sec").cast(pl.Int64).is_between(0, MAX_SECONDS)
         good = fields.select((seconds | pl.col("us").is_not_null()).fill_null(False)).to_series()
