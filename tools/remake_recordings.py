@@ -22,7 +22,7 @@ OUT = ROOT / "reports" / "recordings"
 SMALL = ROOT / "datasets" / "small"
 #: the words behind `wastedcores guest record`
 RECORDINGS = {
-    "group-construction-modern": "group-construction --kernel debian:6.12.107 --machine bd-paper-64 --set limit_s=1.2",
+    "group-construction-modern": "group-construction --kernel debian:6.12.107 --machine bd-paper-64 --set limit_s=1.2 --seed 2",
 }
 
 

@@ -119,7 +119,7 @@ def _file(stream: BinaryIO, root: Path, name: str) -> None:
 #: the runner's mark for a change of affinity of the task that writes it
 _AFFINITY = "wastedcores affinity "
 #: host seconds per virtual second of a busy guest, by CPUs; measured (benchmarks/RESULTS.md), for the estimate only
-_COST = ((4, 2), (16, 5), (64, 20), (256, 80))
+_COST = ((4, 1), (16, 4), (64, 14), (256, 50))
 
 
 def record(
