@@ -186,7 +186,9 @@ def _split(lines: pl.DataFrame, dialect: Dialect) -> tuple[pl.DataFrame, pl.Data
         fields = rest.with_columns(pl.col("text").str.extract_groups(envelope).struct.unnest())
         absent = [c for c in ("us", "flags") if c not in fields.columns]
         fields = fields.with_columns(pl.lit(None, pl.String).alias(c) for c in absent)
-        fields = fields.with_columns(pl.col("payload").fill_null(""))  # a name with nothing behind it
+        fields = fields.with_columns(
+            pl.col("payload").fill_null("")
+        )  # a name with nothing behind it
         # a number of seconds that does not fit is not a time
         seconds = pl.col("sec").cast(pl.Int64).is_between(0, MAX_SECONDS)
         good = fields.select((seconds | pl.col("us").is_not_null()).fill_null(False)).to_series()
