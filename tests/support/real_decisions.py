@@ -82,8 +82,8 @@ def row(found: dict) -> str:
         n, k = (sum(found[which].get(kind, 0) for kind in kinds) for which in ("made", "same"))
         return f"{k:,} of {n:,} ({k / n:.1%})" if n else "none"
 
-    cells = (found["kernel"], found["workload"], found["recordings"], share("wakeup", "delayed"), share("moved"), share("fork"))  # fmt: skip
-    return f"| {' | '.join(map(str, cells))} |"
+    about = [found["kernel"], found["workload"], str(found["recordings"])]
+    return f"| {' | '.join([*about, share('wakeup', 'delayed'), share('moved'), share('fork')])} |"
 
 
 if __name__ == "__main__":
@@ -91,7 +91,9 @@ if __name__ == "__main__":
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     rows = []
-    print("| kernel | work | recordings | the CPU of a wakeup | of these, on another CPU | the CPU of a fork |")
+    print(
+        "| kernel | work | recordings | the CPU of a wakeup | of these, on another CPU | the CPU of a fork |"
+    )
     print("|---|---|---|---|---|---|")
     for case in JUDGED:
         rows.append(judged(*case))
