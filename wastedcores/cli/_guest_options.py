@@ -64,7 +64,9 @@ Timeout = Annotated[
 Console = Annotated[
     Path | None,
     Option(
-        "--console", metavar="FILE", help="Also write what the guest's console said to this file."
+        "--console",
+        metavar="FILE",
+        help="Also write what the guest's console said to this file. With it, the guest boots in any case.",
     ),
 ]
 

@@ -95,7 +95,7 @@ def doctor(as_json: AsJson = False) -> None:
     )
     sizes = [file.stat().st_size >> 20 for file in saved_guests()]
     rows["booted guests"] = (
-        f"{len(sizes)} saved, {sum(sizes)} MB; recording goes on from them"
+        f"{len(sizes)} saved, {sum(sizes)} MB; the next recordings go on from them"
         if sizes
         else "none saved yet; the first recording of a kernel on a machine saves one"
     )
