@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import wastedcores
@@ -116,10 +117,24 @@ def sizes_only(trace):
     )
 
 
+def both(trace, persist_ns=100_000_000, **options):
+    """Check the kernel's lengths and the whole recording, from the moment at which the lengths of all CPUs are known.
+
+    A length is recorded when it changes. The snapshot knows what waits from the start on, so the recording alone tells of the
+    milliseconds before a CPU's first change.
+    """
+    lengths = trace.only("nr_running").collect()
+    known_ns = lengths.group_by("cpu").agg(pl.col("ts_ns").min())["ts_ns"].max()
+    between = (known_ns, trace.header.end_ns)
+    return tuple(
+        wastedcores.check(which, persist_ns=persist_ns, between=between, **options)
+        for which in (sizes_only(trace), trace)
+    )
+
+
 def test_throttled_tasks_are_no_violation(recordings):
     for trace, _ in recordings:
-        kernel = wastedcores.check(sizes_only(trace), persist_ns=100_000_000)
-        ours = wastedcores.check(trace, persist_ns=100_000_000)
+        kernel, ours = both(trace)
         if kernel.verdict == "clean":
             assert ours.verdict == "clean", (ours.notes, ours.doubts)
         # tasks that may not move are no violation either, so the rebuilt time can only be shorter
@@ -129,15 +144,14 @@ def test_throttled_tasks_are_no_violation(recordings):
 def test_waste_by_other_work_does_not_blur_the_answer_about_throttled_tasks(recordings):
     """Looking for episodes that are longer than any of the kernel's count, the check says clean and not unknown."""
     for trace, _ in recordings:
-        seen = wastedcores.check(sizes_only(trace)).episodes
+        seen = both(trace)[0].episodes
         longest_ns = int((seen["end_ns"] - seen["start_ns"]).max() or 0)
         persist_ns = max(100_000_000, longest_ns + 1_000_000)
-        ours = wastedcores.check(trace, persist_ns=persist_ns, chronic_share=None)
+        _, ours = both(trace, persist_ns, chronic_share=None)
         assert ours.verdict == "clean", (ours.notes, ours.doubts)
 
 
 def test_a_cpu_with_throttled_tasks_only_counts_as_idle(recordings):
     for trace, _ in recordings:
-        kernel = wastedcores.check(sizes_only(trace), persist_ns=100_000_000)
-        ours = wastedcores.check(trace, persist_ns=100_000_000)
+        kernel, ours = both(trace)
         assert ours.idle_ns == pytest.approx(kernel.idle_ns, rel=0.01, abs=2_000_000)
