@@ -232,6 +232,7 @@ def test_what_the_kernel_says_about_the_whole_machine(here, tmp_path):
         {
             "proc/cmdline": "quiet isolcpus=3",
             "proc/sys/kernel/random/boot_id": "5b8de140",
+            "proc/sys/kernel/sched_autogroup_enabled": "0\n",
             f"{cpu}/isolated": "3",
             "proc/schedstat": "version 17\ncpu0 0\ndomain0 MC 7 0\ncpu1 0\ndomain0 MC 7 0\ncpu2 0\ndomain0 MC 7 0\ncpu3 0",
             "sys/kernel/debug/sched/features": "PLACE_LAG NO_HRTICK",
@@ -244,6 +245,7 @@ def test_what_the_kernel_says_about_the_whole_machine(here, tmp_path):
     facts = system.system_facts(tmp_path)
     assert facts["boot_parameters"] == "quiet isolcpus=3"
     assert facts["boot_id"] == "5b8de140"
+    assert facts["autogroups"] is False
     assert (facts["isolated_cpus"], facts["nohz_full_cpus"]) == ([3], [])
     assert facts["sched_features"] == ["PLACE_LAG", "NO_HRTICK"]
     both = {"level": 0, "name": "MC", "span": "0-2"}

@@ -29,7 +29,14 @@ from wastedcores.trace.schema import conform
 from wastedcores.trace.trace import Trace
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.file import from_dict, read_workload, to_dict, write_workload
-from wastedcores.workload.ops import OP_COMPUTE, OP_LOOP, OP_NICE, OP_POST
+from wastedcores.workload.ops import (
+    OP_COMPUTE,
+    OP_FORK,
+    OP_LOOP,
+    OP_NICE,
+    OP_POST,
+    OP_WAIT_CHILDREN,
+)
 from wastedcores.workload.script import Script
 
 MS = 1_000_000
@@ -92,6 +99,37 @@ def test_a_shell_that_waits_for_all_its_children_does_so_in_a_replay():
     found = whatif(recorded(w), machine=MACHINE, to=["core"], seeds=1, workers=1)
     # switches and wakeups cost the replay its own time: up to 0.02 % were measured
     assert found.itself.windows_ns[0] == pytest.approx(found.window_ns, rel=0.001)
+
+
+def test_a_throttled_parent_waits_right_after_its_forks_also_where_it_did_not_have_to():
+    """It prepares the next child when the wait is over, so the wait must not come after that."""
+    w = Workload("throttled")
+    child = w.template("child", Script().compute(100_000, 900_000))
+    ctl = Script().mark("start").loop(60).compute(200_000).fork(child).wait_children(1).end()
+    w.task("ctl", ctl.wait_children(0).mark("end").compute(1000))
+    found = recover(recorded(w))
+    assert 20 < found.classes["exit of a child"] < 50
+    (parent,) = found.workload.program().tasks
+    steps = [
+        r
+        for r in parent.rows
+        if r[0] in (OP_FORK, OP_WAIT_CHILDREN) or (r[0] == OP_COMPUTE and r[1] > 20_000)
+    ]
+    ops = [r[0] for r in steps]
+    first = ops.index(OP_FORK)
+    between = [OP_FORK, OP_WAIT_CHILDREN, OP_COMPUTE] * 59
+    assert ops[first : first + len(between)] == between
+    assert {r[1] for r in steps[first : first + len(between)] if r[0] == OP_WAIT_CHILDREN} == {1}
+
+
+def test_a_recording_without_autogroups_is_replayed_without_them():
+    w = workers(Workload("none"), 8, Script().compute(60 * MS, 80 * MS))
+    trace = recorded(w).with_header(autogroups=False)
+    found = whatif(trace, machine=MACHINE, to=["v4.1"], seeds=1, workers=1)
+    assert found.kernel == "v4.1+noautogroup"
+    assert found.itself.kernel == "v4.1+noautogroup"
+    named = whatif(trace, machine=MACHINE, kernel="v4.1", to=["core"], seeds=1, workers=1)
+    assert named.kernel == "v4.1+noautogroup"
 
 
 def test_a_waker_that_no_event_names_is_the_one_that_ran_at_all_wakeups():

@@ -9,7 +9,7 @@ import pytest
 
 from wastedcores.errors import UnknownKernelError, WorkloadError
 from wastedcores.kernels import KernelModel
-from wastedcores.simulator import replay, replay_scenario
+from wastedcores.simulator import log_column, log_kind, replay, replay_scenario, simulate
 from wastedcores.topology.machine import Machine
 from wastedcores.workload.builder import Workload
 from wastedcores.workload.script import Script
@@ -55,6 +55,22 @@ def test_without_autogroups_the_group_imbalance_is_gone():
     assert without.kernel.name == "v4.1+noautogroup"
     assert set(without.tasks.columns) == set(with_groups.tasks.columns)
     assert without.summary.idle_while_overloaded < with_groups.summary.idle_while_overloaded / 3
+
+
+def test_a_flat_program_has_no_groups_without_autogroups():
+    """A thread of the root group gets half of a CPU beside three of a session, or a quarter."""
+    w = Workload("beside")
+    session = w.session()
+    w.task("alone", Script().compute(20 * MS), allowed=[0])
+    for _ in range(3):
+        w.task("one of three", Script().session(session).compute(40 * MS), allowed=[0])
+    ended = {}
+    for kernel in ("v6.12.107", "v6.12.107+noautogroup"):
+        raw = simulate(w.program(), Machine.preset("uma8"), KernelModel.named(kernel))
+        exits = raw.of(log_kind.EXIT)
+        ended[kernel] = exits[:, log_column.TS].min() - raw.phase_ns
+    assert ended["v6.12.107"] == pytest.approx(40 * MS, rel=0.2)
+    assert ended["v6.12.107+noautogroup"] == pytest.approx(80 * MS, rel=0.2)
 
 
 def test_names():

@@ -231,6 +231,7 @@ class Snapshot(BaseModel):
     sched_domains: list[SchedDomainFacts] | None = None
     sched_features: list[str] | None = None
     core_scheduling: bool | None = None
+    autogroups: bool | None = None
     #: None: the kernel does not count
     cpu_counts: dict[int, CpuCounts] | None = None
     #: the snapshot that was taken when the recorded command had ended; None: there was none
@@ -240,7 +241,7 @@ class Snapshot(BaseModel):
 #: the fields of a snapshot that are fields of a trace's header, too
 SYSTEM = (
     "quotas", "boot_id", "boot_parameters", "isolated_cpus", "nohz_full_cpus", "cpusets", "sched_domains", "sched_features",
-    "core_scheduling",
+    "core_scheduling", "autogroups",
 )  # fmt: skip
 
 

@@ -142,6 +142,7 @@ def system_facts(root: Path = Path("/")) -> dict[str, Any]:
     without_tick = _cpus(root / "sys/devices/system/cpu/nohz_full")
     if without_tick is None and isolated is not None:
         without_tick = []  # the file is absent because the kernel cannot do it (CONFIG_NO_HZ_FULL)
+    autogroups = _read(root / "proc/sys/kernel/sched_autogroup_enabled")
     return {
         "quotas": quotas(root),
         "boot_id": _read(root / "proc/sys/kernel/random/boot_id"),
@@ -151,6 +152,7 @@ def system_facts(root: Path = Path("/")) -> dict[str, Any]:
         "cpusets": cpusets(root),
         "sched_domains": sched_domains(root),
         "sched_features": None if features is None else features.split(),
+        "autogroups": None if autogroups is None else autogroups != "0",
     }
 
 

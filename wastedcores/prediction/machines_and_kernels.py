@@ -16,7 +16,7 @@ from wastedcores.kernels import (
     recorded_balancer,
     recorded_kernel,
 )
-from wastedcores.kernels.generations import replayed, replayed_listed
+from wastedcores.kernels.generations import NO_AUTOGROUP, replayed, replayed_listed
 from wastedcores.prediction.one_replay import Task
 from wastedcores.recovery import Recovered
 from wastedcores.topology.machine import Machine
@@ -59,7 +59,7 @@ def check_recoverable(trace: Trace, recovered: Recovered) -> None:
 def place_of(
     trace: Trace, machine: Machine | str | None, kernel: KernelModel | str | None
 ) -> tuple[Machine, KernelModel, tuple[str, ...]]:
-    """Return the machine and the kernel of a recording."""
+    """Return the machine and the kernel of a recording, with its setting of autogroups if the trace tells it."""
     if isinstance(machine, str):
         machine = find_machine(machine).machine
     where = place(trace, machine, kernel)
@@ -68,6 +68,8 @@ def place_of(
         return where.machine, name, where.assumed
     stand_in = recorded_balancer(name).stand_in
     model = KernelModel.named(stand_in) if stand_in else recorded_kernel(name)[0]
+    if trace.header.autogroups is False and not model.noautogroup:
+        model = KernelModel.named(f"{model.name}+{NO_AUTOGROUP}")
     return where.machine, model, where.assumed
 
 

@@ -30,7 +30,6 @@ from wastedcores.simulator import (
     summarize,
     with_steps,
 )
-from wastedcores.simulator.limits import as_booted
 from wastedcores.topology.domains import Domains, domain_events
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import Window
@@ -330,7 +329,7 @@ class Recording:
                 f"{self.name} was recorded on {self.kernel.name}, which the replay does not model."
             )
         w = self.workload(seed)
-        program = as_booted(w.program(), self.machine, self.model)
+        program = w.program()
         raw = simulate(program, self.machine, self.model, seed=seed, trees=self._trees, load=False)
         q = summarize(raw, program, self.machine, w.measure, w.counted_nodes)
         result = Quantity(float(q.result or 0), self.result.unit)

@@ -198,16 +198,28 @@ def _children(seen: Seen) -> I64:
         parts.append(
             rows(mine[:, sj.S_TASK], mine[:, sj.S_AT], mine[:, sj.S_OUT_NS], CHILDREN, left)
         )
-        if throttle.any():  # if a fork was not delayed, a child had ended before it
-            throttled = rows(
-                born[:, sj.T_PARENT],
-                born[:, sj.T_BORN_AT],
-                born[:, sj.T_BORN_NS] - 1,
-                CHILDREN,
-                most,
-            )
-            parts.append(throttled)
+        if throttle.any():
+            parts.append(_undelayed(seen, parent, born, mine[throttle], most))
     return np.concatenate(parts)
+
+
+def _undelayed(seen: Seen, parent: int, born: I64, waits: I64, most: int) -> I64:
+    """Return the waits of a throttled parent that did not show, because a child had ended before the wait.
+
+    Such a wait is as far before the next fork, in work of the parent, as those that showed are in the median, but it comes
+    behind what the parent did last before this fork: a child may need that in order to end.
+    """
+    born = born[np.argsort(born[:, sj.T_BORN_NS])]
+    at, ns = born[:, sj.T_BORN_AT], born[:, sj.T_BORN_NS]
+    following = np.searchsorted(ns, waits[:, sj.S_OUT_NS], "right")
+    lead = int(np.median(at[following] - waits[:, sj.S_AT]))
+    before = np.setdiff1d(np.arange(1, len(born)), following)
+    acts = np.sort(np.append(_acts(seen, parent), ns))
+    last_ns = acts[np.searchsorted(acts, ns[before]) - 1]
+    parents = np.full(len(before), parent)
+    wait_at = np.maximum(at[before] - lead, seen.clock(parents, last_ns)[0])
+    wait_ns = np.maximum(seen.moment(parents, wait_at), last_ns)
+    return rows(parents, wait_at, wait_ns, CHILDREN, most)
 
 
 def _ends_of_waits(seen: Seen, parent: int, wake_ns: I64) -> I64:
@@ -215,17 +227,22 @@ def _ends_of_waits(seen: Seen, parent: int, wake_ns: I64) -> I64:
 
     Until then it may have gone on because several children had ended.
     """
+    exit_ns = int(seen.tasks[parent, sj.T_EXIT_NS])
+    acts = np.sort(np.append(_acts(seen, parent), exit_ns if exit_ns >= 0 else seen.end_ns))
+    return acts[np.minimum(np.searchsorted(acts, wake_ns, "right"), len(acts) - 1)]
+
+
+def _acts(seen: Seen, task: int) -> I64:
+    """Return when a task sleeps, wakes another task or writes a mark, in order."""
     ts = [
-        table[table[:, owner] == parent, when]
+        table[table[:, owner] == task, when]
         for table, owner, when in (
             (seen.sleeps, sj.S_TASK, sj.S_OUT_NS),
             (seen.sleeps, sj.S_WAKER, sj.S_WAKER_NS),
             (seen.marks, sj.M_TASK, sj.M_NS),
         )
     ]
-    exit_ns = int(seen.tasks[parent, sj.T_EXIT_NS])
-    acts = np.sort(np.concatenate([*ts, [exit_ns if exit_ns >= 0 else seen.end_ns]]))
-    return acts[np.minimum(np.searchsorted(acts, wake_ns, "right"), len(acts) - 1)]
+    return np.sort(np.concatenate(ts))
 
 
 def _ends(seen: Seen) -> I64:

@@ -17,6 +17,7 @@ from wastedcores.simulator.engine.world import cpuset, log_column, table
 from wastedcores.simulator.engine.world.structs import Kernel, SchedDomain, TaskStruct
 from wastedcores.simulator.limits import (
     MOST_TASKS,
+    as_booted,
     check_cpus,
     check_ends,
     check_generation,
@@ -94,6 +95,7 @@ def simulate(
     from wastedcores.simulator.engine import run_jit
     from wastedcores.simulator.world import build_world
 
+    program = as_booted(program, machine, kernel)
     check_generation(kernel)
     check_seed(seed)
     check_cpus(machine)

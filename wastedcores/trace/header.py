@@ -175,6 +175,9 @@ class Header(BaseModel):
         The kernel's scheduler features as it prints them (``GENTLE_FAIR_SLEEPERS``, ``NO_HRTICK``, ...); None: unknown.
     core_scheduling
         Whether any task had a cookie of core scheduling; None: unknown.
+    autogroups
+        Whether each autogroup was a group of its own (``kernel.sched_autogroup_enabled``). The kernel names the autogroups of
+        tasks even if not. None: unknown.
     changed
         Names of the fields from ``quotas`` on that were different when the trace ended.
     truncated_last_line
@@ -228,6 +231,7 @@ class Header(BaseModel):
     sched_domains: list[SchedDomainFacts] | None = None
     sched_features: list[str] | None = None
     core_scheduling: bool | None = None
+    autogroups: bool | None = None
     changed: list[str] = Field(default_factory=list)
     truncated_last_line: str | None = None
     unproven: str | None = None

@@ -34,7 +34,11 @@ class Prediction(NamedTuple):
 
 
 def facts(run: Run, meta: dict) -> list[dict]:
-    """Return what no event tells of the tasks: where they may run at first, their nice values, and their sessions."""
+    """Return what a snapshot tells of the tasks: where they may run at first, their nice values, and their sessions.
+
+    The kernel names autogroups also while they are switched off (``proc_sched_autogroup_show_task()``, kernel/sched/autogroup.c,
+    v6.1; seen in a guest of Debian's 6.1.0-56).
+    """
     online, bound = list(machine_of(meta).online_cpus), first_cpus(meta)
     shell = next(pid for pid, name in run.names.items() if name == "shell")
     groups = {"A": shell + 1, "B": shell + 2}  # grp2 begins with the leaders of its two sessions
@@ -48,8 +52,7 @@ def facts(run: Run, meta: dict) -> list[dict]:
         fact: dict = {"pid": pid, "comm": name, "allowed": format_cpulist(allowed)}
         if meta["scenario"] == "nicemix" and kind[:1] == "n":
             fact["nice"] = int(kind[1:])
-        if not model_of(meta).endswith("noautogroup"):
-            fact["autogroup"] = f"/autogroup-{groups.get(kind, shell)}"
+        fact["autogroup"] = f"/autogroup-{groups.get(kind, shell)}"
         out.append(fact)
     return out
 

@@ -1,0 +1,141 @@
+"""How much longer work takes under another kernel: recorded in guests, and predicted from the trace of the first kernel alone.
+
+    PYTHONPATH=.:tests python -m support.predicted_changes [--seeds N]
+
+prints what a fork costs under both kernels, and the table of docs/what-if.md. Wanted are the emulator, debian:6.1.192 and
+debian:6.12.107 (``wastedcores guest``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+import wastedcores
+from wastedcores.guest import find_kernel
+from wastedcores.guest.record import record
+from wastedcores.topology.machine import Machine
+from wastedcores.trace.trace import Trace
+from wastedcores.workload import Script, Workload
+from wastedcores.workload.file import write_workload
+
+US, MS = 1_000, 1_000_000
+OLD, NEW = "6.1.192", "6.12.107"
+
+
+def barrier(parties: int) -> Workload:
+    """Return threads that meet at a barrier 300 times."""
+    w = Workload(f"barrier-{parties}")
+    body = (
+        Script().loop(300).compute(1800 * US, 2200 * US).barrier(w.barrier(parties), "block").end()
+    )
+    shell = Script().session(w.session()).sleep(200 * MS).mark("begin").loop(parties)
+    w.task("shell", shell.fork(w.template("b", body)).end().wait_children(0).mark("end"))
+    return w
+
+
+def storm(jobs: int, at_once: int) -> Workload:
+    """Return a parent with many short children, as make has them."""
+    w = Workload(f"storm-{jobs}")
+    job = w.template("cc1", Script().compute(1 * MS, 5 * MS))
+    shell = Script().session(w.session()).sleep(200 * MS).mark("begin").loop(jobs)
+    shell.fork(job).wait_children(at_once - 1).end()
+    w.task("shell", shell.wait_children(0).mark("end"))
+    return w
+
+
+#: name -> the work, and the machine on which it was recorded
+WORK = {
+    "barrier of 8 threads, 8 CPUs": (barrier(8), "uma8"),
+    "barrier of 16 threads, 16 CPUs": (barrier(16), "bd-paper-16"),
+    "fork storm, 8 CPUs": (storm(900, 16), "uma8"),
+    "fork storm, 16 CPUs": (storm(1200, 32), "bd-paper-16"),
+}
+
+
+class Change(NamedTuple):
+    """The change of the time from one kernel to another, as a share of it."""
+
+    work: str
+    since: str
+    to: str
+    recorded: float
+    noise: float  #: half of the recordings' range, of both kernels together, as a share of the time
+    predicted: float  #: the mean of what the traces of the first kernel tell
+
+
+def window(trace: Trace) -> tuple[int, int]:
+    """Return the times of the two marks."""
+    begin, end = trace.only("mark").collect()["ts_ns"].to_list()
+    return begin, end
+
+
+def recorded(work: Workload, package: str, machine: str, seed: int) -> Trace:
+    """Record the work in a guest."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "work.json"
+        write_workload(work, file)
+        return record(
+            str(file), find_kernel(f"debian:{package}"), Machine.preset(machine), seed=seed
+        )
+
+
+def fork_costs(package: str) -> tuple[float, float]:
+    """Return the CPU time in us that a short process costs its parent and itself, beside what the two compute."""
+    w = Workload("forks")
+    child = w.template("child", Script().compute(100 * US))
+    parent = Script().sleep(200 * MS).mark("begin").loop(400).compute(50 * US).fork(child)
+    w.task("parent", parent.wait_children(0).end().mark("end"))
+    trace = recorded(w, package, "uma8", 1)
+    begin, end = window(trace)
+    inside = pl.col("ts_ns").is_between(begin, end)
+    ran = trace.only("switch").collect()
+    ran = ran.with_columns(ns=pl.col("ts_ns").diff().shift(-1).over("cpu")).filter(inside)
+    forks = trace.only("fork").filter(inside).collect()
+
+    def each_us(column: str) -> float:
+        mine = pl.col("pid").is_in(forks[column].implode())
+        return ran.filter(mine)["ns"].sum() / forks.height / US
+
+    return each_us("by_pid") - 50, each_us("pid") - 100
+
+
+def changes(name: str, seeds: range) -> Iterator[Change]:
+    """Yield the change from the older kernel to the newer one, and back."""
+    traces = {k: [recorded(WORK[name][0], k, WORK[name][1], s) for s in seeds] for k in (OLD, NEW)}
+    took = {k: [end - begin for begin, end in map(window, found)] for k, found in traces.items()}
+    mean = {k: statistics.mean(times) for k, times in took.items()}
+    noise = sum((max(t) - min(t)) / 2 for t in took.values()) / mean[OLD]
+    for since, to in ((OLD, NEW), (NEW, OLD)):
+        told = [
+            wastedcores.whatif(trace, to=[f"v{to}"], between=window(trace))
+            for trace in traces[since]
+        ]
+        predicted = [t.variants[0].window_ns.median / t.itself.window_ns.median - 1 for t in told]
+        yield Change(name, since, to, mean[to] / mean[since] - 1, noise, statistics.mean(predicted))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3)
+    asked = parser.parse_args()
+    for package in (OLD, NEW):
+        print(
+            "{}: a fork costs {:.0f} us, and the child {:.0f} us".format(
+                package, *fork_costs(package)
+            )
+        )
+    print("| work | from | to | recorded (noise) | predicted |")
+    print("|---|---|---|---|---|")
+    for each in WORK:
+        for c in changes(each, range(1, 1 + asked.seeds)):
+            print(
+                f"| {c.work} | {c.since} | {c.to} | {c.recorded:+.1%} ({c.noise:.1%}) | {c.predicted:+.1%} |",
+                flush=True,
+            )
