@@ -128,6 +128,10 @@ def test_a_recording_without_autogroups_is_replayed_without_them():
     found = whatif(trace, machine=MACHINE, to=["v4.1"], seeds=1, workers=1)
     assert found.kernel == "v4.1+noautogroup"
     assert found.itself.kernel == "v4.1+noautogroup"
+    assert not any("autogroups" in note for note in found.recovered.notes)  # no task had one
+    pid = trace.only("fork").collect()["pid"][-1]
+    told = recover(trace, [TaskFacts(pid=pid, autogroup="/autogroup-7")])
+    assert any("autogroups were switched off" in note for note in told.notes)
     named = whatif(trace, machine=MACHINE, kernel="v4.1", to=["core"], seeds=1, workers=1)
     assert named.kernel == "v4.1+noautogroup"
 

@@ -36,9 +36,7 @@ def test_tasks():
         {"pid": 3, "allowed": "1-2", "policy": "other", "nice": 5, "cgroup": "/x"},
     ]
     found = facts({"affinity": 2}, tasks=tasks)
-    assert (
-        found["affinity"] == "a snapshot tells it for 3 tasks, 2 of them bound and 2 events tell it"
-    )
+    assert found["affinity"] == "a snapshot tells it for 3 tasks (2 bound) and 2 events tell it"
     assert (
         found["policies"]
         == "1 fifo, 1 with a nice value, tasks in 1 control group and tasks in 1 autogroup"
@@ -54,6 +52,7 @@ def test_configuration():
             {"path": "/a", "cpus": "0-1", "load_balance": True},
         ],
         core_scheduling=True,
+        autogroups=False,
         sched_domains=[{"cpus": "0-1", "level": 0}],
         boot_parameters="isolcpus=2-3",
         changed=["quotas"],
@@ -63,6 +62,7 @@ def test_configuration():
     assert found["isolated CPUs"] == "2-3"
     assert found["tickless CPUs"] == "3"
     assert found["cpusets"] == "/ (CPUs 0-3, not balanced) and /a (CPUs 0-1)"
+    assert found["autogroups"] == "switched off"
     assert found["core scheduling"].startswith("some tasks had a cookie")
     assert found["domains"] == "the kernel's scheduling domains are recorded for CPUs 0-1"
     assert found["kernel command line"] == "isolcpus=2-3"

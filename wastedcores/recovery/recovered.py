@@ -145,7 +145,7 @@ def recover(
         (span.start_ns - s.start_ns, span.end_ns - s.start_ns),
         span.marks,
         not span.why_endless,
-        (*_notes(s, facts), *span.why_endless),
+        (*_notes(s, facts, trace.header.autogroups), *span.why_endless),
         bool(span.ending),
         busy_per_cpu(s, span, costs.switch_ns),
         _guessed_work(s),
@@ -185,8 +185,13 @@ def _guessed_work(s: Seen) -> float:
 STAYED = 10
 
 
-def _notes(s: Seen, facts: Facts) -> tuple[str, ...]:
+def _notes(s: Seen, facts: Facts, autogroups: bool | None) -> tuple[str, ...]:
     notes = []
+    if autogroups is False and facts.session.any():
+        notes.append(
+            "autogroups were switched off when this was recorded; replays keep them off under kernels with +noautogroup, and "
+            "only there"
+        )
     if not facts.told:
         notes.append(
             "nothing tells which session or control group a task belongs to, so all tasks share the root group; a file of "

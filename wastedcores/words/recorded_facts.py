@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from wastedcores.cpulist import format_cpulist, parse_cpulist
-from wastedcores.trace.header import Header
+from wastedcores.trace.header import Header, TaskFacts
 from wastedcores.units import human_ns
 from wastedcores.words.rich_text import count, enumerated
 
@@ -21,7 +21,8 @@ def recorded_facts(header: Header, kinds: Mapping[str, int]) -> dict[str, str]:
         if header.scheduler
         else "",
         "affinity": _affinity(header, kinds),
-        "policies": _policies(header),
+        "policies": _policies(header.tasks or []),
+        "autogroups": "switched off" if header.autogroups is False else "",
         "CPU time": _limits(header),
         "throttling": _throttling(kinds),
         "isolated CPUs": _cpus(header.isolated_cpus, "no CPU is isolated"),
@@ -52,15 +53,14 @@ def _affinity(header: Header, kinds: Mapping[str, int]) -> str:
     bound = sum(len(parse_cpulist(t.allowed or "")) < cpus for t in told)
     words = []
     if told:
-        words.append(f"a snapshot tells it for {count(len(told), 'task')}, {bound} of them bound")
+        words.append(f"a snapshot tells it for {count(len(told), 'task')} ({bound} bound)")
     if events := kinds.get("affinity", 0) + kinds.get("task_state", 0):
         words.append(f"{count(events, 'event')} tell it")
     return enumerated(words) or "not told, except by the names of bound kernel threads"
 
 
-def _policies(header: Header) -> str:
-    """Say how many tasks have another policy or nice value than the usual ones, and of how many groups they are."""
-    tasks = header.tasks or []
+def _policies(tasks: list[TaskFacts]) -> str:
+    """Say how many tasks have another policy or nice value than the usual ones."""
     policies = Counter(t.policy for t in tasks if t.policy not in (None, "other"))
     words = [f"{n} {policy}" for policy, n in sorted(policies.items())]
     nice = sum(bool(t.nice) for t in tasks)
@@ -68,8 +68,7 @@ def _policies(header: Header) -> str:
     groups = len({t.cgroup for t in tasks if t.cgroup not in (None, "/")})
     words += [f"tasks in {count(groups, 'control group')}"] if groups else []
     sessions = len({t.autogroup for t in tasks if t.autogroup not in (None, "/")})
-    off = ", which are switched off" if header.autogroups is False else ""
-    words += [f"tasks in {count(sessions, 'autogroup')}{off}"] if sessions else []
+    words += [f"tasks in {count(sessions, 'autogroup')}"] if sessions else []
     return enumerated(words)
 
 
