@@ -14,7 +14,7 @@ from wastedcores.analysis.moves import rates
 from wastedcores.errors import ModelWarning
 from wastedcores.kernels import KernelModel
 from wastedcores.recovery.build import END_MARK
-from wastedcores.simulator import RawReplay, log_column, log_kind, simulate
+from wastedcores.simulator import RawReplay, log_column, log_kind, log_op, simulate
 from wastedcores.simulator.measure import busy_share, marks
 from wastedcores.simulator.simulate import trees_of
 from wastedcores.topology.domains import Domains
@@ -58,7 +58,7 @@ def replay_once(path: str, kernel: str, seed: int) -> dict[str, float | int | st
         "given_up": int(given_up(task, raw)),
         "busy_cpus": float(busy_share(raw, task.machine.cpus, start, end)[cpus].sum()),
         "wasted_ns": wasted_ns(raw, cpus, start, end),
-        **moved(raw, task.machine, start, end),
+        **moved(raw, task.machine, KernelModel.named(kernel), start, end),
     }
 
 
@@ -113,9 +113,16 @@ def window_of(task: Task, raw: RawReplay) -> tuple[int, int]:
     return at.get(task.marks[0], start), at.get(task.marks[1], raw.end_ns)
 
 
-def moved(raw: RawReplay, machine: Machine, start: int, end: int) -> dict[str, float]:
-    """Return how often tasks of a replay move to another CPU, last-level cache and node per second."""
+def moved(
+    raw: RawReplay, machine: Machine, kernel: KernelModel, start: int, end: int
+) -> dict[str, float]:
+    """Return how often tasks of a replay move to another CPU, last-level cache and node per second.
+
+    The CPU that a fork chooses counts where the kernel's events tell it as a move, see :mod:`wastedcores.simulator.to_trace`.
+    """
     log = raw.of(log_kind.MIGRATE)
+    if kernel.is_modern:
+        log = log[log[:, log_column.OP] != log_op.FORK]
     at, source, target = log[:, [log_column.TS, log_column.SRC, log_column.CPU]].T
     inside = (at >= start) & (at <= end) & (source != target)
     found = rates(source[inside], target[inside], max(end - start, 1), machine)

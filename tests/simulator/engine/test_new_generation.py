@@ -57,7 +57,8 @@ def crowd() -> Workload:
 
 def placed(trace) -> int:
     """How many times a thread was placed on another CPU than its own when it was born or woke."""
-    return trace.only("migrate").filter(pl.col("op").is_in(["fork", "wakeup"])).collect().height
+    placements = trace.only("wakeup", "wakeup_new").collect()
+    return placements.filter(pl.col("src_cpu") != pl.col("cpu")).height
 
 
 def test_its_rules_hold_in_a_replay(kernel):
