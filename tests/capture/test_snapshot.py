@@ -80,6 +80,17 @@ def test_processes_that_end_while_they_are_listed_are_left_out(tmp_path, monkeyp
     assert own_tasks.threads_of(os.getpid()) == set()
 
 
+def test_groups_that_share_cpu_time(here, tmp_path, monkeypatch):
+    """A group of version 2 without the cpu controller has no file cpu.weight; of version 1, each group has cpu.shares."""
+    monkeypatch.setattr(system, "hierarchy", lambda *_: tmp_path)
+    for file in ("cpu.weight", "cpu.shares", "b/cpu.weight", "b/c/pids.max", "d/cpu.shares"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("100\n")
+    assert system.task_groups(tmp_path) == ["/b", "/d"]
+    monkeypatch.setattr(system, "in_first_namespace", lambda kind: kind != "cgroup")
+    assert system.task_groups(tmp_path) is None
+
+
 def test_quotas_of_both_versions(here, tmp_path, monkeypatch):
     monkeypatch.setattr(system, "hierarchy", lambda *_: tmp_path)
     assert system.quotas(tmp_path) == {}

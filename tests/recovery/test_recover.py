@@ -21,6 +21,7 @@ from wastedcores.prediction.machines_and_kernels import (
 from wastedcores.prediction.one_replay import run, window_of
 from wastedcores.prediction.predict import whatif
 from wastedcores.recovery import recover
+from wastedcores.recovery.facts import _group
 from wastedcores.simulator import replay
 from wastedcores.simulator.measure import busy_share, marks
 from wastedcores.topology.machine import Machine
@@ -134,6 +135,52 @@ def test_a_recording_without_autogroups_is_replayed_without_them():
     assert any("autogroups were switched off" in note for note in told.notes)
     named = whatif(trace, machine=MACHINE, kernel="v4.1", to=["core"], seeds=1, workers=1)
     assert named.kernel == "v4.1+noautogroup"
+
+
+def test_control_groups_stay_where_autogroups_are_switched_off():
+    """Without autogroups, a model has no groups at all; so the sessions are left out, and not the kernel's control groups."""
+    trace = recorded(workers(Workload("both"), 8, Script().compute(60 * MS, 80 * MS)))
+    pids = trace.only("fork").collect()["pid"].to_list()[-8:]
+    facts = [
+        {"pid": p, "cgroup": f"/{i % 2}", "autogroup": f"/autogroup-{i}"}
+        for i, p in enumerate(pids)
+    ]
+    tasks = [TaskFacts(**fact) for fact in facts]
+    trace = trace.with_header(autogroups=False, task_groups=["/0"], tasks=tasks)
+    found = whatif(trace, machine=MACHINE, to=["core"], seeds=1, workers=1)
+    assert found.kernel == "v4.1"
+    assert len(found.recovered.workload.program().shares) == 2  # the root group and /0
+    on = recover(trace.with_header(autogroups=True))
+    assert len(on.workload.program().shares) == 6  # and the autogroups of the other four
+
+
+@pytest.mark.parametrize(
+    ("task_groups", "groups"),
+    [
+        (
+            ["/a"],
+            ["/a", "/a", "auto", "auto", "root", "parent"],
+        ),  # /a/b and /c have no cpu controller
+        (["/a", "/a/b", "/c"], ["/a", "/a/b", "/c", "auto", "root", "parent"]),
+        (None, ["auto", "auto", "/c", "auto", "root", "parent"]),  # an older snapshot
+    ],
+)
+def test_the_group_of_a_task_is_the_nearest_with_the_cpu_controller_and_else_its_autogroup(
+    task_groups, groups
+):
+    facts = [
+        {"cgroup": "/a", "autogroup": "auto"},
+        {"cgroup": "/a/b", "autogroup": "auto"},
+        {"cgroup": "/c", "autogroup": None if task_groups is None else "auto"},
+        {"cgroup": "/", "autogroup": "auto"},
+        {"cgroup": "/"},
+        {},
+    ]
+    known = None if task_groups is None else frozenset(task_groups)
+    numbers: dict = {}
+    found = [_group(TaskFacts(pid=1, **fact), numbers, known) for fact in facts]
+    names = {number: name for name, number in numbers.items()} | {0: "root", None: "parent"}
+    assert [names[number] for number in found] == groups
 
 
 def test_a_waker_that_no_event_names_is_the_one_that_ran_at_all_wakeups():

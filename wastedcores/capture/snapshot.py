@@ -223,6 +223,7 @@ class Snapshot(BaseModel):
     silent_is_idle: bool | None = None
     #: as in :class:`wastedcores.trace.header.Header`
     quotas: dict[str, int] | None = None
+    task_groups: list[str] | None = None
     boot_id: str | None = None
     boot_parameters: str | None = None
     isolated_cpus: list[int] | None = None
@@ -240,8 +241,8 @@ class Snapshot(BaseModel):
 
 #: the fields of a snapshot that are fields of a trace's header, too
 SYSTEM = (
-    "quotas", "boot_id", "boot_parameters", "isolated_cpus", "nohz_full_cpus", "cpusets", "sched_domains", "sched_features",
-    "core_scheduling", "autogroups",
+    "quotas", "task_groups", "boot_id", "boot_parameters", "isolated_cpus", "nohz_full_cpus", "cpusets", "sched_domains",
+    "sched_features", "core_scheduling", "autogroups",
 )  # fmt: skip
 
 

@@ -145,6 +145,7 @@ def system_facts(root: Path = Path("/")) -> dict[str, Any]:
     autogroups = _read(root / "proc/sys/kernel/sched_autogroup_enabled")
     return {
         "quotas": quotas(root),
+        "task_groups": task_groups(root),
         "boot_id": _read(root / "proc/sys/kernel/random/boot_id"),
         "boot_parameters": _read(root / "proc/cmdline"),
         "isolated_cpus": isolated,
@@ -187,6 +188,24 @@ def quotas(root: Path = Path("/")) -> dict[str, int] | None:
             if quota not in ("max", "-1"):
                 found[_name(group, folder)] = int(quota)
     return found
+
+
+def task_groups(root: Path = Path("/")) -> list[str] | None:
+    """Return the paths of the control groups among which CPU time is shared, but the root; None if they cannot be known.
+
+    A group of version 2 without the cpu controller is no group of the scheduler: its tasks belong to the nearest one above it.
+    """
+    if _only_root_group(root):
+        return []
+    folder = hierarchy("cpu", root)
+    if folder is None or not in_first_namespace("cgroup"):
+        return None
+    names = ("cpu.weight", "cpu.shares")
+    return sorted(
+        _name(group, folder)
+        for group in _groups(folder)
+        if group != folder and any((group / name).exists() for name in names)
+    )
 
 
 def _groups(folder: Path) -> Iterator[Path]:

@@ -19,6 +19,7 @@ from wastedcores.kernels import (
 from wastedcores.kernels.generations import NO_AUTOGROUP, replayed, replayed_listed
 from wastedcores.prediction.one_replay import Task
 from wastedcores.recovery import Recovered
+from wastedcores.recovery.facts import in_task_groups
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.source import find_machine
 from wastedcores.trace.trace import Trace
@@ -68,7 +69,10 @@ def place_of(
         return where.machine, name, where.assumed
     stand_in = recorded_balancer(name).stand_in
     model = KernelModel.named(stand_in) if stand_in else recorded_kernel(name)[0]
-    if trace.header.autogroups is False and not model.noautogroup:
+    header = trace.header
+    # a model without autogroups has no control groups either
+    off = header.autogroups is False and not in_task_groups(header.tasks, header.task_groups)
+    if off and not model.noautogroup:
         model = KernelModel.named(f"{model.name}+{NO_AUTOGROUP}")
     return where.machine, model, where.assumed
 

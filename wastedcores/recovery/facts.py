@@ -7,8 +7,9 @@ tasks that lead a session.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -47,18 +48,30 @@ class Facts:
     idle: NDArray[np.bool_]  #: bool (tasks,): tasks of SCHED_IDLE, which a fork inherits
     #: the source of the sessions: "tasks", "names", or "" if there is none, so that all tasks share the root group
     told: str
+    #: whether the sessions are autogroups that were switched off, which only other kernels have
+    switched_off: bool
 
 
 def gather(
-    seen: Seen, tasks: Sequence[TaskFacts | Mapping[str, Any]] | None, sessions: Iterable[str]
+    seen: Seen,
+    tasks: Sequence[TaskFacts | Mapping[str, Any]] | None,
+    sessions: Iterable[str],
+    task_groups: Collection[str] | None = None,
+    autogroups: bool | None = None,
 ) -> Facts:
-    """Collect what is known of the tasks."""
+    """Collect what is known of the tasks; ``task_groups`` and ``autogroups`` are as in a trace's header.
+
+    Autogroups that are switched off are left out beside control groups. Without these they are kept, because a kernel to which
+    the work goes may have them on; a model with ``+noautogroup`` puts all tasks into the root group.
+    """
     count = len(seen.tasks)
     by_pid = {}
     for told in tasks or ():
         each = told if isinstance(told, TaskFacts) else TaskFacts.model_validate(told)
         by_pid[each.pid] = each
     sessions = tuple(sessions)
+    known = None if task_groups is None else frozenset(task_groups)
+    named = autogroups is not False or not in_task_groups(by_pid.values(), known)
     found = Facts(
         np.zeros(count, np.int64),
         [None] * count,
@@ -67,6 +80,7 @@ def gather(
         np.array([bool(_STOPPER.match(c)) for c in seen.comms], np.bool_),
         np.zeros(count, np.bool_),
         "names" if sessions else "tasks" if by_pid else "",
+        autogroups is False and named,
     )
     groups: dict[object, int] = {}
     pids = set()
@@ -74,7 +88,7 @@ def gather(
     for t, (pid, parent) in enumerate(seen.tasks[:, [sj.T_PID, sj.T_PARENT]].tolist()):
         fact = by_pid.get(pid) if pid not in pids else None
         pids.add(pid)
-        group = _group(fact, groups)
+        group = _group(fact, groups, known, named)
         if sessions:
             leads = _leads(seen, t, parent, sessions)
             group = groups.setdefault(("session", t), len(groups) + 1) if leads else None
@@ -105,11 +119,34 @@ def gather(
     return found
 
 
-def _group(fact: TaskFacts | None, groups: dict[object, int]) -> int | None:
-    """Return the number of a task's group; None if it is that of its parent."""
+def task_group(fact: TaskFacts, task_groups: Collection[str] | None) -> str | None:
+    """Return the control group with which a task shares CPU time: the nearest one of the scheduler; None if it is not known."""
+    if task_groups is None or fact.cgroup is None:
+        return None
+    path = PurePosixPath(fact.cgroup)
+    return next((str(p) for p in (path, *path.parents) if str(p) in task_groups), "/")
+
+
+def in_task_groups(tasks: Iterable[TaskFacts] | None, task_groups: Collection[str] | None) -> bool:
+    """Tell whether any task is in a control group of the scheduler other than the root."""
+    return any(task_group(fact, task_groups) not in (None, "/") for fact in tasks or ())
+
+
+def _group(
+    fact: TaskFacts | None,
+    groups: dict[object, int],
+    task_groups: Collection[str] | None,
+    autogroups: bool = True,
+) -> int | None:
+    """Return the number of a task's group; None if it is that of its parent.
+
+    Only tasks of the root group have an autogroup (kernel/sched/autogroup.c: task_wants_autogroup(), v4.1 and v6.12).
+    """
     if fact is None:
         return None
-    name = fact.autogroup or fact.cgroup
+    name = task_group(fact, task_groups)
+    if name in (None, "/") and autogroups:
+        name = fact.autogroup or name or fact.cgroup
     if name is None:
         return None
     return 0 if name == "/" else groups.setdefault(name, len(groups) + 1)

@@ -125,7 +125,8 @@ def recover(
     s = seen(trace, costs.switch_ns)
     if tasks is None:  # a pid that is in both was used again, and the first task had it first
         tasks = [*(trace.header.later_tasks or ()), *(trace.header.tasks or ())]
-    facts = gather(s, tasks, sessions)
+    header = trace.header
+    facts = gather(s, tasks, sessions, header.task_groups, header.autogroups)
     _forget_stoppers(s, facts)
     waits = classify(s, facts)
     if machine is None and trace.header.machine:
@@ -145,7 +146,7 @@ def recover(
         (span.start_ns - s.start_ns, span.end_ns - s.start_ns),
         span.marks,
         not span.why_endless,
-        (*_notes(s, facts, trace.header.autogroups), *span.why_endless),
+        (*_notes(s, facts), *span.why_endless),
         bool(span.ending),
         busy_per_cpu(s, span, costs.switch_ns),
         _guessed_work(s),
@@ -185,9 +186,9 @@ def _guessed_work(s: Seen) -> float:
 STAYED = 10
 
 
-def _notes(s: Seen, facts: Facts, autogroups: bool | None) -> tuple[str, ...]:
+def _notes(s: Seen, facts: Facts) -> tuple[str, ...]:
     notes = []
-    if autogroups is False and facts.session.any():
+    if facts.switched_off and facts.session.any():
         notes.append(
             "autogroups were switched off when this was recorded; replays keep them off under kernels with +noautogroup, and "
             "only there"

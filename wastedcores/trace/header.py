@@ -159,6 +159,8 @@ class Header(BaseModel):
         Whether changes of affinity are among the events; None: as the source format usually does.
     quotas
         CPU time per period in us of every control group that has a limit; empty: none has; None: unknown.
+    task_groups
+        The control groups among which CPU time is shared, without the root; None: unknown.
     boot_id
         The kernel's random number of this boot (``/proc/sys/kernel/random/boot_id``).
     boot_parameters
@@ -223,6 +225,7 @@ class Header(BaseModel):
     later_tasks: list[TaskFacts] | None = None
     follows_affinity: bool | None = None
     quotas: dict[str, int] | None = None
+    task_groups: list[str] | None = None
     boot_id: str | None = None
     boot_parameters: str | None = None
     isolated_cpus: list[int] | None = None

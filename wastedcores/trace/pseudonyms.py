@@ -160,6 +160,8 @@ class Pseudonyms:
             changes["machine"] = machine | {"name": self.name(machine["name"], "host")}
         if quotas := getattr(told, "quotas", None):
             changes["quotas"] = {self.group(path): us for path, us in quotas.items()}
+        if groups := getattr(told, "task_groups", None):
+            changes["task_groups"] = [self.group(path) for path in groups]
         if cpusets := getattr(told, "cpusets", None):
             changes["cpusets"] = [
                 c.model_copy(update={"path": self.group(c.path)}) for c in cpusets
