@@ -117,17 +117,21 @@ def sizes_only(trace):
     )
 
 
-def both(trace, persist_ns=100_000_000, **options):
-    """Check the kernel's lengths and the whole recording, from the moment at which the lengths of all CPUs are known.
+def lengths_known(trace):
+    """Return the part of the recording in which the kernel's lengths of all CPUs are known.
 
-    A length is recorded when it changes. The snapshot knows what waits from the start on, so the recording alone tells of the
-    milliseconds before a CPU's first change.
+    A length is recorded when it changes, and only the snapshot tells what waited before a CPU's first change.
     """
     lengths = trace.only("nr_running").collect()
     known_ns = lengths.group_by("cpu").agg(pl.col("ts_ns").min())["ts_ns"].max()
-    between = (known_ns, trace.header.end_ns)
+    return known_ns, trace.header.end_ns
+
+
+def both(trace):
+    """Check the kernel's lengths alone and the whole recording."""
+    known = lengths_known(trace)
     return tuple(
-        wastedcores.check(which, persist_ns=persist_ns, between=between, **options)
+        wastedcores.check(which, persist_ns=100_000_000, between=known)
         for which in (sizes_only(trace), trace)
     )
 
@@ -144,10 +148,11 @@ def test_throttled_tasks_are_no_violation(recordings):
 def test_waste_by_other_work_does_not_blur_the_answer_about_throttled_tasks(recordings):
     """Looking for episodes that are longer than any of the kernel's count, the check says clean and not unknown."""
     for trace, _ in recordings:
-        seen = both(trace)[0].episodes
+        known = lengths_known(trace)
+        seen = wastedcores.check(sizes_only(trace), between=known).episodes
         longest_ns = int((seen["end_ns"] - seen["start_ns"]).max() or 0)
         persist_ns = max(100_000_000, longest_ns + 1_000_000)
-        _, ours = both(trace, persist_ns, chronic_share=None)
+        ours = wastedcores.check(trace, persist_ns=persist_ns, between=known, chronic_share=None)
         assert ours.verdict == "clean", (ours.notes, ours.doubts)
 
 

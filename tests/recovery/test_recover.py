@@ -138,7 +138,7 @@ def test_a_recording_without_autogroups_is_replayed_without_them():
 
 
 def test_control_groups_stay_where_autogroups_are_switched_off():
-    """Without autogroups, a model has no groups at all; so the sessions are left out, and not the kernel's control groups."""
+    """A model with +noautogroup has no control groups either, so it is not used here; only the sessions are left out."""
     trace = recorded(workers(Workload("both"), 8, Script().compute(60 * MS, 80 * MS)))
     pids = trace.only("fork").collect()["pid"].to_list()[-8:]
     facts = [

@@ -58,7 +58,10 @@ def test_without_autogroups_the_group_imbalance_is_gone():
 
 
 def test_a_flat_program_has_no_groups_without_autogroups():
-    """A thread of the root group gets half of a CPU beside three of a session, or a quarter."""
+    """A thread of the root group gets half of a CPU beside three of a session. Without autogroups it gets a quarter.
+
+    Its last slice may begin a little sooner or later, for which 2 % are left.
+    """
     w = Workload("beside")
     session = w.session()
     w.task("alone", Script().compute(20 * MS), allowed=[0])
@@ -69,8 +72,8 @@ def test_a_flat_program_has_no_groups_without_autogroups():
         raw = simulate(w.program(), Machine.preset("uma8"), KernelModel.named(kernel))
         exits = raw.of(log_kind.EXIT)
         ended[kernel] = exits[:, log_column.TS].min() - raw.phase_ns
-    assert ended["v6.12.107"] == pytest.approx(40 * MS, rel=0.2)
-    assert ended["v6.12.107+noautogroup"] == pytest.approx(80 * MS, rel=0.2)
+    assert ended["v6.12.107"] == pytest.approx(40 * MS, rel=0.02)
+    assert ended["v6.12.107+noautogroup"] == pytest.approx(80 * MS, rel=0.02)
 
 
 def test_names():

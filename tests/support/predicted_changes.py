@@ -107,7 +107,7 @@ def fork_costs(package: str) -> tuple[float, float]:
 
 
 def changes(name: str, seeds: range) -> Iterator[Change]:
-    """Yield the change from the older kernel to the newer one, and back."""
+    """Yield by how much the time changes from the older kernel to the newer one, and from the newer to the older."""
     traces = {k: [recorded(WORK[name][0], k, WORK[name][1], s) for s in seeds] for k in (OLD, NEW)}
     took = {k: [end - begin for begin, end in map(window, found)] for k, found in traces.items()}
     mean = {k: statistics.mean(times) for k, times in took.items()}

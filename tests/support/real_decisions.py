@@ -1,4 +1,4 @@
-"""What kernels chose in guests, decision by decision, and what the engine chooses in the same state of the machine.
+"""Compare each decision of a kernel in a guest with what the engine decides in the same state of the machine.
 
     PYTHONPATH=.:tests python -m support.real_decisions [--json FILE]
 
@@ -37,7 +37,7 @@ JUDGED = [
 
 
 def recordings(package: str, machine: str, scenario: str, given: dict, seeds) -> Iterator[Path]:
-    """Yield the texts of the recordings of one boot, packed as the judge reads them."""
+    """Boot once, record the scenario with each seed, and yield the files of ftrace text, packed with xz."""
     on = guest_machine(Machine.preset(machine))
     options = Options(buffer_kb=16_384)
     events = ",".join(f"sched/{name}" for name in EVENTS)

@@ -197,14 +197,12 @@ def task_groups(root: Path = Path("/")) -> list[str] | None:
     """
     if _only_root_group(root):
         return []
-    folder = hierarchy("cpu", root)
-    if folder is None or not in_first_namespace("cgroup"):
+    if hierarchy("cpu", root) is None or not in_first_namespace("cgroup"):
         return None
-    names = ("cpu.weight", "cpu.shares")
     return sorted(
-        _name(group, folder)
-        for group in _groups(folder)
-        if group != folder and any((group / name).exists() for name in names)
+        path
+        for path, folder in cpu_groups(root).values()
+        if path != "/" and any((folder / name).exists() for name in ("cpu.weight", "cpu.shares"))
     )
 
 

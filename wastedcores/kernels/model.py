@@ -225,6 +225,14 @@ class KernelModel:
         return self.version in RULES
 
     @property
+    def fork_migrates(self) -> bool:
+        """True if sched_migrate_task tells of the CPU that a fork chooses.
+
+        Since v4.8 it does not, because wake_up_new_task() (kernel/sched/core.c) calls __set_task_cpu() and not set_task_cpu().
+        """
+        return not self.is_modern
+
+    @property
     def stand_in(self) -> str | None:
         """The release nearest to this one that the replay models, for one since v5.15 that it does not model; else None."""
         near = None if self.is_replayed else generations.stand_in(self.version)

@@ -116,12 +116,9 @@ def window_of(task: Task, raw: RawReplay) -> tuple[int, int]:
 def moved(
     raw: RawReplay, machine: Machine, kernel: KernelModel, start: int, end: int
 ) -> dict[str, float]:
-    """Return how often tasks of a replay move to another CPU, last-level cache and node per second.
-
-    The CPU that a fork chooses counts where the kernel's events tell it as a move, see :mod:`wastedcores.simulator.to_trace`.
-    """
+    """Return how often per second tasks move to another CPU, last-level cache and node, as the kernel's events would tell."""
     log = raw.of(log_kind.MIGRATE)
-    if kernel.is_modern:
+    if not kernel.fork_migrates:
         log = log[log[:, log_column.OP] != log_op.FORK]
     at, source, target = log[:, [log_column.TS, log_column.SRC, log_column.CPU]].T
     inside = (at >= start) & (at <= end) & (source != target)

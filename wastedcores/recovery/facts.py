@@ -129,7 +129,8 @@ def task_group(fact: TaskFacts, task_groups: Collection[str] | None) -> str | No
 
 def in_task_groups(tasks: Iterable[TaskFacts] | None, task_groups: Collection[str] | None) -> bool:
     """Tell whether any task is in a control group of the scheduler other than the root."""
-    return any(task_group(fact, task_groups) not in (None, "/") for fact in tasks or ())
+    known = frozenset(task_groups or ())
+    return any(task_group(fact, known) not in (None, "/") for fact in tasks or ())
 
 
 def _group(
@@ -138,7 +139,7 @@ def _group(
     task_groups: Collection[str] | None,
     autogroups: bool = True,
 ) -> int | None:
-    """Return the number of a task's group; None if it is that of its parent.
+    """Return the number of a task's group. None means that it is in the group of its parent.
 
     Only tasks of the root group have an autogroup (kernel/sched/autogroup.c: task_wants_autogroup(), v4.1 and v6.12).
     """

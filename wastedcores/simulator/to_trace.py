@@ -28,9 +28,6 @@ def to_trace(
 ) -> Trace:
     """Convert a raw replay to a trace whose events are in memory.
 
-    Since v4.8 the kernel writes no sched_migrate_task for the CPU that a fork chooses, because wake_up_new_task()
-    (kernel/sched/core.c) calls __set_task_cpu() and not set_task_cpu(); so the traces of such kernels have none.
-
     Parameters
     ----------
     raw, program
@@ -44,7 +41,7 @@ def to_trace(
         ``source_format`` is "replay".
     """
     events = with_decisions(_table(raw, program, machine.cpus, kernel), raw, machine.cpus)
-    if kernel.is_modern:
+    if not kernel.fork_migrates:
         placed = (pl.col("kind") == "migrate") & (pl.col("op") == "fork")
         events = events.filter(~placed.fill_null(False))
     frame = conform(events, f"replay of {name}")
