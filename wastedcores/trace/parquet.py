@@ -57,6 +57,8 @@ def upgraded(trace: Trace) -> Trace:
 
 MAGIC = b"PAR1"
 HEADER_KEY = "wastedcores"
+#: Rows of the first row group; each further one has twice as many, up to BATCH_ROWS.
+FIRST_ROWS = 1 << 17
 #: What polars raises when it reads a damaged file; where it did not expect damage, its Rust code panics.
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 _FACT_COLUMNS = ("ts_ns", "kind", "cpu", "src_cpu", "pid", "prev_pid", "by_pid")
@@ -281,13 +283,14 @@ def _arrow(table: pl.DataFrame) -> pa.Table:
 
 
 def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Gather tables until they have enough rows for a row group."""
+    """Gather tables until they have enough rows for a row group; the first groups are smaller, so that writing begins early."""
     gathered: list[pl.DataFrame] = []
+    enough = FIRST_ROWS
     for frame in frames:
         gathered.append(frame.select(list(sa.COLUMNS)))
-        if sum(f.height for f in gathered) >= BATCH_ROWS:
+        if sum(f.height for f in gathered) >= enough:
             yield pl.concat(gathered)
-            gathered = []
+            gathered, enough = [], min(2 * enough, BATCH_ROWS)
     if gathered:
         yield pl.concat(gathered)
 
