@@ -164,6 +164,7 @@ def judge(
     table = episodes.select("start_ns", "end_ns", *columns, pl.col(episodes.columns[3:]))
     # a CPU that idles beside a waiting thread idles beside a CPU that does not
     ceiling_ns = (counted - 1 + int(unknown_cpus.sum())) * length_ns
+    most_ns = max(min(most.waste_ns, ceiling_ns) if most else 0, waste_ns)
     longest_ns = int((episodes["end_ns"] - episodes["start_ns"]).max() or 0)  # type: ignore[arg-type]
     return table, Trust(
         verdict,
@@ -174,8 +175,9 @@ def judge(
         certain.affinity_matters and verdict == "unknown",
         Bound(
             certain.least_ns,
-            max(min(most.waste_ns, ceiling_ns) if most else 0, waste_ns),
-            max(min(most.longest_ns, length_ns) if most else 0, longest_ns),
+            most_ns,
+            # at each moment of an episode at least one CPU is wasted
+            max(min(most.longest_ns, length_ns, most_ns) if most else 0, longest_ns),
         ),
         endless,
         certain.seen_ns,

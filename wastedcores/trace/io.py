@@ -22,6 +22,7 @@ from wastedcores.trace.inspector import Inspector
 from wastedcores.trace.parquet import MAGIC, check_name, read_parquet, stream_parquet, write_parquet
 from wastedcores.trace.readers.support.perf_command import every_cpu, some_tasks_only
 from wastedcores.trace.readers.support.reading import Facts, Reading, in_order
+from wastedcores.trace.readers.support.shifted_states import ShiftedStates
 from wastedcores.trace.recognisers import Candidate, is_systing, refuse_summary
 from wastedcores.trace.schema import conform
 from wastedcores.trace.spool import kept_until_exit, seekable
@@ -229,6 +230,8 @@ class _Import:
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield event tables of the full schema, in order of time."""
         ordered = in_order(self.seen.ranges(self.reading.frames()), self.path)
+        if self.reading.kernel_states:
+            ordered = ShiftedStates(self.seen.notes).mended(ordered)
         for frame in told(self.seen.order(ordered), self.path.name):
             yield conform(frame.drop("line", strict=False), str(self.path))
         if not self.seen.tells:

@@ -108,6 +108,8 @@ _MAX_RT_PRIO = 100
 class CtfReading(Reading):
     """One pass over a folder of the Common Trace Format."""
 
+    kernel_states = True
+
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "ctf")
         self._hashed = hashed

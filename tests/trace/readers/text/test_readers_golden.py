@@ -70,3 +70,14 @@ def test_stacks_of_the_kernel_are_no_events(space, tmp_path):
     got = summary(open_trace(tmp_path / "t.txt"))
     assert got["events"] == expected(file)["events"]
     assert "lines of another form" not in got["notes"]
+
+
+def test_a_probe_with_the_name_of_an_event_is_left_out(tmp_path):
+    lines = (GOLDEN / "ftrace_4.1.txt").read_text().splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if "sched_switch: " in line)
+    probe = lines[at].split("prev_comm=")[0] + "(__schedule+0x4/0x10) preempt=0 prev_state=1\n"
+    file = tmp_path / "probe.txt"
+    file.write_text("".join([*lines[: at + 1], probe, *lines[at + 1 :]]))
+    found, want = (open_trace(path) for path in (file, GOLDEN / "ftrace_4.1.txt"))
+    assert found.events.collect().equals(want.events.collect())
+    assert "1 sched_switch" in found.header.provenance["skipped"]

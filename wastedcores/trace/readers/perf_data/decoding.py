@@ -161,6 +161,7 @@ class _Table:
 class TracepointReading(Reading):
     """One pass over a file of tracepoints that is mapped into memory: perf.data, or trace.dat."""
 
+    kernel_states = True
     #: the format, set before the first search
     _formats: pj.Formats
     #: the bytes of the file, or of its records unpacked

@@ -55,6 +55,8 @@ _READ = {
 class PerfettoReading(Reading):
     """One pass over a trace of Perfetto."""
 
+    kernel_states = True
+
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "perfetto")
         self._hashed = hashed

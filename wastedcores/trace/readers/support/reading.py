@@ -183,6 +183,9 @@ class Reading(ABC):
     :meth:`frames` alive.
     """
 
+    #: ``prev_state`` is what the kernel's sched_switch wrote
+    kernel_states = False
+
     def __init__(self, path: Path, source_format: str) -> None:
         self.path = path
         self.found = FactsBuilder(source_format)

@@ -44,6 +44,8 @@ class LineReading(TextReading):
     dialect and of payload.py. Both give the same events (tests/trace/readers/text/test_readers_two_ways.py).
     """
 
+    kernel_states = True
+
     def __init__(self, path: Path, source_format: str, dialect: Dialect, *, hashed: bool) -> None:
         super().__init__(path, source_format, complete, hashed=hashed)
         self._dialect = dialect
@@ -146,7 +148,9 @@ def _read_rest(
             found.skipped["(further lines of a marker)"] += further
     frames = [lost]
     bare_name = pl.col("name").str.split(":").list.last()
-    is_known = bare_name.is_in(list(KIND_OF))
+    # a probe that somebody set up may have the name of an event
+    is_probe = bare_name.str.starts_with("sched_") & pl.col("payload").str.contains(_PROBE)
+    is_known = bare_name.is_in(list(KIND_OF)) & ~is_probe
     others = events.filter(~is_known).group_by(bare_name, maintain_order=True).len()
     for name, n in others.iter_rows():
         found.skipped[name] += n
@@ -177,6 +181,10 @@ def _read_rest(
     if events.height:
         last.line, last.name = events["line"][-1], str(events["name"][-1])
     return pl.concat(frames, how="diagonal_relaxed").sort("line", maintain_order=True)
+
+
+#: where a probe is, which its line has before the fields (kernel/trace/trace_kprobe.c:print_kprobe_event)
+_PROBE = r"^\s*\([\w.]+(?:\+0x[0-9a-f]+/0x[0-9a-f]+)?(?: <- [^)]*)?\)"
 
 
 def _split(lines: pl.DataFrame, dialect: Dialect) -> tuple[pl.DataFrame, pl.DataFrame]:

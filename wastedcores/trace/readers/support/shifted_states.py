@@ -1,0 +1,64 @@
+"""Task states that a kernel wrote one bit too far to the left, which Linux 4.15 to 4.19 do.
+
+``__trace_sched_switch_state()`` (include/trace/events/sched.h, v4.18) shifts 1 by ``task_state_index()``, which is 0 for a
+running thread and 1 for the first bit. So a running thread is written as S, a sleeping one as D, one in D as T, and so on. An
+idle kernel thread (I) is written as R, or as R+, which is how a preempted thread is written, too. Linux 4.20 shifts by one less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import polars as pl
+
+NOTE = "the kernel wrote them one bit too far to the left, as Linux 4.15 to 4.19 do; they were shifted back"
+
+#: TASK_STATE_TO_CHAR_STR (include/linux/sched.h, v4.18)
+_LETTERS = "RSDTtXZPI"
+#: X stays: it is a traced thread or, where a format has numbers, a dead one, because 64 has been two things
+_BACK = dict(zip(_LETTERS[1:], _LETTERS, strict=False)) | {"X": "X"}
+#: how the names of those kernel threads begin that sleep in TASK_IDLE most often
+_SLEEPS_IDLE = r"^(?:kworker/|rcu)"
+
+
+class ShiftedStates:
+    """Shifts the states of one trace back if its kernel wrote them so; ``notes`` then says it."""
+
+    def __init__(self, notes: dict[str, str]) -> None:
+        self._notes = notes
+        #: whether the kernel does it; None: no CPU has stopped to idle yet
+        self._shifted: bool | None = None
+
+    def mended(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        """Yield tables in order of time with the right states."""
+        for frame in frames:
+            if self._shifted is None and "prev_state" in frame.columns:
+                # the idle task never sleeps
+                idle = frame.filter(pl.col("kind") == "switch", pl.col("prev_pid") == 0)
+                if idle.height:
+                    self._shifted = bool(idle["prev_state"].eq_missing("S").all())
+                if self._shifted:
+                    self._notes["task states"] = NOTE
+            yield _back(frame) if self._shifted and "prev_state" in frame.columns else frame
+
+
+def _back(frame: pl.DataFrame) -> pl.DataFrame:
+    told = frame["prev_state"].cast(pl.String)
+    state = told.replace(_BACK).scatter(_asleep(frame, told.str.starts_with("R")), "I")
+    return frame.with_columns(prev_state=state.cast(frame.schema["prev_state"]))
+
+
+def _asleep(frame: pl.DataFrame, stays: pl.Series) -> pl.Series:
+    """Return the rows where a thread stops as R or R+ and sleeps: its CPU goes idle, or a wakeup comes before it runs again."""
+    rows = frame.with_row_index("row")
+    kind = pl.col("kind")
+    name = pl.col("prev_comm").cast(pl.String) if "prev_comm" in frame.columns else pl.lit("")
+    left = rows.filter(stays & (frame["kind"] == "switch")).select(
+        "row", pid="prev_pid", idle=pl.col("pid") == 0, by_name=name.str.contains(_SLEEPS_IDLE)
+    )
+    # a switch is first the end of one thread, then the beginning of another
+    later = rows.filter(kind.is_in(["switch", "wakeup", "waking"]))
+    both = pl.concat([left, later.select("row", "pid", woken=kind != "switch")], how="diagonal")
+    both = both.sort("row", maintain_order=True)
+    woken = pl.coalesce(pl.col("woken").shift(-1).over("pid"), "by_name").fill_null(False)
+    return both.filter(pl.col("woken").is_null(), pl.col("idle") | woken)["row"]
