@@ -77,24 +77,30 @@ def test_recordings_get_the_same_verdict(name, tmp_path):
 @pytest.mark.parametrize("letter", [*LETTERS, "R+"])
 def test_numbers_are_shifted_back(letter):
     woken = {"kind": "wakeup", "pid": 7, "prev_pid": None, "prev_comm": None, "state": None}
-    rows = [
-        {
+
+    def switch(pid, prev_pid, comm, letter):
+        state = number(letter, 0)
+        return {
             "kind": "switch",
-            "pid": 7,
-            "prev_pid": 0,
-            "prev_comm": "swapper/0",
-            "state": number("R", 0),
-        },
-        {"kind": "switch", "pid": 8, "prev_pid": 7, "prev_comm": "a", "state": number(letter, 0)},
-        *([woken] if letter != "R+" else []),
-        {"kind": "switch", "pid": 7, "prev_pid": 8, "prev_comm": "b", "state": number("S", 0)},
+            "pid": pid,
+            "prev_pid": prev_pid,
+            "prev_comm": comm,
+            "state": state,
+        }
+
+    rows = [
+        switch(0, 9, "c", "S"),
+        switch(7, 0, "swapper/0", "R"),
+        switch(8, 7, "a", letter),
+        *([woken] if letter not in ("R", "R+") else []),
+        switch(7, 8, "b", "S"),
     ]
     notes: dict[str, str] = {}
     frame = with_letters(pl.DataFrame(rows), "state")
     (mended,) = ShiftedStates(notes).mended([frame])
     states = mended.filter(pl.col("kind") == "switch")["prev_state"].to_list()
     # one letter for what is dead, and for a traced thread
-    assert states == ["R", "X" if letter in "tXZ" else letter, "S"]
+    assert states == ["S", "R", "X" if letter in "tXZ" else letter, "S"]
     assert notes
 
 
@@ -117,10 +123,11 @@ def test_other_traces_stay_as_they_are():
         "pid": [9, 0, 3],
         "prev_pid": [0, 9, 0],
         "prev_comm": ["swapper/1", "a", "swapper/1"],
-        "prev_state": ["R", "S", "R"],
     }
     notes: dict[str, str] = {}
-    for first in (rows, rows | {"prev_state": [None, None, None]}):
+    # the idle task of the last one sleeps, as nobody who knows a kernel would write
+    for states in (["R", "S", "R"], [None, None, None], ["S", "S", "S"]):
+        first = rows | {"prev_state": states}
         frame = pl.DataFrame(first)
         assert next(ShiftedStates(notes).mended([frame])) is frame
     assert not notes

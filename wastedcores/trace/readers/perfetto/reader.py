@@ -43,6 +43,8 @@ _KINDS = pl.Series(
     ],
     dtype=KIND_DTYPE,
 )  # fmt: skip
+#: the number of the empty name
+_NO_NAME = 0
 _NAMES = ("comm", "prev_comm", "by_comm")
 _NUMBERS = ("pid", "prio", "prev_pid", "prev_prio", "src_cpu", "by_pid", "value", "state")
 #: Numbers of FtraceEvent's fields that become events.
@@ -61,6 +63,8 @@ class PerfettoReading(Reading):
         super().__init__(path, "perfetto")
         self._hashed = hashed
         self._names = NameTable(CategoryCodes())
+        # so that there is a code for those that have none, even if no event has a name
+        assert self._names.number(b"") == _NO_NAME
         self._known = np.full((MAX_CPUS, bj.N_KNOWN), bj.NONE, np.int64)
         self._counts = np.zeros(bj.N_EVENTS, np.int64)
         self._out = np.empty((len(bj.FIELDS), 0), np.int64)
@@ -364,11 +368,11 @@ class PerfettoReading(Reading):
         # the others are computed from the memory, which is used again
         columns["ts_ns"] = columns["ts_ns"].copy()
         raw = pl.DataFrame(columns)
-        codes = np.append(self._names.codes(), np.uint32(0))
+        codes = self._names.codes()
         names = {}
         for column in _NAMES:
             number = columns[column]
-            series = pl.Series(codes[np.where(number < 0, -1, number)]).cat.to(pl.Categorical())
+            series = pl.Series(codes[np.maximum(number, _NO_NAME)]).cat.to(pl.Categorical())
             names[column] = pl.select(
                 pl.when(pl.lit(pl.Series(number >= 0))).then(series)
             ).to_series()
