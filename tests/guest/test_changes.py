@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from support.kept_back.anew import judge, kept
+from support.kept_back.judging import FOLDER
 from support.predicted_changes import NEW, OLD, changes
 
 from wastedcores.guest.kernels import fetched_kernels
@@ -27,3 +29,19 @@ def test_a_fork_storm_is_slower_under_6_12_and_a_barrier_of_all_cpus_is_not(kern
     for c in changes("barrier of 8 threads, 8 CPUs", range(11, 12)):
         assert abs(c.recorded) < 0.01
         assert abs(c.predicted) < 0.01
+
+
+@pytest.mark.parametrize("name", ["bar8-two4-6.1", "bar8-two4-6.12"])
+def test_a_new_recording_of_a_kind_of_work_is_like_its_replays(kernels, name):
+    """The seed is none of those in the table of docs/kept-back.md, in which every quantity of these two agrees."""
+    folder = FOLDER / name
+    found = judge(folder, kept(folder, range(201, 202), None), replays=10)
+    assert sum(row["near"] or row["inside"] for row in found) >= 0.9 * len(found)
+
+
+def test_a_ring_over_pipes_takes_as_long_in_a_guest_as_in_its_replays(kernels):
+    """With semaphores that wake asynchronously it takes half as long."""
+    folder = FOLDER / "chainp-llc2-6.1"
+    found = judge(folder, kept(folder, range(201, 202), None), replays=10)
+    (took,) = (row for row in found if row["quantity"] == "seconds")
+    assert 0.75 < took["recorded"] / took["median"] < 1.33

@@ -21,6 +21,8 @@ from wastedcores.guest.machines import guest_machine
 from wastedcores.guest.places import GuestError
 from wastedcores.guest.record import record_all
 from wastedcores.topology.machine import Machine
+from wastedcores.workload import Script, Workload
+from wastedcores.workload.file import write_workload
 
 pytestmark = pytest.mark.slow
 
@@ -263,3 +265,25 @@ def test_the_notebook_records_where_the_emulator_is(kernel, tmp_path):
     shown = nbformat.read(out, as_version=4).cells[-1].outputs
     assert "recorded-db" in str(shown)
     assert "v6.12.107" in str(shown)
+
+
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_posts_wake_synchronously_where_the_workload_says_so(kernel, tmp_path, synchronous):
+    """As a pipe does: the woken task often runs on the CPU of the one that woke it, which says that it is about to sleep."""
+    w = Workload("ring")
+    tokens = [w.semaphore(int(i < 3)) for i in range(6)]
+    for i, token in enumerate(tokens):
+        body = Script().loop(100).wait(token).compute(200 * US)
+        w.task(f"stage{i}", body.post(tokens[(i + 1) % 6], sync=synchronous).end(), cpu=2 * i)
+    write_workload(w, tmp_path / "ring.json")
+    on = guest_machine(Machine.preset("bd-paper-16"))
+    work = scenario_work(str(tmp_path / "ring.json"), on)
+    trace = record_all([work], kernel, on, Options())[0]
+    woken = trace.only("waking", "wakeup").collect().sort("ts_ns", maintain_order=True)
+    woken = woken.filter(pl.col("comm").cast(str).str.starts_with("stage"))
+    wakers = pl.col("src_cpu").shift(1).over("pid")
+    placed = woken.with_columns(waker=wakers).filter(kind="wakeup")
+    share = (placed["cpu"] == placed["waker"]).mean()
+    print(placed.height, share)
+    assert placed.height > 100
+    assert share > 0.5 if synchronous else share < 0.25

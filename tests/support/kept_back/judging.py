@@ -17,7 +17,7 @@ from support import ROOT
 from wastedcores.simulator import replay
 
 from .measuring import measure, worker
-from .reading import meta_of, recorded, replayed, running_aside
+from .reading import Run, meta_of, recorded, replayed, running_aside
 from .work import first_cpus, machine_of, model_of, workload
 
 FOLDER = ROOT / "datasets" / "recordings-kinds"
@@ -43,10 +43,18 @@ def recordings() -> list[Path]:
 
 def judge(folder: Path, seeds: Iterable[int] = range(1, 21)) -> list[dict]:
     """Compare a recording with replays under its own kernel; one row per quantity."""
-    meta = meta_of(folder)
+    return compared(folder.name, meta_of(folder), recorded(folder), seeds)
+
+
+def allowed(quantity: str, value: float) -> float:
+    """Return how far from this value of a quantity another one agrees."""
+    return max(0.1 * abs(value), FLOORS.get(quantity, 0.05 if quantity[:4] == "CPUs" else 0.0))
+
+
+def compared(recording: str, meta: dict, run: Run, seeds: Iterable[int]) -> list[dict]:
+    """Compare a run that was recorded with replays of the work of ``meta``."""
     machine, model, first = machine_of(meta), model_of(meta), first_cpus(meta)
     online = list(machine.online_cpus)
-    run = recorded(folder)
     aside = running_aside(run, lambda comm: comm == "shell" or worker(comm))
     found = measure(run, online, first)
     replays = [
@@ -60,13 +68,13 @@ def judge(folder: Path, seeds: Iterable[int] = range(1, 21)) -> list[dict]:
             continue
         median = float(np.median(values))
         low, high = (float(x) for x in np.percentile(values, (5, 95)))
-        tolerance = max(0.1 * abs(median), FLOORS.get(name, 0.05 if name[:4] == "CPUs" else 0.0))
+        tolerance = allowed(name, median)
         rows.append(
             {
-                "run": folder.name,
+                "run": recording,
                 "kernel": meta["variant"],
                 "work": meta["scenario"] + ("" if meta["scenario"] != "chain" else f" {meta['params'].get('how', 'pipe')}"),
-                "machine": folder.name.split("-")[1],
+                "machine": recording.split("-")[1],
                 "quantity": name,
                 "recorded": value,
                 "median": median,

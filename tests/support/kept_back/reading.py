@@ -99,10 +99,16 @@ def recorded(folder: Path) -> Run:
 
 def replayed(replay) -> Run:
     """Read the trace of a replay."""
+    names = {0: "swapper"} | dict(replay.tasks.select("pid", "comm").iter_rows())
+    return of_trace(replay.trace, names, replay.raw.end_ns)
+
+
+def of_trace(trace, names: dict[int, str], last: int) -> Run:
+    """Read a trace whose tasks have these names, and which ends at ``last``."""
     kinds = {"switch": SWITCH, "wakeup": WAKE, "wakeup_new": NEW, "migrate": MIGRATE, "mark": -1}
     columns = ("ts_ns", "kind", "cpu", "pid", "prev_pid", "prev_state", "src_cpu", "op", "text")
     words = [pl.col(c).cast(pl.String) for c in ("kind", "prev_state", "op", "text")]
-    rows = replay.trace.only(*kinds).select(columns).with_columns(words).collect()
+    rows = trace.only(*kinds).select(columns).with_columns(words).collect()
     events, marks = [], []
     for ts, kind, cpu, pid, gone, state, source, op, text in rows.iter_rows():
         which = kinds[kind]
@@ -114,8 +120,7 @@ def replayed(replay) -> Run:
             events.append(Event(ts, which, cpu, pid, 0, False))
         elif op != "fork":
             events.append(Event(ts, MIGRATE, cpu, pid, source or 0, False))
-    names = {0: "swapper"} | dict(replay.tasks.select("pid", "comm").iter_rows())
-    return Run(events, names, _window(marks, replay.raw.end_ns))
+    return Run(events, names, _window(marks, last))
 
 
 def _mark(text: str, ts: int, cpu: int, pid: int, events: list[Event], marks: list) -> None:

@@ -10,7 +10,6 @@ from wastedcores.workload.background import add_kworkers
 from .reading import Aside, bits, cpus
 
 US, MS = 1_000, 1_000_000
-CALL = US
 #: the recorder's own defaults
 DEFAULTS = {
     "chain": {"n": 12, "tok": 6, "k": 1000, "lo": 100, "hi": 300, "how": "pipe"},
@@ -44,12 +43,16 @@ def first_cpus(meta: dict) -> dict[str, int]:
     return {f"p{i}": bits(cpus(g[1])) for i, g in enumerate(groups) if len(g) > 1 and g[1]}
 
 
-def workload(meta: dict, seed: int, aside: list[Aside]) -> Workload:
-    """Return the recorded work for a replay with this seed, and beside it what ran when it began."""
+def workload(meta: dict, seed: int, aside: list[Aside], guest: bool = False) -> Workload:
+    """Return the recorded work for a replay with this seed, and beside it what ran when it began.
+
+    A guest has threads of its kernel, and what an operation costs is what it costs there.
+    """
     p, kind, machine = _given(meta), meta["scenario"], machine_of(meta)
     w = Workload(f"kept-back-{kind}")
     online = list(machine.online_cpus)
-    add_kworkers(w, machine, seed)
+    if not guest:
+        add_kworkers(w, machine, seed)
     shell = Script().touch().session(w.session()).affinity(online)
     if "start" in p:
         shell.affinity([int(p["start"])])
@@ -75,19 +78,20 @@ def _us(value: float | str) -> int:
     return int(float(value) * US)
 
 
-def _compute(body: Script, p: dict) -> Script:
-    return body.compute(_us(p["lo"]) + CALL, _us(p["hi"]) + CALL)
-
-
 class _Parts:
     """The workload, its shell, and what processes cost in the recorded guest (measured there, ``costs`` in meta.json)."""
 
     def __init__(self, w: Workload, shell: Script, meta: dict):
         self.w, self.shell, self.machine = w, shell, machine_of(meta)
         costs = meta["costs"]
-        self.fork_ns, self.born_ns, self.exit_ns = (
-            int(costs[name] * US) for name in ("fork_us", "child_us", "exit_us")
+        self.fork_ns, self.born_ns, self.exit_ns, self.call_ns = (
+            int(costs[name] * US) for name in ("fork_us", "child_us", "exit_us", "op_us")
         )
+
+    def compute(self, body: Script, p: dict) -> Script:
+        """Let a body compute for a while and make a system call."""
+        low, high = (_us(p[end]) + self.call_ns for end in ("lo", "hi"))
+        return body.compute(low, high)
 
     def born(self) -> Script:
         """Return the beginning of a new process."""
@@ -111,7 +115,7 @@ def _chain(x: _Parts, p: dict) -> None:
     n = int(p["n"])
     tokens = [x.w.semaphore(int(i < int(p["tok"]))) for i in range(n)]
     for i in range(n):
-        body = _compute(x.born().loop(int(p["k"])).wait(tokens[i]), p)
+        body = x.compute(x.born().loop(int(p["k"])).wait(tokens[i]), p)
         body.post(tokens[(i + 1) % n], sync=p["how"] == "pipe").end().compute(x.exit_ns)
         x.fork("st", body)
     x.shell.wait_children(0)
@@ -141,7 +145,7 @@ def _bar(x: _Parts, p: dict) -> None:
     """Processes that meet at a barrier, and sleep there at once or after spinning."""
     number = int(p["T"]) or x.machine.cpus
     barrier, spin = x.w.barrier(number), int(p["spin"]) * 4 * US
-    body = _compute(x.born().loop(int(p["k"])), p)
+    body = x.compute(x.born().loop(int(p["k"])), p)
     if spin:
         body.barrier(barrier, "spin_block", spin)
     else:
@@ -178,7 +182,7 @@ def _aff(x: _Parts, p: dict) -> None:
 
 def _per(x: _Parts, p: dict) -> None:
     """Tasks that compute and sleep in turns."""
-    body = _compute(x.born().loop(int(p["k"])), p).sleep(_us(p["sl"])).end().compute(x.exit_ns)
+    body = x.compute(x.born().loop(int(p["k"])), p).sleep(_us(p["sl"])).end().compute(x.exit_ns)
     x.fork("t", body, int(p["n"]))
     x.shell.wait_children(0)
 
@@ -188,7 +192,7 @@ def _mtx(x: _Parts, p: dict) -> None:
     locks = [x.w.lock() for _ in range(int(p["m"]))]
     for i in range(int(p["n"])):
         lock = locks[i % len(locks)]
-        body = _compute(x.born().loop(int(p["k"])), p).lock(lock, "block").compute(_us(p["cs"]))
+        body = x.compute(x.born().loop(int(p["k"])), p).lock(lock, "block").compute(_us(p["cs"]))
         x.fork("m", body.unlock(lock).end().compute(x.exit_ns))
     x.shell.wait_children(0)
 

@@ -1,8 +1,11 @@
 /* Reads the job that the host wrote: whole numbers, names and lists of CPUs, one line each. */
 #include "runner.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 struct job job;
 struct shared *shared;
@@ -42,6 +45,16 @@ void parse_cpus(const char *text, cpu_set_t *set)
     }
 }
 
+static void make_pipe(struct semaphore *s)
+{
+    struct rlimit most = {1 << 20, 1 << 20};
+    setrlimit(RLIMIT_NOFILE, &most);
+    if (pipe(s->ends)) {
+        say("@@ERROR a pipe for a semaphore: %s\n", strerror(errno));
+        exit(1);
+    }
+}
+
 static void read_spec(struct spec *s)
 {
     s->number = number(), s->group = number(), s->nice = number(), s->cpu = number();
@@ -51,6 +64,8 @@ static void read_spec(struct spec *s)
     for (int i = 0; i < s->rows; i++) {
         struct row *r = &s->row[i];
         r->op = number(), r->a = number(), r->b = number(), r->c = number(), r->d = number();
+        if (r->op == OP_POST && r->c && !shared->semaphore[r->a].ends[1])
+            make_pipe(&shared->semaphore[r->a]);
     }
 }
 

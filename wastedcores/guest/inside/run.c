@@ -1,6 +1,7 @@
 /* Runs the tasks of a job: each is a process or a thread that executes its rows, with the draws of the replay. */
 #include "runner.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <math.h>
 #include <pthread.h>
@@ -9,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -243,7 +245,7 @@ static void execute(struct task *t)
                 release(&shared->lock[r->a]);
             break;
         case OP_POST:
-            post(s, r->b);
+            post(s, r->b, r->c);
             break;
         case OP_WAIT:
             wait_for(s, r->b, r->c);

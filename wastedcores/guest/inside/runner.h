@@ -23,7 +23,11 @@ struct spec {
 /* each object that tasks wait for; it lies in memory that all processes share */
 struct barrier { volatile int count, generation, waiters, stopped; int parties; };
 struct lock { volatile int state; };
-struct semaphore { volatile int value, waiters, head, tail; volatile int64_t next_ns; };
+struct semaphore {
+    volatile int value, waiters, head, tail;
+    volatile int64_t next_ns;
+    int ends[2]; /* of the pipe on which its waiters sleep, if some posts wake synchronously; else 0 */
+};
 struct shared {
     volatile int left;        /* tasks that live and are no daemons */
     volatile int next_number; /* of the next task that is forked */

@@ -60,20 +60,42 @@ static int lower(struct semaphore *s)
 
 static void wait_for(struct semaphore *s, int mode, int64_t limit)
 {
+    char byte;
     int got = 0;
     SPIN((got = lower(s)), mode, limit);
     while (!got && !lower(s)) {
         __sync_add_and_fetch(&s->waiters, 1);
-        futex_wait(&s->value, 0, -1);
+        if (!s->ends[1])
+            futex_wait(&s->value, 0, -1);
+        else if (s->value <= 0 && read(s->ends[0], &byte, 1) < 0 && errno != EINTR)
+            say("@@NOTE reading from a pipe: %s\n", strerror(errno));
         __sync_sub_and_fetch(&s->waiters, 1);
     }
 }
 
-static void post(struct semaphore *s, int units)
+/*
+ * Sleepers are woken through a futex, or through a pipe if some posts wake synchronously: a write to it does that
+ * (fs/pipe.c:pipe_write), and a page that is put into it does not (fs/splice.c:wakeup_pipe_readers).
+ */
+static void post(struct semaphore *s, int units, int synchronous)
 {
+    static char bytes[4096];
     __sync_add_and_fetch(&s->value, units);
-    if (s->waiters)
-        futex_wake(&s->value, units);
+    int sleepers = s->waiters < units ? s->waiters : units;
+    if (!s->ends[1]) {
+        if (sleepers > 0)
+            futex_wake(&s->value, units);
+        return;
+    }
+    while (sleepers > 0) {
+        struct iovec some = {bytes, sleepers < 4096 ? sleepers : 4096};
+        ssize_t put = synchronous ? writev(s->ends[1], &some, 1) : vmsplice(s->ends[1], &some, 1, 0);
+        if (put < 0 && errno != EINTR) {
+            say("@@NOTE writing to a pipe: %s\n", strerror(errno));
+            return;
+        }
+        sleepers -= put > 0 ? put : 0;
+    }
 }
 
 /* A condition: `tail` is the next waiter's place in the queue, and all places below `head` were signalled. */
