@@ -43,8 +43,6 @@ _KINDS = pl.Series(
     ],
     dtype=KIND_DTYPE,
 )  # fmt: skip
-#: the number of the empty name
-_NO_NAME = 0
 _NAMES = ("comm", "prev_comm", "by_comm")
 _NUMBERS = ("pid", "prio", "prev_pid", "prev_prio", "src_cpu", "by_pid", "value", "state")
 #: Numbers of FtraceEvent's fields that become events.
@@ -64,7 +62,7 @@ class PerfettoReading(Reading):
         self._hashed = hashed
         self._names = NameTable(CategoryCodes())
         # so that there is a code for those that have none, even if no event has a name
-        assert self._names.number(b"") == _NO_NAME
+        self._no_name = self._names.number(b"")
         self._known = np.full((MAX_CPUS, bj.N_KNOWN), bj.NONE, np.int64)
         self._counts = np.zeros(bj.N_EVENTS, np.int64)
         self._out = np.empty((len(bj.FIELDS), 0), np.int64)
@@ -372,7 +370,7 @@ class PerfettoReading(Reading):
         names = {}
         for column in _NAMES:
             number = columns[column]
-            series = pl.Series(codes[np.maximum(number, _NO_NAME)]).cat.to(pl.Categorical())
+            series = pl.Series(codes[np.where(number < 0, self._no_name, number)]).cat.to(pl.Categorical())
             names[column] = pl.select(
                 pl.when(pl.lit(pl.Series(number >= 0))).then(series)
             ).to_series()
