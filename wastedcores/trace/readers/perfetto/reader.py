@@ -370,7 +370,9 @@ class PerfettoReading(Reading):
         names = {}
         for column in _NAMES:
             number = columns[column]
-            series = pl.Series(codes[np.where(number < 0, self._no_name, number)]).cat.to(pl.Categorical())
+            series = pl.Series(codes[np.where(number < 0, self._no_name, number)]).cat.to(
+                pl.Categorical()
+            )
             names[column] = pl.select(
                 pl.when(pl.lit(pl.Series(number >= 0))).then(series)
             ).to_series()
