@@ -33,7 +33,7 @@ def test_a_fork_storm_is_slower_under_6_12_and_a_barrier_of_all_cpus_is_not(kern
 
 @pytest.mark.parametrize("name", ["bar8-two4-6.1", "bar8-two4-6.12"])
 def test_a_new_recording_of_a_kind_of_work_is_like_its_replays(kernels, name):
-    """The seed is none of those in the table of docs/kept-back.md, in which every quantity of these two agrees."""
+    """The seed is not among those of the table in docs/kept-back.md, where all quantities of these two recordings agree."""
     folder = FOLDER / name
     found = judge(folder, kept(folder, range(201, 202), None), replays=10)
     assert sum(row["near"] or row["inside"] for row in found) >= 0.9 * len(found)

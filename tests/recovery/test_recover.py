@@ -138,7 +138,7 @@ def test_a_recording_without_autogroups_is_replayed_without_them():
 
 
 def test_control_groups_stay_where_autogroups_are_switched_off():
-    """A model with +noautogroup has no control groups either, so it is not used here; only the sessions are left out."""
+    """A model with +noautogroup would lose the control groups, too. So the kernel is replayed without it and without sessions."""
     trace = recorded(workers(Workload("both"), 8, Script().compute(60 * MS, 80 * MS)))
     pids = trace.only("fork").collect()["pid"].to_list()[-8:]
     facts = [

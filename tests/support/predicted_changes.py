@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,10 @@ import polars as pl
 
 import wastedcores
 from wastedcores.guest import find_kernel
-from wastedcores.guest.record import record
+from wastedcores.guest.boot import Options
+from wastedcores.guest.jobs import scenario_work
+from wastedcores.guest.machines import guest_machine
+from wastedcores.guest.record import record_all
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.trace import Trace
 from wastedcores.workload import Script, Workload
@@ -76,14 +79,14 @@ def window(trace: Trace) -> tuple[int, int]:
     return begin, end
 
 
-def recorded(work: Workload, package: str, machine: str, seed: int) -> Trace:
-    """Record the work in a guest."""
+def recorded(work: Workload, package: str, machine: Machine, seeds: Iterable[int]) -> list[Trace]:
+    """Record the work with each seed, one after the other in one boot of a guest."""
+    on = guest_machine(machine)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "work.json"
         write_workload(work, file)
-        return record(
-            str(file), find_kernel(f"debian:{package}"), Machine.preset(machine), seed=seed
-        )
+        works = [scenario_work(str(file), on, seed, None, None) for seed in seeds]
+        return record_all(works, find_kernel(f"debian:{package}"), on, Options())
 
 
 def fork_costs(package: str) -> tuple[float, float]:
@@ -92,7 +95,7 @@ def fork_costs(package: str) -> tuple[float, float]:
     child = w.template("child", Script().compute(100 * US))
     parent = Script().sleep(200 * MS).mark("begin").loop(400).compute(50 * US).fork(child)
     w.task("parent", parent.wait_children(0).end().mark("end"))
-    trace = recorded(w, package, "uma8", 1)
+    (trace,) = recorded(w, package, Machine.preset("uma8"), [1])
     begin, end = window(trace)
     inside = pl.col("ts_ns").is_between(begin, end)
     ran = trace.only("switch").collect()
@@ -108,7 +111,8 @@ def fork_costs(package: str) -> tuple[float, float]:
 
 def changes(name: str, seeds: range) -> Iterator[Change]:
     """Yield by how much the time changes from the older kernel to the newer one, and from the newer to the older."""
-    traces = {k: [recorded(WORK[name][0], k, WORK[name][1], s) for s in seeds] for k in (OLD, NEW)}
+    work, machine = WORK[name][0], Machine.preset(WORK[name][1])
+    traces = {k: [recorded(work, k, machine, [s])[0] for s in seeds] for k in (OLD, NEW)}
     took = {k: [end - begin for begin, end in map(window, found)] for k, found in traces.items()}
     mean = {k: statistics.mean(times) for k, times in took.items()}
     noise = sum((max(t) - min(t)) / 2 for t in took.values()) / mean[OLD]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Iterable
 from functools import cache
 from itertools import permutations
@@ -18,35 +17,18 @@ from pathlib import Path
 
 import polars as pl
 
-from wastedcores.guest import find_kernel
-from wastedcores.guest.boot import Options
-from wastedcores.guest.jobs import scenario_work
-from wastedcores.guest.machines import guest_machine
-from wastedcores.guest.record import record_all
+from support.predicted_changes import NEW, OLD, fork_costs, recorded
 from wastedcores.simulator import replay
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.parquet import read_parquet, write_parquet
 from wastedcores.trace.trace import Trace
 from wastedcores.workload import Script, Workload
-from wastedcores.workload.file import write_workload
 
 from .judging import allowed, compared, recordings, shares, summary, table
 from .reading import meta_of, of_trace
 from .work import US, machine_of, workload
 
-MS = 1000 * US
-MODELS = {"6.1": "v6.1.192", "6.12": "v6.12.107"}
-PACKAGES = {"6.1": "debian:6.1.192", "6.12": "debian:6.12.107"}
-
-
-def made(work: Workload, kernel: str, machine: Machine, seeds: Iterable[int]) -> list[Trace]:
-    """Record work with each seed, one after the other in one boot of a guest."""
-    on = guest_machine(machine)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "work.json"
-        write_workload(work, file)
-        works = [scenario_work(str(file), on, seed, None, None) for seed in seeds]
-        return record_all(works, find_kernel(PACKAGES[kernel]), on, Options())
+RELEASES = {"6.1": OLD, "6.12": NEW}
 
 
 def turns() -> Workload:
@@ -59,45 +41,22 @@ def turns() -> Workload:
     return w
 
 
-def births() -> Workload:
-    """A parent that computes for 50 us before each fork, and children that compute for 100 us."""
-    w = Workload("births")
-    child = w.template("child", Script().mark("born").compute(100 * US).mark("ends"))
-    parent = Script().sleep(200 * MS).mark("begin").loop(200).compute(50 * US).fork(child)
-    w.task("parent", parent.wait_children(0).end().mark("end"))
-    return w
-
-
 @cache
 def costs(kernel: str) -> dict[str, float]:
-    """Return what a fork costs the parent and the child, an exit, and an operation, in us of CPU time of the guest's program.
+    """Return what a fork costs the parent, what a child costs at its start and at its exit, and what an operation costs, in us.
 
-    An operation costs what a turn takes longer in the guest than in a replay of turns without this cost.
+    A child's start and exit get half each of what it costs. An operation costs what a turn takes longer in the guest than in a
+    replay.
     """
     machine = Machine.preset("uma8")
-    trace, handed = (made(w, kernel, machine, [1])[0] for w in (births(), turns()))
-    marks = trace.only("mark").select("ts_ns", "pid", text=pl.col("text").cast(pl.String)).collect()
-    begin, end = marks.filter(pl.col("text").is_in(["begin", "end"]))["ts_ns"].to_list()
-    ran = trace.only("switch").select("ts_ns", "cpu", "pid", "prev_pid").collect()
-    ran = ran.with_columns(until_ns=pl.col("ts_ns").shift(-1).over("cpu"))
-    forks = trace.only("fork").filter(pl.col("ts_ns").is_between(begin, end)).collect()
-    parents = ran.filter(
-        pl.col("pid").is_in(forks["by_pid"].implode()), pl.col("ts_ns").is_between(begin, end)
-    )
-    children = ran.filter(pl.col("pid").is_in(forks["pid"].implode()))
-    children = children.group_by("pid").agg(
-        came_ns=pl.col("ts_ns").min(), gone_ns=pl.col("until_ns").max()
-    )
-    for text in ("born", "ends"):
-        at = marks.filter(text=text).select("pid", pl.col("ts_ns").alias(text))
-        children = children.join(at, on="pid")
-    replayed = replay(turns(), machine, MODELS[kernel], 1, load=False).trace
-    turn_us = [_turn_us(t) for t in (handed, replayed)]
+    fork_us, child_us = fork_costs(RELEASES[kernel])
+    in_guest = recorded(turns(), RELEASES[kernel], machine, [1])[0]
+    in_replay = replay(turns(), machine, f"v{RELEASES[kernel]}", 1, load=False).trace
     return {
-        "fork_us": (parents["until_ns"] - parents["ts_ns"]).sum() / forks.height / US - 50,
-        "child_us": (children["born"] - children["came_ns"]).median() / US,
-        "exit_us": (children["gone_ns"] - children["ends"]).median() / US,
-        "op_us": max(0, turn_us[0] - turn_us[1]),
+        "fork_us": fork_us,
+        "child_us": child_us / 2,
+        "exit_us": child_us / 2,
+        "op_us": max(0, _turn_us(in_guest) - _turn_us(in_replay)),
     }
 
 
@@ -108,21 +67,21 @@ def _turn_us(trace: Trace) -> float:
 
 
 def kept(folder: Path, seeds: range, keep: Path | None) -> list[Trace]:
-    """Return recordings of the work of an older recording, which are made if they are not kept already."""
+    """Return new recordings of the work of the recording in ``folder``; what ``keep`` has is read, and the rest is recorded."""
     meta = meta_of(folder)
     meta["costs"] = dict.fromkeys(costs(meta["variant"]), 0)  # the guest has its own
     files = [keep / f"{folder.name}-{seed}.parquet" for seed in seeds] if keep else []
     if files and all(file.exists() for file in files):
         return [read_parquet(file) for file in files]
     work = workload(meta, 0, [], guest=True)
-    traces = made(work, meta["variant"], machine_of(meta), seeds)
+    traces = recorded(work, RELEASES[meta["variant"]], machine_of(meta), seeds)
     for trace, file in zip(traces, files, strict=bool(files)):
         write_parquet(trace, file)
     return traces
 
 
 def judge(folder: Path, traces: list[Trace], replays: int) -> list[dict]:
-    """Compare recordings of the work of an older recording with replays; one row per recording and quantity."""
+    """Compare new recordings of one kind of work with replays of it; one row per recording and quantity."""
     meta = meta_of(folder)
     meta["costs"] = costs(meta["variant"])
     rows = []
@@ -133,7 +92,7 @@ def judge(folder: Path, traces: list[Trace], replays: int) -> list[dict]:
 
 
 def beside_noise(found: pl.DataFrame) -> str:
-    """Return, by kind of work and kernel, how many quantities agree, and the noise: other recordings of the same as Markdown."""
+    """Return a table in Markdown: how many quantities agree, and how many would if another recording took the replay's place."""
     work = pl.col("run").str.replace(r"-\d+$", "")
     others: dict[tuple, list[float]] = {}
     for (kind, kernel, _, quantity), own in found.group_by("work", "kernel", work, "quantity"):
@@ -171,7 +130,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--replays", type=int, default=20)
     args = parser.parse_args()
-    for kernel in PACKAGES:
+    for kernel in RELEASES:
         print(kernel, {k: round(v, 1) for k, v in costs(kernel).items()}, flush=True)
     rows = []
     for folder in recordings():

@@ -63,7 +63,7 @@ def test_recordings_get_the_same_verdict(name, tmp_path):
     assert "task states" not in right.header.provenance
     a, b = runnable(right), runnable(mended)
     differ = a.filter(a["runs"] != b["runs"])
-    # nothing tells of a kernel thread whose name says nothing, and that is not woken any more
+    # a kernel thread of an unknown name that sleeps to the end of the recording cannot be told from a preempted thread
     assert differ.height <= 1
     assert differ["prev_comm"].to_list() in ([], ["kdamond.0"])
     one, other = check(right), check(mended)

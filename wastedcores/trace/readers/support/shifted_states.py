@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import polars as pl
 
-NOTE = "the kernel wrote them one bit too far to the left, as Linux 4.15 to 4.19 do; they were shifted back"
+NOTE = "the kernel wrote each state shifted one bit to the left, as Linux 4.15 to 4.19 do; they are shifted back here"
 
 #: TASK_STATE_TO_CHAR_STR (include/linux/sched.h, v4.18)
 _LETTERS = "RSDTtXZPI"
@@ -48,7 +48,7 @@ def _shifted(frame: pl.DataFrame) -> bool | None:
     left = switches.filter(pl.col("pid") == 0, pl.col("prev_pid") > 0)["prev_state"]
     if not idle.len():
         return None
-    # the idle task does not sleep; where threads do before their CPU is idle, whoever made the trace has not thought of that
+    # the idle task never sleeps, but somebody who writes a trace by hand may let it sleep like all other threads
     asleep = left.eq_missing("S").sum()
     return bool(idle.eq_missing("S").all()) and asleep <= _RARE * left.len()
 
