@@ -23,6 +23,7 @@ from wastedcores.guest.boot import Options
 from wastedcores.guest.jobs import scenario_work
 from wastedcores.guest.machines import guest_machine
 from wastedcores.guest.record import record_all
+from wastedcores.simulator import replay
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.trace import Trace
 from wastedcores.workload import Script, Workload
@@ -89,24 +90,31 @@ def recorded(work: Workload, package: str, machine: Machine, seeds: Iterable[int
         return record_all(works, find_kernel(f"debian:{package}"), on, Options())
 
 
-def fork_costs(package: str) -> tuple[float, float]:
-    """Return the CPU time in us that a short process costs its parent and itself, beside what the two compute."""
+def fork_costs(package: str, machine: Machine) -> tuple[float, float]:
+    """Return the CPU time in us that a short process costs its parent and itself in a guest, beyond what it costs in a replay.
+
+    Twice as many children live at once as there are CPUs, so that these are busy, and the parent copies the pages to which it writes.
+    """
     w = Workload("forks")
-    child = w.template("child", Script().compute(100 * US))
-    parent = Script().sleep(200 * MS).mark("begin").loop(400).compute(50 * US).fork(child)
-    w.task("parent", parent.wait_children(0).end().mark("end"))
-    (trace,) = recorded(w, package, Machine.preset("uma8"), [1])
+    child = w.template("child", Script().compute(3 * MS))
+    parent = Script().sleep(200 * MS).mark("begin").loop(400).fork(child)
+    w.task("parent", parent.wait_children(2 * machine.cpus - 1).end().wait_children(0).mark("end"))
+    in_guest = _each_us(recorded(w, package, machine, [1])[0])
+    in_replay = _each_us(replay(w, machine, f"v{package}", 1, load=False).trace)
+    return in_guest[0] - in_replay[0], in_guest[1] - in_replay[1]
+
+
+def _each_us(trace: Trace) -> tuple[float, float]:
+    """Return the CPU time per fork of those who fork, and of their children."""
     begin, end = window(trace)
-    inside = pl.col("ts_ns").is_between(begin, end)
-    ran = trace.only("switch").collect()
-    ran = ran.with_columns(ns=pl.col("ts_ns").diff().shift(-1).over("cpu")).filter(inside)
-    forks = trace.only("fork").filter(inside).collect()
-
-    def each_us(column: str) -> float:
-        mine = pl.col("pid").is_in(forks[column].implode())
-        return ran.filter(mine)["ns"].sum() / forks.height / US
-
-    return each_us("by_pid") - 50, each_us("pid") - 100
+    clipped = pl.col("ts_ns").clip(begin, end)
+    ran = trace.only("switch").collect().with_columns(ns=clipped.diff().shift(-1).over("cpu"))
+    forks = trace.only("fork").filter(pl.col("ts_ns").is_between(begin, end)).collect()
+    parents, children = (
+        ran.filter(pl.col("pid").is_in(forks[column].implode()))["ns"].sum()
+        for column in ("by_pid", "pid")
+    )
+    return parents / forks.height / US, children / forks.height / US
 
 
 def changes(name: str, seeds: range) -> Iterator[Change]:
@@ -132,7 +140,7 @@ if __name__ == "__main__":
     for package in (OLD, NEW):
         print(
             "{}: a fork costs {:.0f} us, and the child {:.0f} us".format(
-                package, *fork_costs(package)
+                package, *fork_costs(package, Machine.preset("uma8"))
             )
         )
     print("| work | from | to | recorded (noise) | predicted |")

@@ -69,8 +69,9 @@ class Program:
 class Costs:
     """Machine constants of docs/replay-semantics.md, section 1, in ns (``idle_ticks``: ticks).
 
-    ``refill_ns`` is what a task pays when it first runs behind another last-level cache than the one where it ran before. It is 0
-    unless somebody measured it for the workload.
+    ``refill_ns`` is what a task pays when it first runs behind another last-level cache than the one where it ran before, and
+    ``syscall_ns`` what it computes at the end of a system call: after a wait, and after it has woken others. Both are 0 unless
+    somebody measured them for the workload.
     """
 
     tick_ns: int = 4_000_000
@@ -84,6 +85,7 @@ class Costs:
     lb_cpu_ns: int = 50
     idle_ticks: int = 0
     refill_ns: int = 0
+    syscall_ns: int = 0
 
 
 #: the guest of the recordings: rounds of 4 us in lockstep, 1000 million instructions per second

@@ -9,9 +9,9 @@ debian:6.12.107 (``wastedcores guest``). ``--keep`` writes the recordings to a f
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterable
-from functools import cache
 from itertools import permutations
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from .reading import meta_of, of_trace
 from .work import US, machine_of, workload
 
 RELEASES = {"6.1": OLD, "6.12": NEW}
+MEASURED: dict[tuple[str, str], dict[str, float]] = {}
 
 
 def turns() -> Workload:
@@ -41,15 +42,13 @@ def turns() -> Workload:
     return w
 
 
-@cache
-def costs(kernel: str) -> dict[str, float]:
-    """Return what a fork costs the parent, what a child costs at its start and at its exit, and what an operation costs, in us.
+def costs(kernel: str, machine: Machine) -> dict[str, float]:
+    """Return what a fork costs the parent, what a child costs at its start and at its exit, and what a wait costs, in us.
 
-    A child's start and exit get half each of what it costs. An operation costs what a turn takes longer in the guest than in a
-    replay.
+    They are measured in a guest on the same machine, with work of their own. A child's start and exit get half each of what it
+    costs. A wait costs what a turn takes longer in the guest than in a replay.
     """
-    machine = Machine.preset("uma8")
-    fork_us, child_us = fork_costs(RELEASES[kernel])
+    fork_us, child_us = fork_costs(RELEASES[kernel], machine)
     in_guest = recorded(turns(), RELEASES[kernel], machine, [1])[0]
     in_replay = replay(turns(), machine, f"v{RELEASES[kernel]}", 1, load=False).trace
     return {
@@ -60,16 +59,37 @@ def costs(kernel: str) -> dict[str, float]:
     }
 
 
+def costs_on(name: str, kernel: str, machine: Machine, keep: Path | None) -> dict[str, float]:
+    """Return the costs on the machine of this name: those in the folder ``keep``, or they are measured once."""
+    if (name, kernel) not in MEASURED:
+        file = keep / f"costs-{name}-{kernel}.json" if keep else None
+        if file and file.exists():
+            MEASURED[name, kernel] = json.loads(file.read_text())
+        else:
+            MEASURED[name, kernel] = costs(kernel, machine)
+            if file:
+                file.write_text(json.dumps(MEASURED[name, kernel]))
+        print(name, kernel, {k: round(v, 1) for k, v in MEASURED[name, kernel].items()}, flush=True)
+    return MEASURED[name, kernel]
+
+
 def _turn_us(trace: Trace) -> float:
     """Return the median time from one turn to the next."""
     name = pl.col("comm").cast(pl.String).str.starts_with("turn")
     return trace.only("switch").filter(name).collect()["ts_ns"].diff().median() / US
 
 
+def _meta(folder: Path) -> dict:
+    """Return the facts about a recording, for the program that guests run now."""
+    meta = meta_of(folder)
+    meta["params"]["lock"] = "mutex"
+    return meta
+
+
 def kept(folder: Path, seeds: range, keep: Path | None) -> list[Trace]:
     """Return new recordings of the work of the recording in ``folder``; what ``keep`` has is read, and the rest is recorded."""
-    meta = meta_of(folder)
-    meta["costs"] = dict.fromkeys(costs(meta["variant"]), 0)  # the guest has its own
+    meta = _meta(folder)
+    meta["costs"] = dict.fromkeys(meta["costs"], 0)  # the guest has its own
     files = [keep / f"{folder.name}-{seed}.parquet" for seed in seeds] if keep else []
     if files and all(file.exists() for file in files):
         return [read_parquet(file) for file in files]
@@ -80,10 +100,11 @@ def kept(folder: Path, seeds: range, keep: Path | None) -> list[Trace]:
     return traces
 
 
-def judge(folder: Path, traces: list[Trace], replays: int) -> list[dict]:
+def judge(folder: Path, traces: list[Trace], replays: int, keep: Path | None) -> list[dict]:
     """Compare new recordings of one kind of work with replays of it; one row per recording and quantity."""
-    meta = meta_of(folder)
-    meta["costs"] = costs(meta["variant"])
+    meta = _meta(folder)
+    name = folder.name.split("-")[1]
+    meta["costs"] = costs_on(name, meta["variant"], machine_of(meta), keep)
     rows = []
     for i, trace in enumerate(traces):
         run = of_trace(trace, dict(_names(trace)), trace.header.end_ns)
@@ -130,13 +151,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--replays", type=int, default=20)
     args = parser.parse_args()
-    for kernel in RELEASES:
-        print(kernel, {k: round(v, 1) for k, v in costs(kernel).items()}, flush=True)
     rows = []
     for folder in recordings():
         if args.only in folder.name:
             traces = kept(folder, range(101, 101 + args.seeds), args.keep)
-            own = judge(folder, traces, args.replays)
+            own = judge(folder, traces, args.replays, args.keep)
             rows += own
             good = sum(r["near"] or r["inside"] for r in own)
             print(f"{folder.name}: {good} of {len(own)}", file=sys.stderr, flush=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,11 @@ import polars as pl
 
 from support import ROOT
 from wastedcores.simulator import replay
+from wastedcores.workload.program import costs_of
 
 from .measuring import measure, worker
 from .reading import Run, meta_of, recorded, replayed, running_aside
-from .work import first_cpus, machine_of, model_of, workload
+from .work import US, first_cpus, machine_of, model_of, workload
 
 FOLDER = ROOT / "datasets" / "recordings-kinds"
 #: differences that do not count; of all other quantities it is 0
@@ -55,10 +57,11 @@ def compared(recording: str, meta: dict, run: Run, seeds: Iterable[int]) -> list
     """Compare a run that was recorded with replays of the work of ``meta``."""
     machine, model, first = machine_of(meta), model_of(meta), first_cpus(meta)
     online = list(machine.online_cpus)
+    costs = replace(costs_of(machine), syscall_ns=int(meta["costs"]["op_us"] * US / 2))
     aside = running_aside(run, lambda comm: comm == "shell" or worker(comm))
     found = measure(run, online, first)
     replays = [
-        measure(replayed(replay(workload(meta, seed, aside), machine, model, seed, load=False)), online, first)
+        measure(replayed(replay(workload(meta, seed, aside), machine, model, seed, costs=costs, load=False)), online, first)
         for seed in seeds
     ]  # fmt: skip
     rows = []

@@ -84,14 +84,13 @@ class _Parts:
     def __init__(self, w: Workload, shell: Script, meta: dict):
         self.w, self.shell, self.machine = w, shell, machine_of(meta)
         costs = meta["costs"]
-        self.fork_ns, self.born_ns, self.exit_ns, self.call_ns = (
-            int(costs[name] * US) for name in ("fork_us", "child_us", "exit_us", "op_us")
+        self.fork_ns, self.born_ns, self.exit_ns = (
+            int(costs[name] * US) for name in ("fork_us", "child_us", "exit_us")
         )
 
     def compute(self, body: Script, p: dict) -> Script:
-        """Let a body compute for a while and make a system call."""
-        low, high = (_us(p[end]) + self.call_ns for end in ("lo", "hi"))
-        return body.compute(low, high)
+        """Let a body compute for a while."""
+        return body.compute(_us(p["lo"]), _us(p["hi"]))
 
     def born(self) -> Script:
         """Return the beginning of a new process."""
@@ -188,8 +187,13 @@ def _per(x: _Parts, p: dict) -> None:
 
 
 def _mtx(x: _Parts, p: dict) -> None:
-    """Tasks that compute and then take one of some locks."""
+    """Tasks that compute and then take one of some locks.
+
+    The locks of the first recorder are semaphores. Each sem_post() wakes a sleeper, as does each UNLOCK of a lock that was shared.
+    """
     locks = [x.w.lock() for _ in range(int(p["m"]))]
+    for lock in locks if p.get("lock") != "mutex" else ():
+        x.shell.lock(lock, "block", shared=True).unlock(lock, shared=True)
     for i in range(int(p["n"])):
         lock = locks[i % len(locks)]
         body = x.compute(x.born().loop(int(p["k"])), p).lock(lock, "block").compute(_us(p["cs"]))

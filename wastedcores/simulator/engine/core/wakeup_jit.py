@@ -162,6 +162,8 @@ def choose_cpu(k: Kernel, p: TaskStruct, sync: int) -> None:
     """Do the first part of try_to_wake_up(): choose the CPU."""
     here = k.this_cpu
     k.computing += 1
+    if p.kthread == 0:
+        p.left = modern(k).syscall_ns
     if p.se.sched_delayed != 0:
         p.state = task_state.WAKING  # it is still queued, and stays on its CPU
         return

@@ -38,6 +38,7 @@ from wastedcores.simulator.engine.tasks.sync_jit import (
     page_counter_op,
     post,
     round_jiffies,
+    set_contended,
     signal_op,
     sleep,
     sleep_jiffies,
@@ -47,7 +48,7 @@ from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.cpusets_jit import equal, test
 from wastedcores.simulator.engine.world.log_jit import log_affinity, pid_of, record
 from wastedcores.simulator.engine.world.random_jit import draw_exponential, draw_uniform, stream
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq, fair_class, rt_class
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq, fair_class, modern, rt_class
 from wastedcores.simulator.engine.world.structs import (
     NO_QUEUE,
     NO_TASK,
@@ -290,6 +291,8 @@ def advance(k: Kernel, p: TaskStruct, delay: int) -> None:
                 return
             end_wake(k, p)
             continue
+        if cpu_rq(k, cpu).need_resched != 0:
+            return
         k.steps += 1
         op = p.pc
         p.pc = Op(k, op.row + 1)
@@ -354,6 +357,7 @@ def run_over(k: Kernel, cpu: int) -> None:
         p.spin = 0
         if p.waits_for == waits_for.LOCK:
             p.pc = Op(k, p.pc.row - 1)
+            set_contended(WaitObject(k, p.wait_object), True)
         block(k, p)
         return
     if p.spin == GRANTED:
@@ -361,7 +365,11 @@ def run_over(k: Kernel, cpu: int) -> None:
         p.waits_for = waits_for.NOTHING
     if p.wake_q_head:
         end_wake(k, p)
-    advance(k, p, 0)
+        p.left = 0 if p.wake_q_head else modern(k).syscall_ns
+    if p.left > 0:
+        start_stretch(k, cpu, p, 0)
+    else:
+        advance(k, p, 0)
 
 
 @inner

@@ -17,6 +17,8 @@ from wastedcores.workload import ops
 
 # TaskStruct.spin is 0 without spinning, 1 while waiting and GRANTED while the task spends its last spin_ns
 GRANTED = 2
+#: WaitObject.contended of a lock that tasks share
+ALWAYS = 2
 
 
 @apart(VALUE)
@@ -122,15 +124,32 @@ def barrier(k: Kernel, p: TaskStruct, y: WaitObject, mode: int, limit: int, dead
 
 
 @inner
+def set_contended(y: WaitObject, contended: bool) -> None:
+    """Note whether the next UNLOCK of an exclusive lock wakes a sleeper."""
+    if y.contended != ALWAYS:
+        y.contended = contended
+
+
+@inner
 def lock(k: Kernel, p: TaskStruct, y: WaitObject, mode: int, limit: int, shared: int) -> bool:
-    """Take a lock or wait for it; return whether the task continues at once."""
+    """Take a lock or wait for it; return whether the task continues at once.
+
+    As in a mutex of glibc, who takes it after a sleep does not know whether others still sleep, and who takes it at once does not
+    ask (__lll_lock_wait(), nptl/lowlevellock.c).
+    """
+    woken = p.waits_for == waits_for.LOCK
+    if shared != 0:
+        y.contended = ALWAYS
     if not y.owner and (shared != 0 or y.count == 0):
         if shared != 0:
             y.count += 1
         else:
             y.owner = p
+            set_contended(y, woken)
         p.waits_for = waits_for.NOTHING
         return True
+    if mode == ops.MODE_BLOCK:
+        set_contended(y, True)
     begin_wait(k, p, waits_for.LOCK, y, mode, limit)
     return False
 
@@ -145,7 +164,8 @@ def shares(k: Kernel, p: TaskStruct) -> bool:
 def unlock(k: Kernel, p: TaskStruct, y: WaitObject, shared: int) -> None:
     """Give up a lock: hand it to the first spinner that runs, else wake the first sleeper, who tries again.
 
-    Sleepers that share the lock are woken together and own it at once.
+    Nobody is woken if the owner took the lock at once and nobody has begun to wait since then: then another one was woken before,
+    and has not tried yet. Sleepers that share the lock are woken together and own it at once.
     """
     if (shared == 0 and y.owner != p) or (shared != 0 and y.count == 0):
         k.status = status.BAD_UNLOCK
@@ -166,7 +186,7 @@ def unlock(k: Kernel, p: TaskStruct, y: WaitObject, shared: int) -> None:
             return
         before = other
         other = other.wait_next
-    other = y.head
+    other = y.head if y.contended != 0 else NO_TASK
     before = NO_TASK
     while other:
         following = other.wait_next

@@ -168,6 +168,7 @@ class Modern(Struct):
     scan_over = integer(33)
     # for all kernels: the time that a task loses when it first runs behind another last-level cache
     refill_ns = integer(34)
+    syscall_ns = integer(35)  # likewise: the rest of a system call, after a wait and after a wakeup
 
 
 class Design(Struct):
@@ -218,6 +219,8 @@ class WaitObject(Struct):
     generation = integer(4)
     stopped = integer(5)
     owner: Pointer[TaskStruct] = pointer("TaskStruct", 6)
+    # of a lock: whether its UNLOCK wakes a sleeper (the futex of a mutex is 2); ALWAYS for a rw_semaphore
+    contended = integer(7)
 
 
 class Clock(Struct):
