@@ -33,7 +33,10 @@ ENOUGH = 3
 
 
 def synchronous(seen: Seen, sleeps: I64, pair: I64, llc_of_cpu: I64 | None) -> NDArray[np.bool_]:
-    """Return for each pair of a waker and a sleeper whether the one wakes the other synchronously."""
+    """Return for each pair of a waker and a sleeper whether the one wakes the other synchronously.
+
+    Pairs with too few wakeups that show it are as most wakeups of their wakers' family are.
+    """
     pairs = int(pair.max(initial=-1)) + 1
     if llc_of_cpu is None or len(llc_of_cpu) < seen.cpus or not pairs:
         return np.zeros(pairs, np.bool_)
@@ -42,7 +45,13 @@ def synchronous(seen: Seen, sleeps: I64, pair: I64, llc_of_cpu: I64 | None) -> N
     telling = (waker >= 0) & (llc_of_cpu[waker] != llc_of_cpu[before])
     telling &= (seen.runnable(waker, when) == 1) & (seen.runnable(before, when) == 0)
     pulled = telling & (llc_of_cpu[waker] == llc_of_cpu[after])
+    kin = family(seen)[sleeps[:, sj.S_WAKER]]
     all_of, of_those = (np.bincount(pair[told], minlength=pairs) for told in (telling, pulled))
+    all_kin, kin_of_those = (np.bincount(kin[told], minlength=len(seen.tasks)) for told in (telling, pulled))
+    family_of = np.zeros(pairs, np.int64)
+    family_of[pair] = kin
+    few = all_of < ENOUGH
+    all_of[few], of_those[few] = all_kin[family_of[few]], kin_of_those[family_of[few]]
     sync: NDArray[np.bool_] = (all_of >= ENOUGH) & (2 * of_those > all_of)
     return sync
 

@@ -156,8 +156,8 @@ def idle_far_away(machine: Machine, seed: int, idle: int = 1, length_ms: int = 1
     far = [c for c in range(machine.cpus) if machine.node_of_cpu[c] == 2]
     if not 1 <= idle <= len(far):
         raise WorkloadError(f"idle={idle}; expected 1 to {len(far)}, the CPUs of node 2.")
-    for cpu in [*(c for c in range(machine.cpus) if c not in far[:idle]), 0]:
-        _bursts(w, cpu, 4 * MS, 6 * MS, range(machine.cpus))
+    for cpu in [0, *(c for c in range(machine.cpus) if c not in far[:idle])]:
+        _bursts(w, cpu, 4 * MS - (20 * US if cpu == 0 else 0), 6 * MS, range(machine.cpus))
     _add(w, "end", Script().sleep(length_ms * MS), far[0], daemon=False)
     return w
 
