@@ -122,7 +122,7 @@ costs = st.sampled_from(
             irq_ns=4_000, skew_ns=62, ipi_ns=2_000, spin_ns=2_000, lb_base_ns=2_000, lb_cpu_ns=100
         ),
         Costs(irq_ns=0, skew_ns=0, wake_ns=0, switch_ns=0, idle_ticks=2),
-        Costs(refill_ns=30_000),
+        Costs(refill_ns=30_000, syscall_ns=3_000),
         Costs(tick_ns=1_000_000, skew_ns=3, ipi_ns=1, wake_ns=7, spin_ns=0, idle_ticks=1),
     ]
 )

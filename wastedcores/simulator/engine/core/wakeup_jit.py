@@ -162,13 +162,13 @@ def choose_cpu(k: Kernel, p: TaskStruct, sync: int) -> None:
     """Do the first part of try_to_wake_up(): choose the CPU."""
     here = k.this_cpu
     k.computing += 1
-    if p.kthread == 0:
-        p.left = modern(k).syscall_ns
+    p.left = 0 if p.kthread != 0 else modern(k).syscall_ns
     if p.se.sched_delayed != 0:
         p.state = task_state.WAKING  # it is still queued, and stays on its CPU
         return
     if p.se.on_rq != 0 or p.on_rt != 0:
         # ttwu_remote(): it blocked a moment ago, and its CPU has not scheduled since then, because it balances for others
+        p.left = 0
         p.state = task_state.READY
         cpu_rq(k, p.cpu).need_resched = 1
         return

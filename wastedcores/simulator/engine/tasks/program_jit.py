@@ -365,7 +365,8 @@ def run_over(k: Kernel, cpu: int) -> None:
         p.waits_for = waits_for.NOTHING
     if p.wake_q_head:
         end_wake(k, p)
-        p.left = 0 if p.wake_q_head else modern(k).syscall_ns
+        if not p.wake_q_head and p.kthread == 0:
+            p.left = modern(k).syscall_ns
     if p.left > 0:
         start_stretch(k, cpu, p, 0)
     else:
