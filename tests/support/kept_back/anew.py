@@ -1,6 +1,6 @@
 """New recordings of the same kinds of work on the same machines, made in guests now, beside replays of them.
 
-    PYTHONPATH=.:tests python -m support.kept_back.anew [--seeds N] [--only NAME] [--keep DIR] [-o FILE]
+    PYTHONPATH=.:tests python -m support.kept_back.anew [--first SEED] [--seeds N] [--only NAME] [--keep DIR] [-o FILE]
 
 prints the tables of docs/kept-back.md for recordings that nothing was built with. Wanted are the emulator, debian:6.1.192 and
 debian:6.12.107 (``wastedcores guest``). ``--keep`` writes the recordings to a folder, and reads them from there the next time.
@@ -149,12 +149,13 @@ def main() -> None:
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first", type=int, default=101, help="the first seed of the work")
     parser.add_argument("--replays", type=int, default=20)
     args = parser.parse_args()
     rows = []
     for folder in recordings():
         if args.only in folder.name:
-            traces = kept(folder, range(101, 101 + args.seeds), args.keep)
+            traces = kept(folder, range(args.first, args.first + args.seeds), args.keep)
             own = judge(folder, traces, args.replays, args.keep)
             rows += own
             good = sum(r["near"] or r["inside"] for r in own)
