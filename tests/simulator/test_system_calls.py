@@ -15,7 +15,9 @@ KERNELS = ["v4.1", "v6.1.192", "v6.12.107", "v7.2.13"]
 
 def marks(w: Workload, kernel: str, **given: int) -> dict[str, int]:
     """Replay a workload and return its marks in their order and when they were made, in ns."""
-    rows = replay(w, MACHINE, kernel, costs=Costs(switch_ns=0, **given)).trace.only("mark").collect()
+    rows = (
+        replay(w, MACHINE, kernel, costs=Costs(switch_ns=0, **given)).trace.only("mark").collect()
+    )
     return dict(zip(rows["text"], rows["ts_ns"], strict=True))
 
 

@@ -93,7 +93,7 @@ def recorded(work: Workload, package: str, machine: Machine, seeds: Iterable[int
 def fork_costs(package: str, machine: Machine) -> tuple[float, float]:
     """Return the CPU time in us that a short process costs its parent and itself in a guest, beyond what it costs in a replay.
 
-    Twice as many children live at once as there are CPUs, so that these are busy, and the parent copies the pages to which it writes.
+    Twice as many children as CPUs live at once. So the CPUs are busy, and the parent copies the pages to which it writes.
     """
     w = Workload("forks")
     child = w.template("child", Script().compute(3 * MS))

@@ -47,7 +47,9 @@ def synchronous(seen: Seen, sleeps: I64, pair: I64, llc_of_cpu: I64 | None) -> N
     pulled = telling & (llc_of_cpu[waker] == llc_of_cpu[after])
     kin = family(seen)[sleeps[:, sj.S_WAKER]]
     all_of, of_those = (np.bincount(pair[told], minlength=pairs) for told in (telling, pulled))
-    all_kin, kin_of_those = (np.bincount(kin[told], minlength=len(seen.tasks)) for told in (telling, pulled))
+    all_kin, kin_of_those = (
+        np.bincount(kin[told], minlength=len(seen.tasks)) for told in (telling, pulled)
+    )
     family_of = np.zeros(pairs, np.int64)
     family_of[pair] = kin
     few = all_of < ENOUGH

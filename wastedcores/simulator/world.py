@@ -156,7 +156,10 @@ def build_world(
     for name in _COSTS:
         g[getattr(Kernel, name)] = getattr(costs, name)
     g[Kernel.hz] = 1_000_000_000 // costs.tick_ns
-    m[g[Kernel.scratch] + MODERN_ROW, [Modern.refill_ns, Modern.syscall_ns]] = costs.refill_ns, costs.syscall_ns
+    m[g[Kernel.scratch] + MODERN_ROW, [Modern.refill_ns, Modern.syscall_ns]] = (
+        costs.refill_ns,
+        costs.syscall_ns,
+    )
     _write_kernel(m, kernel)
     first = [int(g[Kernel.design]) + 1 + sum(extra[:i]) for i in range(len(extra))]
     design.install(m, machine, kernel, plain)

@@ -100,9 +100,7 @@ def kept(folder: Path, seeds: range, keep: Path | None) -> list[Trace]:
     return traces
 
 
-def judge(
-    folder: Path, traces: list[Trace], replays: int, keep: Path | None = None
-) -> list[dict]:
+def judge(folder: Path, traces: list[Trace], replays: int, keep: Path | None = None) -> list[dict]:
     """Compare new recordings of one kind of work with replays of it; one row per recording and quantity."""
     meta = _meta(folder)
     name = folder.name.split("-")[1]

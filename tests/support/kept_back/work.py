@@ -189,7 +189,7 @@ def _per(x: _Parts, p: dict) -> None:
 def _mtx(x: _Parts, p: dict) -> None:
     """Tasks that compute and then take one of some locks.
 
-    The locks of the first recorder are semaphores. Each sem_post() wakes a sleeper, as does each UNLOCK of a lock that was shared.
+    The locks of the first recorder are semaphores. Each sem_post() wakes a sleeper, as each UNLOCK of a shared lock does.
     """
     locks = [x.w.lock() for _ in range(int(p["m"]))]
     for lock in locks if p.get("lock") != "mutex" else ():
