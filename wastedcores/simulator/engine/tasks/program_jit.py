@@ -271,6 +271,12 @@ def placement_op(k: Kernel, p: TaskStruct, code: int, a: int, b: int) -> bool:
     return False
 
 
+@inner
+def preempted(k: Kernel, p: TaskStruct) -> bool:
+    """Return whether the running task gives up its CPU at the end of a system call; it does not while it still has to wake others."""
+    return not p.wake_q_head and cpu_rq(k, k.this_cpu).need_resched != 0
+
+
 @apart(NOTHING)
 def advance(k: Kernel, p: TaskStruct, delay: int) -> None:
     """Run the program of the task on CPU k.this_cpu until an operation takes time, blocks the task or moves it.
@@ -280,6 +286,8 @@ def advance(k: Kernel, p: TaskStruct, delay: int) -> None:
     cpu = k.this_cpu
     if p.started < 0:
         p.started = k.now_ns
+    if preempted(k, p):
+        return
     while k.steps < MAX_STEPS:
         if k.status != status.RUNNING:
             return
@@ -290,9 +298,9 @@ def advance(k: Kernel, p: TaskStruct, delay: int) -> None:
                 start_stretch(k, cpu, p, delay)
                 return
             end_wake(k, p)
+            if preempted(k, p):
+                return
             continue
-        if cpu_rq(k, cpu).need_resched != 0:
-            return
         k.steps += 1
         op = p.pc
         p.pc = Op(k, op.row + 1)
@@ -314,6 +322,7 @@ def advance(k: Kernel, p: TaskStruct, delay: int) -> None:
                 k.status = status.TASKS_FULL
                 return
             fork(k, p, op.arg1, op.arg2, op.arg3)
+            on = not preempted(k, p)
         elif code == ops.OP_WAIT_CHILDREN:
             p.waits_for = waits_for.NOTHING
             if p.children > op.arg1:
@@ -332,13 +341,13 @@ def advance(k: Kernel, p: TaskStruct, delay: int) -> None:
             sleep_jiffies(k, p, ticks, op.arg4 - 1 if op.arg4 > 0 else cpu)
             on = False
         elif code == ops.OP_SESSION or code == ops.OP_POLICY:
-            on = placement_op(k, p, code, op.arg1, op.arg2)
+            on = placement_op(k, p, code, op.arg1, op.arg2) and not preempted(k, p)
         elif code >= ops.OP_TOUCH:
             on = page_counter_op(k, p, code, op)
         elif code >= ops.OP_SIGNAL:
             on = signal_op(k, p, op)
         else:
-            on = placement_op(k, p, code, op.arg1, 0)
+            on = placement_op(k, p, code, op.arg1, 0) and not preempted(k, p)
         if not on:
             if cpu_rq(k, cpu).curr == p and p.state == task_state.READY and p.left > 0:
                 start_stretch(k, cpu, p, delay)
