@@ -273,7 +273,7 @@ def placement_op(k: Kernel, p: TaskStruct, code: int, a: int, b: int) -> bool:
 
 @inner
 def preempted(k: Kernel, p: TaskStruct) -> bool:
-    """Return whether the running task gives up its CPU at the end of a system call; it does not while it still has to wake others."""
+    """Return whether the running task gives up its CPU at the end of a system call; it first wakes all that it has to wake."""
     return not p.wake_q_head and cpu_rq(k, k.this_cpu).need_resched != 0
 
 
