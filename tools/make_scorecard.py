@@ -68,9 +68,8 @@ def kept(result: dict[str, Any]) -> dict[str, Any]:
         for row in result["rows"]
     ]
     about = {k: result[k] for k in ("schema", "version", "seeds", "replays")}
-    summary = scorecard.summary(
-        rows
-    )  # of the numbers that are kept, so that everybody can check it
+    # of the numbers that are kept, so that everybody can check it
+    summary = scorecard.summary(rows)
     return about | {"summary": {k: _rounded(v) for k, v in summary.items()}, "rows": rows}
 
 

@@ -168,7 +168,8 @@ class Modern(Struct):
     scan_over = integer(33)
     # for all kernels: the time that a task loses when it first runs behind another last-level cache
     refill_ns = integer(34)
-    syscall_ns = integer(35)  # likewise: the rest of a system call, after a wait and after a wakeup
+    # for all kernels: the time of the end of a system call, after a wait and after waking others
+    syscall_ns = integer(35)
 
 
 class Design(Struct):
@@ -219,7 +220,7 @@ class WaitObject(Struct):
     generation = integer(4)
     stopped = integer(5)
     owner: Pointer[TaskStruct] = pointer("TaskStruct", 6)
-    # of a lock: whether its UNLOCK wakes a sleeper (the futex of a mutex is 2); ALWAYS for a rw_semaphore
+    # of a lock: whether its UNLOCK wakes a sleeper (as if a mutex' futex is 2), or sync_jit.ALWAYS
     contended = integer(7)
 
 
