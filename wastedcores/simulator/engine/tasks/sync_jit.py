@@ -134,8 +134,8 @@ def set_contended(y: WaitObject, contended: bool) -> None:
 def lock(k: Kernel, p: TaskStruct, y: WaitObject, mode: int, limit: int, shared: int) -> bool:
     """Take a lock or wait for it; return whether the task continues at once.
 
-    As with a mutex of glibc, a task that takes the lock after a sleep assumes that others still sleep, and one that finds the lock
-    free does not (__lll_lock_wait(), nptl/lowlevellock.c, glibc 2.33).
+    As with a mutex of glibc, a task that takes the lock after a sleep assumes that others still sleep, and one that finds it free
+    does not (__lll_lock_wait(), nptl/lowlevellock.c, glibc 2.33).
     """
     woken = p.waits_for == waits_for.LOCK
     if shared != 0:
@@ -164,8 +164,8 @@ def shares(k: Kernel, p: TaskStruct) -> bool:
 def unlock(k: Kernel, p: TaskStruct, y: WaitObject, shared: int) -> None:
     """Give up a lock: hand it to the first spinner that runs, else wake the first sleeper, who tries again.
 
-    Nobody is woken if the owner found the lock free and nobody has begun to wait since then. Sleepers that remain wait for the one
-    that was woken before and has yet to try. Sleepers that share the lock are woken together and own it at once.
+    Nobody is woken if the owner found the lock free and nobody has begun to wait since then. Sleepers that remain wait for one that
+    was woken before and has yet to try. Sleepers that share the lock are woken together and own it at once.
     """
     if (shared == 0 and y.owner != p) or (shared != 0 and y.count == 0):
         k.status = status.BAD_UNLOCK
