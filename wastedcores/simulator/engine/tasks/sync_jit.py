@@ -164,8 +164,8 @@ def shares(k: Kernel, p: TaskStruct) -> bool:
 def unlock(k: Kernel, p: TaskStruct, y: WaitObject, shared: int) -> None:
     """Give up a lock: hand it to the first spinner that runs, else wake the first sleeper, who tries again.
 
-    Nobody is woken if the owner found the lock free and nobody has begun to wait since then. The remaining sleepers wait for one that
-    was woken before and has yet to try. Sleepers that share the lock are woken together and own it at once.
+    Nobody is woken if the owner found the lock free and nobody has begun to wait since then. The remaining sleepers wait for one
+    that was woken before and has yet to try. Sleepers that share the lock are woken together and own it at once.
     """
     if (shared == 0 and y.owner != p) or (shared != 0 and y.count == 0):
         k.status = status.BAD_UNLOCK
