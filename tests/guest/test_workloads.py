@@ -269,7 +269,7 @@ def test_the_notebook_records_where_the_emulator_is(kernel, tmp_path):
 
 @pytest.mark.parametrize("synchronous", [False, True])
 def test_posts_wake_synchronously_where_the_workload_says_so(kernel, tmp_path, synchronous):
-    """A synchronous wakeup says that the waker is about to sleep, so the woken task often gets the waker's CPU, as in a pipe."""
+    """A write to a pipe tells the kernel that the waker is about to sleep, so the woken task often gets the waker's CPU."""
     w = Workload("ring")
     tokens = [w.semaphore(int(i < 3)) for i in range(6)]
     for i, token in enumerate(tokens):

@@ -23,7 +23,7 @@ def marks(w: Workload, kernel: str, **given: int) -> dict[str, int]:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_waker_is_preempted_before_its_next_operation(kernel):
-    """A hog wakes a thread of more weight on the only CPU of both, and the thread runs before the hog gets to its mark."""
+    """A hog and a thread of more weight may use one CPU. The hog wakes the thread, which runs before the hog reaches its mark."""
     w = Workload("preempted", random_phase=False)
     go = w.semaphore()
     w.task("sleeper", Script().nice(-15).wait(go).mark("woken"), cpu=0, allowed={0})
@@ -51,9 +51,10 @@ def test_a_system_call_costs_the_woken_and_the_waker_once_each(kernel):
 def test_an_unlock_wakes_no_second_sleeper_while_the_first_has_yet_to_try(
     kernel, shared_before, second_wakes
 ):
-    """Two sleepers wait for a lock on CPU 1, which is busy. The owner gives it up and takes it twice before the first can run.
+    """Two sleepers on CPU 1 wait for a lock. CPU 1 is busy, so the owner gives the lock up twice before a woken sleeper can run.
 
-    The second time nobody has begun to wait since, so a mutex of glibc wakes nobody. A lock that was shared wakes the second one.
+    Between the two unlocks nobody begins to wait. So the second unlock of a mutex wakes nobody. If the lock was shared before, it
+    wakes the second sleeper.
     """
     w = Workload("mutex", random_phase=False)
     lock = w.lock()

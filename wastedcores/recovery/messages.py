@@ -35,7 +35,7 @@ ENOUGH = 3
 def synchronous(seen: Seen, sleeps: I64, pair: I64, llc_of_cpu: I64 | None) -> NDArray[np.bool_]:
     """Return for each pair of a waker and a sleeper whether the one wakes the other synchronously.
 
-    Pairs with too few wakeups that show it are as most wakeups of their wakers' family are.
+    A pair with too few wakeups that show it is taken to do what most such wakeups of its waker's family do.
     """
     pairs = int(pair.max(initial=-1)) + 1
     if llc_of_cpu is None or len(llc_of_cpu) < seen.cpus or not pairs:

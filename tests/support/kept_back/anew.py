@@ -29,6 +29,7 @@ from .reading import meta_of, of_trace
 from .work import US, machine_of, workload
 
 RELEASES = {"6.1": OLD, "6.12": NEW}
+#: the costs that were measured, by the machine's name and the kernel
 MEASURED: dict[tuple[str, str], dict[str, float]] = {}
 
 
@@ -43,10 +44,10 @@ def turns() -> Workload:
 
 
 def costs(kernel: str, machine: Machine) -> dict[str, float]:
-    """Return what a fork costs the parent, what a child costs at its start and at its exit, and what a wait costs, in us.
+    """Return what a fork costs the parent, what a child costs at its start and at its exit, and what a turn costs, in us.
 
     They are measured in a guest on the same machine, with work of their own. A child's start and exit get half each of what it
-    costs. A wait costs what a turn takes longer in the guest than in a replay.
+    costs. A turn is a wait and a post, and costs what it takes longer in the guest than in a replay.
     """
     fork_us, child_us = fork_costs(RELEASES[kernel], machine)
     in_guest = recorded(turns(), RELEASES[kernel], machine, [1])[0]

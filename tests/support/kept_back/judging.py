@@ -57,6 +57,7 @@ def compared(recording: str, meta: dict, run: Run, seeds: Iterable[int]) -> list
     """Compare a run that was recorded with replays of the work of ``meta``."""
     machine, model, first = machine_of(meta), model_of(meta), first_cpus(meta)
     online = list(machine.online_cpus)
+    # half of it at the end of a wait, and half at the end of a post
     costs = replace(costs_of(machine), syscall_ns=int(meta["costs"]["op_us"] * US / 2))
     aside = running_aside(run, lambda comm: comm == "shell" or worker(comm))
     found = measure(run, online, first)

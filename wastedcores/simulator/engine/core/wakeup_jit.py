@@ -162,13 +162,11 @@ def choose_cpu(k: Kernel, p: TaskStruct, sync: int) -> None:
     """Do the first part of try_to_wake_up(): choose the CPU."""
     here = k.this_cpu
     k.computing += 1
-    p.left = 0 if p.kthread != 0 else modern(k).syscall_ns
     if p.se.sched_delayed != 0:
         p.state = task_state.WAKING  # it is still queued, and stays on its CPU
         return
     if p.se.on_rq != 0 or p.on_rt != 0:
         # ttwu_remote(): it blocked a moment ago, and its CPU has not scheduled since then, because it balances for others
-        p.left = 0
         p.state = task_state.READY
         cpu_rq(k, p.cpu).need_resched = 1
         return
@@ -193,6 +191,12 @@ def choose_cpu(k: Kernel, p: TaskStruct, sync: int) -> None:
         set_task_rq(k, p, cpu)
 
 
+@inner
+def end_of_call_ns(k: Kernel, p: TaskStruct) -> int:
+    """Return how long a task computes at the end of a system call; the kernel's own threads make none."""
+    return 0 if p.kthread != 0 else modern(k).syscall_ns
+
+
 @apart(NOTHING)
 def queue_woken(k: Kernel, p: TaskStruct) -> None:
     """ttwu_queue(): enqueue the task, or put it on the wake list of its CPU.
@@ -204,6 +208,7 @@ def queue_woken(k: Kernel, p: TaskStruct) -> None:
     if p.state != task_state.WAKING:
         record(k, log_kind.WAKEUP, cpu, pid_of(k, p), pid_of(k, cpu_rq(k, here).curr), here, -1, -1)
         return
+    p.left = end_of_call_ns(k, p)
     if p.se.sched_delayed != 0:
         fair_class(k).wake_delayed(k, p)
         p.state = task_state.READY

@@ -14,6 +14,7 @@ from wastedcores.simulator.engine.core.schedule_jit import move_group, move_task
 from wastedcores.simulator.engine.core.stretch_jit import start_stretch
 from wastedcores.simulator.engine.core.wakeup_jit import (
     any_allowed_cpu,
+    end_of_call_ns,
     fork_task,
     select_task_rq,
     try_to_wake_up,
@@ -48,7 +49,7 @@ from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.cpusets_jit import equal, test
 from wastedcores.simulator.engine.world.log_jit import log_affinity, pid_of, record
 from wastedcores.simulator.engine.world.random_jit import draw_exponential, draw_uniform, stream
-from wastedcores.simulator.engine.world.rows_jit import cpu_rq, fair_class, modern, rt_class
+from wastedcores.simulator.engine.world.rows_jit import cpu_rq, fair_class, rt_class
 from wastedcores.simulator.engine.world.structs import (
     NO_QUEUE,
     NO_TASK,
@@ -357,6 +358,15 @@ def advance(k: Kernel, p: TaskStruct, delay: int) -> None:
 
 
 @inner
+def run_on(k: Kernel, cpu: int, p: TaskStruct, delay: int) -> None:
+    """Let the running task compute what is left of its stretch, or else begin its next operation."""
+    if p.left > 0:
+        start_stretch(k, cpu, p, delay)
+    else:
+        advance(k, p, delay)
+
+
+@inner
 def run_over(k: Kernel, cpu: int) -> None:
     """The event RUN: the running task's stretch has ended."""
     p = cpu_rq(k, cpu).curr
@@ -374,12 +384,9 @@ def run_over(k: Kernel, cpu: int) -> None:
         p.waits_for = waits_for.NOTHING
     if p.wake_q_head:
         end_wake(k, p)
-        if not p.wake_q_head and p.kthread == 0:
-            p.left = modern(k).syscall_ns
-    if p.left > 0:
-        start_stretch(k, cpu, p, 0)
-    else:
-        advance(k, p, 0)
+        if not p.wake_q_head:
+            p.left = end_of_call_ns(k, p)
+    run_on(k, cpu, p, 0)
 
 
 @inner
@@ -387,7 +394,4 @@ def go_on(k: Kernel, cpu: int) -> None:
     """Continue the program of the task that was just switched in, after the cost of the switch."""
     p = cpu_rq(k, cpu).curr
     cpu_rq(k, cpu).switched_in = 0
-    if p.left > 0:
-        start_stretch(k, cpu, p, cpu_rq(k, cpu).delay)
-    else:
-        advance(k, p, cpu_rq(k, cpu).delay)
+    run_on(k, cpu, p, cpu_rq(k, cpu).delay)

@@ -17,7 +17,7 @@ from wastedcores.workload import ops
 
 # TaskStruct.spin is 0 without spinning, 1 while waiting and GRANTED while the task spends its last spin_ns
 GRANTED = 2
-#: WaitObject.contended of a lock that tasks share
+#: WaitObject.contended of a lock that tasks have shared: each UNLOCK wakes
 ALWAYS = 2
 
 

@@ -220,7 +220,7 @@ class WaitObject(Struct):
     generation = integer(4)
     stopped = integer(5)
     owner: Pointer[TaskStruct] = pointer("TaskStruct", 6)
-    # of a lock: whether its UNLOCK wakes a sleeper (as if a mutex' futex is 2), or sync_jit.ALWAYS
+    # of a lock: whether the next UNLOCK wakes a sleeper; sync_jit.ALWAYS if tasks have shared the lock
     contended = integer(7)
 
 
