@@ -150,10 +150,12 @@ def test_a_real_violation_is_told_and_its_recording_kept(bpf, balancing, tmp_pat
             wait_for(lambda: refusals in page(address), 10)
     # one that is judged when the service ends has no words yet
     kept = [text.with_suffix(".parquet") for text in folder.glob("*.txt")]
-    assert kept
-    for trace in kept:
-        assert wastedcores.check(trace).verdict == "violations"
-        assert "VIOLATIONS" in trace.with_suffix(".txt").read_text()
+    found = {trace: wastedcores.check(trace) for trace in kept}
+    assert "violations" in {f.verdict for f in found.values()}
+    for trace, f in found.items():
+        # An "unknown" is kept as well: other work of this machine may interrupt the violation in a recording too short for chronic waste.
+        assert f.verdict == "violations" or (f.verdict == "unknown" and f.notes)
+        assert trace.with_suffix(".txt").read_text().split(": ")[1].startswith(f.verdict.upper())
     assert {p.stat().st_mode & 0o777 for p in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
 

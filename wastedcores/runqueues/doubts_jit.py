@@ -139,9 +139,9 @@ def doubt_count(s: State, out: Output, c: int, t: int) -> None:
 def compare(s: State, out: Output, c: int, t: int) -> None:
     """Note since when the kernel's count of CPU ``c`` has been another than that of the rebuilt tasks."""
     kernel_nr = s.cpu[c, cpu_row.KERNEL_NR]
-    if kernel_nr < 0 or s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
+    if s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
         return
-    if kernel_nr == s.cpu[c, cpu_row.NR]:
+    if kernel_nr < 0 or kernel_nr == s.cpu[c, cpu_row.NR]:
         doubt_count(s, out, c, t)
         return
     if s.cpu[c, cpu_row.DIFFERS] < 0:

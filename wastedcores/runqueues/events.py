@@ -90,7 +90,7 @@ def _aux(mask_ids: dict[bytes, int]) -> pl.Expr:
         .when(pl.col("kind") == "task_state")
         .then(pl.sum_horizontal((state == word) * code for word, code in _STATE_WORDS.items()))
         .when(pl.col("kind") == "nr_running")
-        .then(pl.col("nr_running"))
+        .then(pl.col("nr_running").fill_null(-1))
         .when(pl.col("kind") == "cpu_online")
         .then((pl.col("value") != 0).cast(pl.Int32))
         .when(pl.col("kind") == "affinity")

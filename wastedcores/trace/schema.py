@@ -41,9 +41,9 @@ class EventSpec:
 EVENTS: dict[str, EventSpec] = {
     e.kind: e
     for e in (
-        EventSpec("nr_running", ("cpu", "nr_running"), (),
+        EventSpec("nr_running", ("cpu",), ("nr_running",),
             "add_nr_running/sub_nr_running (v4.1, paper 4.2); sched_update_nr_running_tp (5.9+)",
-            "The runqueue of `cpu` now holds `nr_running` tasks, the running one included."),
+            "The runqueue of `cpu` now holds `nr_running` tasks, the running one included; null: nobody knows how many."),
         EventSpec("load", ("cpu", "value"), (),
             "account_entity_enqueue/dequeue (v4.1: rq.load.weight); pelt_cfs_tp on the root queue (5.4+)",
             "The load of the runqueue of `cpu` is now `value`."),

@@ -180,9 +180,39 @@ def test_online_cpus_that_cannot_be_are_refused(tmp_path, online):
 def test_a_switch_that_was_not_recorded_is_inserted(tmp_path):
     records = record(1, "switch", 10 | 75 << 22) + record(9, "switch", 15 | 10 << 22, x=1)
     trace = events_of(tmp_path, block(reader.EVENTS_BLOCK, records), END)
-    switches = trace.events.collect().select("prev_pid", "pid", "prev_state").rows()
-    assert switches == [(10, 75, "R"), (75, 15, "S"), (15, 10, "S")]
+    events = trace.events.collect()
+    switches = events.filter(pl.col("kind") == "switch").select("prev_pid", "pid", "prev_state")
+    assert switches.rows() == [(10, 75, "R"), (75, 15, "S"), (15, 10, "S")]
     assert trace.header.provenance["unseen_switches"].startswith("1 ")
+
+
+def test_the_length_of_a_queue_is_unknown_after_a_switch_that_was_not_recorded(tmp_path):
+    """Pid 75 wakes and runs on CPU 0, where three threads take turns beside the idle CPU 1; that it slept again is hidden."""
+    start = b"".join(task(0, p, 0, 2 if p == 10 else 1, nr=3) for p in (10, 11, 12))
+    start += task(0, 20, 1, 2, nr=1)
+    woken = [
+        record(10, "nr_running", 4 << 16),
+        record(11, "wakeup", 75),
+        record(12, "switch", 10 | 75 << 22),
+    ]
+    hidden_ns = 4_000_000
+    turns = [
+        record(hidden_ns * (k + 1), "switch", (10 + k % 3) | (10 + (k + 1) % 3) << 22)
+        for k in range(60)
+    ]
+    slept = record(10, "nr_running", 1) + record(11, "switch", 20, x=1)
+    blocks = [
+        block(reader.TASKS_BLOCK, start),
+        block(reader.EVENTS_BLOCK, b"".join(woken + turns)),
+        block(reader.EVENTS_BLOCK, slept, cpu=1),
+        END,
+    ]
+    trace = events_of(tmp_path, *blocks, cpus=2, cpus_online=[0, 1])
+    counts = trace.only("nr_running").select("ts_ns", "cpu", "nr_running").collect().rows()
+    assert (T0 + hidden_ns, 0, None) in counts
+    found = wastedcores.check(trace)
+    assert found.verdict == "violations"
+    assert found.doubts.is_empty()
 
 
 def test_where_the_kernel_was_not_asked_for_its_counts_a_switch_that_was_not_recorded_is_lost(

@@ -354,7 +354,8 @@ class _Decoder:
 
         This was seen on a 6.18 guest that hides the switches and wakeups of its agent's threads from every tracer. Without
         these switches the threads would seem to wait forever. The task is taken to fall asleep at the latest possible time.
-        Only the kernel's own counts show where that is wrong, so without them it is a loss of events.
+        Only the kernel's own counts show where that is wrong, so without them it is a loss of events. The count that belongs to
+        the switch is hidden as well, so the length of the runqueue is unknown until the next count.
         """
         at = np.flatnonzero(kind == KINDS["switch"])
         rows: list[tuple[int, int, int, int, int]] = []
@@ -379,7 +380,11 @@ class _Decoder:
         if not counted:
             one = pl.lit(1, pl.Int64)
             return table.select("ts_ns", "cpu", "line", kind=pl.lit("lost"), value=one)
-        return table.with_columns(kind=pl.lit("switch"), prev_state=pl.lit("S"))
+        uncounted = table.select(
+            "ts_ns", "cpu", "line", kind=pl.lit("nr_running"), nr_running=pl.lit(None, pl.Int32)
+        )
+        switches = table.with_columns(kind=pl.lit("switch"), prev_state=pl.lit("S"))
+        return pl.concat([switches, uncounted], how="diagonal")
 
     def finish(self) -> pl.DataFrame:
         """Note how the capture ended, and return the losses that no record states."""
