@@ -153,7 +153,7 @@ def test_a_real_violation_is_told_and_its_recording_kept(bpf, balancing, tmp_pat
     found = {trace: wastedcores.check(trace) for trace in kept}
     assert "violations" in {f.verdict for f in found.values()}
     for trace, f in found.items():
-        # An "unknown" is kept as well: other work of this machine may interrupt the violation in a recording too short for chronic waste.
+        # An "unknown" is kept as well: other work may interrupt the violation in a recording too short for chronic waste.
         assert f.verdict == "violations" or (f.verdict == "unknown" and f.notes)
         assert trace.with_suffix(".txt").read_text().split(": ")[1].startswith(f.verdict.upper())
     assert {p.stat().st_mode & 0o777 for p in folder.iterdir()} == {0o600}
