@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import lzma
 import os
 import resource
@@ -167,6 +168,23 @@ def test_time_back_by_microseconds_is_put_in_order(tmp_path):
     want = open_trace(write(tmp_path, "".join(lines))).events.collect()
     got = open_trace(write(tmp_path, "".join(shuffled))).events.collect()
     assert got["ts_ns"].equals(want["ts_ns"])
+
+
+@pytest.mark.parametrize("back_us", [500, 400_000])
+def test_an_import_puts_events_in_order_that_come_late(tmp_path, monkeypatch, back_us):
+    """Events are written when later ones were read; a file in which time steps back by more than is usual is read again."""
+    lines = switches(50_000, step_us=100).splitlines(True)
+    at, late = 30_000, 30_000 + back_us // 100
+    moved = [*lines[:at], *lines[at + 1 : late], lines[at], *lines[late:]]
+    monkeypatch.setattr(text_reading, "BLOCK_BYTES", 20_000)
+    monkeypatch.setattr(parquet, "FIRST_ROWS", 1000)
+    want = open_trace(write(tmp_path, "".join(lines))).events.collect()
+    file = write(tmp_path, "".join(moved))
+    got = import_trace(file, tmp_path / "o.parquet")
+    assert got.events.collect().equals(want)
+    assert got.header.events == want.height
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert got.header.provenance["source_sha256"] == digest
 
 
 def test_equal_stamps_keep_the_order_of_the_file(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,14 @@ from wastedcores.trace.header import Header
 from wastedcores.trace.inspector import Inspector
 from wastedcores.trace.parquet import MAGIC, check_name, read_parquet, stream_parquet, write_parquet
 from wastedcores.trace.readers.support.perf_command import every_cpu, some_tasks_only
-from wastedcores.trace.readers.support.reading import Facts, Reading, in_order
+from wastedcores.trace.readers.support.reading import (
+    SLACK_NS,
+    USUAL_SLACK_NS,
+    Facts,
+    Reading,
+    StepsBackError,
+    in_order,
+)
 from wastedcores.trace.readers.support.shifted_states import ShiftedStates
 from wastedcores.trace.recognisers import Candidate, is_systing, refuse_summary
 from wastedcores.trace.schema import conform
@@ -194,9 +201,14 @@ def import_trace(
                 trace = trace.with_header(machine=machine)
             write_parquet(trace, dst)
         else:
-            with FOREIGN[kind].open(file, hashed=source is None) as reading:
-                run = _Import(reading, kind, cpus, machine, source, facts)
-                stream_parquet(run.frames(), run.header, dst)
+            for slack_ns in (USUAL_SLACK_NS, SLACK_NS):
+                with (
+                    suppress(StepsBackError),  # then it is read again, and written a second later
+                    FOREIGN[kind].open(file, hashed=source is None) as reading,
+                ):
+                    run = _Import(reading, kind, cpus, machine, source, facts)
+                    stream_parquet(run.frames(slack_ns), run.header, dst)
+                    break
     return read_parquet(dst)
 
 
@@ -227,9 +239,9 @@ class _Import:
         self.machine, self.origin, self.told = machine, origin, dict(told or {})
         self.seen = Inspector(str(reading.path), cpus)
 
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield event tables of the full schema, in order of time."""
-        ordered = in_order(self.seen.ranges(self.reading.frames()), self.path)
+    def frames(self, slack_ns: int = SLACK_NS) -> Iterator[pl.DataFrame]:
+        """Yield event tables of the full schema, in order of time, which may step back by ``slack_ns`` in the file."""
+        ordered = in_order(self.seen.ranges(self.reading.frames()), self.path, slack_ns)
         if self.reading.kernel_states:
             ordered = ShiftedStates(self.seen.notes).mended(ordered)
         for frame in told(self.seen.order(ordered), self.path.name):

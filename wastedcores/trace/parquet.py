@@ -57,8 +57,9 @@ def upgraded(trace: Trace) -> Trace:
 
 MAGIC = b"PAR1"
 HEADER_KEY = "wastedcores"
-#: Rows of the first row group; each further one has twice as many, up to BATCH_ROWS.
-FIRST_ROWS = 1 << 17
+#: Rows of each of the first row groups, and how many there are; each further one has twice as many, up to BATCH_ROWS. The last
+#: group is written while nothing is read any more, so in a short trace it should be small.
+FIRST_ROWS, FIRST_GROUPS = 1 << 16, 16
 #: What polars raises when it reads a damaged file; where it did not expect damage, its Rust code panics.
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 _FACT_COLUMNS = ("ts_ns", "kind", "cpu", "src_cpu", "pid", "prev_pid", "by_pid")
@@ -285,14 +286,16 @@ def _arrow(table: pl.DataFrame) -> pa.Table:
 def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Gather tables until they have enough rows for a row group; the first groups are smaller, so that writing begins early."""
     gathered: list[pl.DataFrame] = []
-    enough = FIRST_ROWS
+    enough, groups = FIRST_ROWS, 0
     for frame in frames:
         gathered.append(frame.select(list(sa.COLUMNS)))
         if sum(f.height for f in gathered) >= enough:
-            yield pl.concat(gathered)
-            gathered, enough = [], min(2 * enough, BATCH_ROWS)
+            yield pl.concat(gathered, rechunk=True)
+            gathered, groups = [], groups + 1
+            if groups >= FIRST_GROUPS:
+                enough = min(2 * enough, BATCH_ROWS)
     if gathered:
-        yield pl.concat(gathered)
+        yield pl.concat(gathered, rechunk=True)
 
 
 def _watched(frames: Iterable[pl.DataFrame], failed: list[OSError]) -> Iterator[pl.DataFrame]:

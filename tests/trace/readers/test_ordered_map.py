@@ -53,6 +53,20 @@ def test_few_items_are_taken_in_advance(workers: int) -> None:
         assert last[0] <= i + workers + 2
 
 
+def test_a_result_does_not_wait_for_the_next_item() -> None:
+    seen = threading.Event()
+
+    def items() -> Iterator[int]:
+        yield 1
+        assert seen.wait(30), "the first result waited for the second item"
+        yield 2
+
+    results = ordered_map(lambda i: i, items())
+    assert next(results) == 1
+    seen.set()
+    assert list(results) == [2]
+
+
 def test_an_error_of_the_work_is_raised_in_its_place() -> None:
     results = ordered_map(lambda i: 60 // (3 - i), iter(range(10)))
     assert [next(results) for _ in range(3)] == [20, 30, 60]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,25 +20,45 @@ from wastedcores.errors import TraceContentError
 #: microseconds. perf's time steps back by the distance between its buffers. Clocks that differ by more than this are
 #: different clocks.
 SLACK_NS = 1_000_000_000
+#: How far the time of most files steps back at most; their events can be written while the file is read.
+USUAL_SLACK_NS = 1_000_000
 
 
-def in_order(frames: Iterable[pl.DataFrame], path: Path) -> Iterator[pl.DataFrame]:
-    """Yield the events sorted by time, as soon as no later table can have an earlier event."""
+class StepsBackError(Exception):
+    """Time steps back by more than was expected, to before an event that was passed on already."""
+
+
+def in_order(
+    frames: Iterable[pl.DataFrame], path: Path, slack_ns: int = SLACK_NS
+) -> Iterator[pl.DataFrame]:
+    """Yield the events sorted by time, as soon as no later table can have an earlier event if time steps back by ``slack_ns``.
+
+    Raises
+    ------
+    TraceContentError
+        Time steps back by more than :data:`SLACK_NS`.
+    StepsBackError
+        Time steps back by less, but by more than ``slack_ns``, to before an event that was yielded.
+    """
     held: list[pl.DataFrame] = []
     newest: int | None = None
+    given_ns: int | None = None
     coming = iter(frame for frame in frames if frame.height)
     frame = next(coming, None)
     while frame is not None:
         newest = _check(frame, newest, path)
         held.append(frame)
+        if given_ns is not None and frame["ts_ns"].min() < given_ns:  # type: ignore[operator]
+            raise StepsBackError
         frame = next(coming, None)
         if frame is None:
             break
-        if held[0]["ts_ns"][0] >= newest - SLACK_NS and sum(f.height for f in held) < 1 << 22:
+        if held[0]["ts_ns"][0] >= newest - slack_ns and sum(f.height for f in held) < 1 << 22:
             continue
         table = _sorted(held)
-        safe = int(table["ts_ns"].search_sorted(newest - SLACK_NS, side="left"))
+        safe = int(table["ts_ns"].search_sorted(newest - slack_ns, side="left"))
         if safe:
+            given_ns = int(table["ts_ns"][safe - 1])
             yield table.head(safe)
         held = [table.tail(table.height - safe)] if safe < table.height else []
     if held:
@@ -93,6 +113,10 @@ def ordered_map(
         coming: Future[Any] | None = reader.submit(next, items, _END)
         while coming or running:
             while coming and len(running) <= workers:
+                if running and wait((coming, running[0]), return_when=FIRST_COMPLETED).done == {
+                    running[0]
+                }:
+                    break
                 try:
                     item = coming.result()
                 except Exception as e:
