@@ -143,6 +143,7 @@ def line_end(b: NDArray[np.uint8], i: int, size: int) -> int:
 @lean
 def number(b: NDArray[np.uint8], i: int) -> tuple[int, int]:
     """Return the decimal number at ``i`` and the place after it; (0, i) if there is none or it has more than 18 digits."""
+    v: Any
     x = load64(b, i) ^ _ZEROS
     other = ((x + _TO_HIGH) | x) & _HIGHS
     if other != 0:  # fewer than eight digits: add them up in pairs, fours and eight
@@ -153,8 +154,9 @@ def number(b: NDArray[np.uint8], i: int) -> tuple[int, int]:
         x = (x * _TEN + (x >> _BYTE)) & _PAIRS
         x = (x * np.uint64(100) + (x >> np.uint64(16))) & _FOURS
         x = (x * np.uint64(10000) + (x >> np.uint64(32))) & _EIGHT
-        return np.int64(x), i + n
-    v: Any = 0
+        v = np.int64(x)
+        return v, i + n
+    v = 0
     j = i
     while True:
         d = np.int64(b[j]) - 48
