@@ -13,8 +13,7 @@ from collections import Counter
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
-from support.builders import nr, trace_of
-from support.recorders import as_events, random_run
+from support.builders import nr, switch, trace_of, wakeup
 from support.typed import typed
 
 from wastedcores.errors import TraceFormatError
@@ -34,8 +33,16 @@ def a_trace(seed: int, rows: int):
 
 
 def a_clean_trace():
-    """Task events of a random run whose longest violation is shorter than the default of --persist."""
-    return trace_of(as_events(random_run(3, steps=400)), cpus=3)
+    """Four threads on three CPUs, of which none is idle for long: two take turns on CPU 0, and one sleeps now and then."""
+    events = [switch(0, c, 0, "R", 10 + c) for c in range(3)]
+    events.append(wakeup(1, 0, 20))
+    for k in range(1, 400):
+        events.append(switch(k * MS, 0, *((10, "R", 20) if k % 2 else (20, "R", 10))))
+        if k % 10 == 5:
+            at = k * MS + MS // 2
+            events += [switch(at, 2, 12, "S", 0), wakeup(at + 1000, 2, 12)]
+            events.append(switch(at + 2000, 2, 0, "R", 12))
+    return trace_of(events, cpus=3)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -20,8 +21,17 @@ from wastedcores.errors import UsageError
 from wastedcores.sweep.run import LIVE, Run, Value, digest, execute, live_machine
 from wastedcores.sweep.store import Store, table_of
 
+_PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 #: how long to wait for a scheduler, in seconds
 CONNECT_S = 10
+
+
+def _end_with(parent: int) -> None:
+    """Let this worker end with the process that started it, also if that is killed: it would wait for work forever."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it has ended already
+        os._exit(1)
 
 
 def on_cluster(
@@ -122,7 +132,9 @@ def on_processes(
             while waiting and len(under_way) < most():
                 with _no_ctrl_c():  # submitting also starts processes
                     # a new pool is made if the last one broke
-                    pool = get_reusable_executor(processes, timeout=None)
+                    pool = get_reusable_executor(
+                        processes, timeout=None, initializer=_end_with, initargs=(os.getpid(),)
+                    )
                     try:
                         future = pool.submit(execute, waiting[-1].task, waiting[-1].arguments)
                     except BrokenExecutor:
