@@ -175,6 +175,31 @@ def test_sweep(tmp_path):
     assert not (tmp_path / "t.parquet.runs").exists()
 
 
+def workers_of(parent: int) -> list[int]:
+    """The worker processes that a process has started and that still run, whoever is their parent now."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words, status = (folder / "cmdline").read_bytes(), (folder / "stat").read_text()
+        except OSError:
+            continue
+        session = int(status.rpartition(")")[2].split()[3])
+        if b"LokyProcess" in words and session == parent:
+            found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.slow
+def test_workers_end_with_the_process_that_started_them(tmp_path):
+    """Only that process is killed, as the kernel does when memory runs out."""
+    words = ("sweep", "recorded-gi", "-o", "t.parquet", "--seeds", "1-99", "--workers", "2", "-q")
+    process = start(*words, cwd=tmp_path)
+    wait_for(lambda: len(workers_of(process.pid)) == 2)
+    os.kill(process.pid, signal.SIGKILL)
+    wait_for(lambda: not workers_of(process.pid), 10)
+    process.communicate(timeout=30)
+
+
 @pytest.mark.long
 def test_report(tmp_path):
     words = ("report", "live-balancing-on", "-o", "r", "-q")
