@@ -215,6 +215,19 @@ def test_the_length_of_a_queue_is_unknown_after_a_switch_that_was_not_recorded(t
     assert found.doubts.is_empty()
 
 
+def test_a_count_after_the_switch_to_the_hidden_thread_is_believed(tmp_path):
+    """Pid 75 runs on the idle CPU 0 and sleeps again, which is hidden; then pid 10 is woken there, and the kernel counts one task."""
+    records = [record(10, "nr_running", 1 << 16), record(12, "switch", 0 | 75 << 22)]
+    records += [record(50, "nr_running", 1 << 16), record(60, "switch", 0 | 10 << 22)]
+    records += [record(90, "nr_running", 0), record(91, "switch", 10, x=1)]
+    trace = events_of(tmp_path, block(reader.EVENTS_BLOCK, b"".join(records)), END)
+    events = trace.events.collect()
+    switches = events.filter(pl.col("kind") == "switch").select("prev_pid", "pid").rows()
+    assert switches == [(0, 75), (75, 0), (0, 10), (10, 0)]
+    assert events["nr_running"].drop_nulls().to_list() == [1, 1, 0]
+    assert events.filter(pl.col("kind") == "nr_running").height == 3
+
+
 def test_where_the_kernel_was_not_asked_for_its_counts_a_switch_that_was_not_recorded_is_lost(
     tmp_path,
 ):

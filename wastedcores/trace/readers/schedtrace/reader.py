@@ -212,7 +212,10 @@ class _Decoder:
         self.names = TaskNames()
         self.lost: dict[int, int] = {}
         self.stated: dict[int, int] = {}
+        #: by CPU: the task that runs, since when, and the time of the last count
         self.running: dict[int, int] = {}
+        self.began: dict[int, int] = {}
+        self.told: dict[int, int] = {}
         self.unseen = 0
         self.now = 0
         self.line = 0
@@ -355,20 +358,29 @@ class _Decoder:
         This was seen on a 6.18 guest that hides the switches and wakeups of its agent's threads from every tracer. Without
         these switches the threads would seem to wait forever. The task is taken to fall asleep at the latest possible time.
         Only the kernel's own counts show where that is wrong, so without them it is a loss of events. The count that belongs to
-        the switch is hidden as well, so the length of the runqueue is unknown until the next count.
+        the switch is hidden as well. So the length of the runqueue is unknown until the next count, unless there was one since
+        the task was started.
         """
         at = np.flatnonzero(kind == KINDS["switch"])
+        counts = np.flatnonzero(kind == KINDS["nr_running"])
+        of_cpu = bits(w1[counts], 0, 16)
         rows: list[tuple[int, int, int, int, int]] = []
+        stale: list[bool] = []
         for c in np.unique(cpu[at]).tolist():
             mine = at[cpu[at] == c]
             mine = mine[np.argsort(ts[mine], kind="stable")]
             out, new = bits(w1[mine], 0, 22), bits(w1[mine], 22, 22)
             before = np.concatenate([[self.running.get(c, int(out[0]))], new[:-1]])
-            self.running[c] = int(new[-1])
+            began = np.concatenate([[self.began.get(c, 0)], ts[mine[:-1]]])
+            told = np.concatenate([[self.told.get(c, 0)], np.sort(ts[counts[of_cpu == c]])])
+            self.running[c], self.began[c] = int(new[-1]), int(ts[mine[-1]])
             if not self.lost.get(c):
                 for i in np.flatnonzero(before != out).tolist():
                     where = int(mine[i])
                     rows.append((int(ts[where]), c, int(out[i]), int(before[i]), where + line))
+                    stale.append(told[np.searchsorted(told, ts[where], "right") - 1] <= began[i])
+        for c in np.unique(of_cpu).tolist():
+            self.told[c] = int(ts[counts[of_cpu == c]].max())
         counted = "nr_running" in self.kinds
         if counted:
             self.unseen += len(rows)
@@ -380,7 +392,7 @@ class _Decoder:
         if not counted:
             one = pl.lit(1, pl.Int64)
             return table.select("ts_ns", "cpu", "line", kind=pl.lit("lost"), value=one)
-        uncounted = table.select(
+        uncounted = table.filter(pl.Series(stale, dtype=pl.Boolean)).select(
             "ts_ns", "cpu", "line", kind=pl.lit("nr_running"), nr_running=pl.lit(None, pl.Int32)
         )
         switches = table.with_columns(kind=pl.lit("switch"), prev_state=pl.lit("S"))
