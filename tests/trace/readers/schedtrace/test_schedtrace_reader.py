@@ -216,7 +216,7 @@ def test_the_length_of_a_queue_is_unknown_after_a_switch_that_was_not_recorded(t
 
 
 def test_a_count_after_the_switch_to_the_hidden_thread_is_believed(tmp_path):
-    """Pid 75 runs on the idle CPU 0 and sleeps again, which is hidden; then pid 10 is woken there, and the kernel counts one task."""
+    """Pid 75 runs on the idle CPU 0 and sleeps again, which is hidden; then the kernel counts pid 10, which is woken there."""
     records = [record(10, "nr_running", 1 << 16), record(12, "switch", 0 | 75 << 22)]
     records += [record(50, "nr_running", 1 << 16), record(60, "switch", 0 | 10 << 22)]
     records += [record(90, "nr_running", 0), record(91, "switch", 10, x=1)]
