@@ -23,7 +23,7 @@ def marks(w: Workload, kernel: str, **given: int) -> dict[str, int]:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_waker_is_preempted_before_its_next_operation(kernel):
-    """A hog and a thread of more weight may use one CPU. The hog wakes the thread, which runs before the hog reaches its mark."""
+    """A hog and a heavier thread share one CPU. The hog wakes the thread, and the thread runs before the hog reaches its mark."""
     w = Workload("preempted", random_phase=False)
     go = w.semaphore()
     w.task("sleeper", Script().nice(-15).wait(go).mark("woken"), cpu=0, allowed={0})
@@ -51,7 +51,7 @@ def test_a_system_call_costs_the_woken_and_the_waker_once_each(kernel):
 def test_an_unlock_wakes_no_second_sleeper_while_the_first_has_yet_to_try(
     kernel, shared_before, second_wakes
 ):
-    """Two sleepers on CPU 1 wait for a lock. CPU 1 is busy, so the owner gives the lock up twice before a woken sleeper can run.
+    """Two threads sleep on CPU 1 until they get a lock. CPU 1 is busy, so the owner unlocks twice before the one it woke can run.
 
     Between the two unlocks nobody begins to wait. So the second unlock of a mutex wakes nobody. If the lock was shared before, it
     wakes the second sleeper.

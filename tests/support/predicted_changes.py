@@ -12,6 +12,7 @@ import argparse
 import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,7 +46,10 @@ def barrier(parties: int) -> Workload:
 
 
 def storm(jobs: int, at_once: int, costs_us: tuple[float, float] = (0, 0)) -> Workload:
-    """Return a parent with many short children, as make has them; in a replay, each pays what a fork costs, as in a guest."""
+    """Return a parent with many short children, as make has them.
+
+    A replay charges nothing for a fork, so ``costs_us`` has what it costs the parent and the child in a guest.
+    """
     w = Workload(f"storm-{jobs}")
     fork_ns, child_ns = (int(us * US) for us in costs_us)
     body = Script().compute(child_ns) if child_ns else Script()
@@ -123,28 +127,16 @@ def _each_us(trace: Trace) -> tuple[float, float]:
 
 def by_forks(name: str, costs_us: dict[str, tuple[float, float]], since: str, to: str) -> float:
     """Return the change of the time from one kernel to another if only the costs of a fork were other ones; 0 without forks."""
-    make, sizes, machine = WORK[name]
+    make, sizes, preset = WORK[name]
     if make is not storm:
         return 0.0
-    took = {
-        k: statistics.mean(
-            end - begin
-            for seed in range(1, 6)
-            for begin, end in [
-                window(
-                    replay(
-                        storm(*sizes, costs_us[k]),
-                        Machine.preset(machine),
-                        f"v{to}",
-                        seed,
-                        load=False,
-                    ).trace
-                )
-            ]
-        )
-        for k in (since, to)
-    }
-    return took[to] / took[since] - 1
+    took = {k: [] for k in (since, to)}
+    for kernel, seed in product(took, range(1, 41)):  # with five seeds, chance is a whole per cent
+        work = storm(*sizes, costs_us[kernel])
+        run = replay(work, Machine.preset(preset), f"v{to}", seed, load=False)
+        begin, end = window(run.trace)
+        took[kernel].append(end - begin)
+    return statistics.mean(took[to]) / statistics.mean(took[since]) - 1
 
 
 def changes(name: str, seeds: range) -> Iterator[Change]:

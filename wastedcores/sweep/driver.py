@@ -27,7 +27,7 @@ CONNECT_S = 10
 
 
 def _end_with(parent: int) -> None:
-    """Let this worker end with the process that started it, also if that is killed: it would wait for work forever."""
+    """Let this worker end when the process that started it ends, even if that is killed. It would wait for work forever."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it has ended already

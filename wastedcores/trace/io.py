@@ -203,7 +203,9 @@ def import_trace(
         else:
             for slack_ns in (USUAL_SLACK_NS, SLACK_NS):
                 with (
-                    suppress(StepsBackError),  # then it is read again, and written a second later
+                    suppress(
+                        StepsBackError
+                    ),  # then the file is read again, and events are held longer
                     FOREIGN[kind].open(file, hashed=source is None) as reading,
                 ):
                     run = _Import(reading, kind, cpus, machine, source, facts)
@@ -240,7 +242,7 @@ class _Import:
         self.seen = Inspector(str(reading.path), cpus)
 
     def frames(self, slack_ns: int = SLACK_NS) -> Iterator[pl.DataFrame]:
-        """Yield event tables of the full schema, in order of time, which may step back by ``slack_ns`` in the file."""
+        """Yield event tables of the full schema, in order of time; see :func:`in_order` for ``slack_ns``."""
         ordered = in_order(self.seen.ranges(self.reading.frames()), self.path, slack_ns)
         if self.reading.kernel_states:
             ordered = ShiftedStates(self.seen.notes).mended(ordered)

@@ -57,8 +57,8 @@ def upgraded(trace: Trace) -> Trace:
 
 MAGIC = b"PAR1"
 HEADER_KEY = "wastedcores"
-#: Rows of each of the first row groups, and how many there are; each further one has twice as many, up to BATCH_ROWS. The last
-#: group is written while nothing is read any more, so in a short trace it should be small.
+#: The first row groups have so many rows each, and there are so many of them. Each further one has twice as many rows, up to
+#: BATCH_ROWS. Nothing is read any more while the last group is written, so the groups of a short trace are small.
 FIRST_ROWS, FIRST_GROUPS = 1 << 16, 16
 #: What polars raises when it reads a damaged file; where it did not expect damage, its Rust code panics.
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
@@ -284,7 +284,10 @@ def _arrow(table: pl.DataFrame) -> pa.Table:
 
 
 def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Gather tables until they have enough rows for a row group; the first groups are smaller, so that writing begins early."""
+    """Gather tables until they have enough rows for a row group.
+
+    Each group is one chunk, because several chunks have dictionaries of their own, which take longer to write.
+    """
     gathered: list[pl.DataFrame] = []
     enough, groups = FIRST_ROWS, 0
     for frame in frames:

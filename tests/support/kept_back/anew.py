@@ -44,10 +44,10 @@ def turns() -> Workload:
 
 
 def costs(kernel: str, machine: Machine) -> dict[str, float]:
-    """Return what a fork costs the parent, what a child costs at its start and at its exit, and what a turn costs, in us.
+    """Return the CPU time in us that system calls cost in a guest on this machine, beyond what a replay charges for them.
 
-    They are measured in a guest on the same machine, with work of their own. A child's start and exit get half each of what it
-    costs. A turn is a wait and a post, and costs what it takes longer in the guest than in a replay.
+    ``fork_us`` is what a fork costs the parent. What it costs the child is divided evenly between its start (``child_us``) and
+    its exit (``exit_us``). ``op_us`` is what a wait and the post that ends it cost together (:func:`turns`).
     """
     fork_us, child_us = fork_costs(RELEASES[kernel], machine)
     in_guest = recorded(turns(), RELEASES[kernel], machine, [1])[0]

@@ -1,4 +1,4 @@
-"""Numbers and places that are found eight bytes at a time, beside the same found byte by byte."""
+"""Numbers, line ends and spaces that compiled code finds in bytes, beside what Python finds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wastedcores.jit.compile import jit
-from wastedcores.trace.readers.support.bytes_jit import PADDING, line_end, marks, number
+from wastedcores.trace.readers.support.bytes_jit import PADDING, line_end, number
 from wastedcores.trace.readers.text.envelope_jit import spaces
 
 TEXT = st.text("0123456789 \n[/:;\x80\xff\x00a", max_size=40).map(lambda t: t.encode("latin-1"))
@@ -15,11 +14,6 @@ TEXT = st.text("0123456789 \n[/:;\x80\xff\x00a", max_size=40).map(lambda t: t.en
 
 def padded(text: bytes) -> np.ndarray:
     return np.frombuffer(text + bytes(PADDING), np.uint8).copy()
-
-
-@jit
-def marked(word, byte):
-    return marks(word, byte)
 
 
 @given(TEXT, st.integers(0, 39))
@@ -35,9 +29,3 @@ def test_numbers_line_ends_and_spaces(text, at):
     end = text.find(b"\n", at)
     assert line_end(padded(text), at, len(text)) == (end if end >= 0 else len(text))
     assert spaces(padded(text), at) == len(text) - len(text[at:].lstrip(b" "))
-
-
-@given(st.binary(min_size=8, max_size=8), st.integers(0, 255))
-def test_marks(word, byte):
-    found = int(marked(np.uint64(int.from_bytes(word, "little")), np.uint64(byte)))
-    assert found.to_bytes(8, "little") == bytes(0x80 * (b == byte) for b in word)

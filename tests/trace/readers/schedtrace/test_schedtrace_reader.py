@@ -187,7 +187,7 @@ def test_a_switch_that_was_not_recorded_is_inserted(tmp_path):
 
 
 def test_the_length_of_a_queue_is_unknown_after_a_switch_that_was_not_recorded(tmp_path):
-    """Pid 75 wakes and runs on CPU 0, where three threads take turns beside the idle CPU 1; that it slept again is hidden."""
+    """Three threads take turns on CPU 0, beside the idle CPU 1. Pid 75 runs between them, and the switch at its end is hidden."""
     start = b"".join(task(0, p, 0, 2 if p == 10 else 1, nr=3) for p in (10, 11, 12))
     start += task(0, 20, 1, 2, nr=1)
     woken = [
@@ -216,7 +216,7 @@ def test_the_length_of_a_queue_is_unknown_after_a_switch_that_was_not_recorded(t
 
 
 def test_a_count_after_the_switch_to_the_hidden_thread_is_believed(tmp_path):
-    """Pid 75 runs on the idle CPU 0 and sleeps again, which is hidden; then the kernel counts pid 10, which is woken there."""
+    """Pid 75 runs on CPU 0, and the switch at its end is hidden. Then pid 10 is woken there, and the kernel counts it."""
     records = [record(10, "nr_running", 1 << 16), record(12, "switch", 0 | 75 << 22)]
     records += [record(50, "nr_running", 1 << 16), record(60, "switch", 0 | 10 << 22)]
     records += [record(90, "nr_running", 0), record(91, "switch", 10, x=1)]

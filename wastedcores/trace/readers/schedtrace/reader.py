@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.trace.readers.schedtrace.decisions import decided_rows, probes_note
+from wastedcores.trace.readers.schedtrace.hidden import HiddenSwitches
 from wastedcores.trace.readers.schedtrace.records import (
     I64,
     KINDS,
@@ -212,11 +213,7 @@ class _Decoder:
         self.names = TaskNames()
         self.lost: dict[int, int] = {}
         self.stated: dict[int, int] = {}
-        #: by CPU: the task that runs, since when, and the time of the last count
-        self.running: dict[int, int] = {}
-        self.began: dict[int, int] = {}
-        self.told: dict[int, int] = {}
-        self.unseen = 0
+        self.hidden, self.unseen = HiddenSwitches(), 0
         self.now = 0
         self.line = 0
         self.restricted = (
@@ -353,50 +350,27 @@ class _Decoder:
     def _unseen(
         self, ts: I64, kind: NDArray[np.int8], w1: U64, cpu: NDArray[np.int32], line: int
     ) -> pl.DataFrame:
-        """Return switches that happened but were not recorded: a CPU stops another task than the one it last started.
+        """Return the switches that were not recorded, so that the threads do not seem to wait forever.
 
-        This was seen on a 6.18 guest that hides the switches and wakeups of its agent's threads from every tracer. Without
-        these switches the threads would seem to wait forever. The task is taken to fall asleep at the latest possible time.
-        Only the kernel's own counts show where that is wrong, so without them it is a loss of events. The count that belongs to
-        the switch is hidden as well. So the length of the runqueue is unknown until the next count, unless there was one since
-        the task was started.
+        The task is taken to fall asleep. Only the kernel's own counts show where that is wrong, so without them it is a loss of
+        events. The count that belongs to the switch is hidden as well, so the length of the runqueue is unknown until the next
+        count, unless there was one since the task was started.
         """
-        at = np.flatnonzero(kind == KINDS["switch"])
-        counts = np.flatnonzero(kind == KINDS["nr_running"])
-        of_cpu = bits(w1[counts], 0, 16)
-        rows: list[tuple[int, int, int, int, int]] = []
-        stale: list[bool] = []
-        for c in np.unique(cpu[at]).tolist():
-            mine = at[cpu[at] == c]
-            mine = mine[np.argsort(ts[mine], kind="stable")]
-            out, new = bits(w1[mine], 0, 22), bits(w1[mine], 22, 22)
-            before = np.concatenate([[self.running.get(c, int(out[0]))], new[:-1]])
-            began = np.concatenate([[self.began.get(c, 0)], ts[mine[:-1]]])
-            told = np.concatenate([[self.told.get(c, 0)], np.sort(ts[counts[of_cpu == c]])])
-            self.running[c], self.began[c] = int(new[-1]), int(ts[mine[-1]])
-            if not self.lost.get(c):
-                for i in np.flatnonzero(before != out).tolist():
-                    where = int(mine[i])
-                    rows.append((int(ts[where]), c, int(out[i]), int(before[i]), where + line))
-                    stale.append(told[np.searchsorted(told, ts[where], "right") - 1] <= began[i])
-        for c in np.unique(of_cpu).tolist():
-            self.told[c] = int(ts[counts[of_cpu == c]].max())
-        counted = "nr_running" in self.kinds
-        if counted:
-            self.unseen += len(rows)
-        else:
-            self.facts.lost.update(c for _, c, *_ in rows)
-        names = ("ts_ns", "cpu", "pid", "prev_pid", "line")
-        types = (pl.Int64, pl.Int32, pl.Int32, pl.Int32, pl.Int64)
-        table = pl.DataFrame(rows, schema=dict(zip(names, types, strict=True)), orient="row")
-        if not counted:
+        table = self.hidden.found(ts, kind, w1, cpu)
+        lossy = [c for c, n in self.lost.items() if n]
+        table = table.filter(~pl.col("cpu").is_in(lossy)).with_columns(line=pl.col("row") + line)
+        if "nr_running" not in self.kinds:
+            self.facts.lost.update(table["cpu"].to_list())
             one = pl.lit(1, pl.Int64)
             return table.select("ts_ns", "cpu", "line", kind=pl.lit("lost"), value=one)
-        uncounted = table.filter(pl.Series(stale, dtype=pl.Boolean)).select(
+        self.unseen += table.height
+        switches = table.select(
+            "ts_ns", "cpu", "prev_pid", "pid", "line", kind=pl.lit("switch"), prev_state=pl.lit("S")
+        )
+        unknown = table.filter("uncounted").select(
             "ts_ns", "cpu", "line", kind=pl.lit("nr_running"), nr_running=pl.lit(None, pl.Int32)
         )
-        switches = table.with_columns(kind=pl.lit("switch"), prev_state=pl.lit("S"))
-        return pl.concat([switches, uncounted], how="diagonal")
+        return pl.concat([switches, unknown], how="diagonal")
 
     def finish(self) -> pl.DataFrame:
         """Note how the capture ended, and return the losses that no record states."""

@@ -62,33 +62,6 @@ def _prefetcher(typingctx: Any, array: Any, index: Any) -> Any:
 prefetch: Any = intrinsic(_prefetcher)
 
 
-def _bit_counter(name: str) -> Any:
-    def count(typingctx: Any, x: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return getattr(builder, name)(args[0], ir.IntType(1)(0))
-
-        return types.int64(types.uint64), codegen
-
-    return intrinsic(count)
-
-
-#: ``trailing_zeros(x)`` and ``leading_zeros(x)`` of 64 bits; 64 for 0
-trailing_zeros = _bit_counter("cttz")
-leading_zeros = _bit_counter("ctlz")
-
-_ONES = np.uint64(0x0101010101010101)
-_LOWS = np.uint64(0x7F7F7F7F7F7F7F7F)
-_HIGHS = np.uint64(0x8080808080808080)
-_ZEROS = np.uint64(0x3030303030303030)  # eight characters "0"
-_TO_HIGH = np.uint64(0x7676767676767676)  # sets the highest bit of a byte from 10 on
-_PAIRS, _FOURS, _EIGHT = (
-    np.uint64(0x00FF00FF00FF00FF),
-    np.uint64(0x0000FFFF0000FFFF),
-    np.uint64(0xFFFFFFFF),
-)
-_BYTE, _TEN = np.uint64(8), np.uint64(10)
-
-
 def word(text: str) -> Word:
     """Prepare a text of up to 24 bytes for :func:`is_word`."""
     raw = text.encode()
@@ -116,47 +89,24 @@ def is_word(b: NDArray[np.uint8], i: int, w: Word) -> bool:
 
 
 @lean
-def first_mark(x: np.uint64, byte: np.uint64) -> np.uint64:
-    """Mark the first byte of ``x`` that is ``byte`` by its highest bit; marks of later bytes may be wrong, 0 is none."""
-    x ^= byte * _ONES
-    return (x - _ONES) & ~x & _HIGHS
-
-
-@lean
-def marks(x: np.uint64, byte: np.uint64) -> np.uint64:
-    """Mark every byte of ``x`` that is ``byte`` by its highest bit."""
-    x ^= byte * _ONES
-    return ~(((x & _LOWS) + _LOWS) | x | _LOWS)
-
-
-@lean
 def line_end(b: NDArray[np.uint8], i: int, size: int) -> int:
     """Return the place of the first newline from ``i`` on, or ``size``."""
+    ones = np.uint64(0x0101010101010101)
+    highs = np.uint64(0x8080808080808080)
     while i < size:
-        mark = first_mark(load64(b, i), _TEN)
-        if mark != 0:
-            return min(i + (trailing_zeros(mark) >> 3), size)
+        x = load64(b, i) ^ (np.uint64(10) * ones)
+        if ((x - ones) & ~x & highs) != 0:
+            break
         i += 8
-    return size
+    while i < size and b[i] != 10:
+        i += 1
+    return min(i, size)
 
 
 @lean
 def number(b: NDArray[np.uint8], i: int) -> tuple[int, int]:
     """Return the decimal number at ``i`` and the place after it; (0, i) if there is none or it has more than 18 digits."""
-    v: Any
-    x = load64(b, i) ^ _ZEROS
-    other = ((x + _TO_HIGH) | x) & _HIGHS
-    if other != 0:  # fewer than eight digits: add them up in pairs, fours and eight
-        n = trailing_zeros(other) >> 3
-        if n == 0:
-            return 0, i
-        x <<= np.uint64(64 - 8 * n)
-        x = (x * _TEN + (x >> _BYTE)) & _PAIRS
-        x = (x * np.uint64(100) + (x >> np.uint64(16))) & _FOURS
-        x = (x * np.uint64(10000) + (x >> np.uint64(32))) & _EIGHT
-        v = np.int64(x)
-        return v, i + n
-    v = 0
+    v: Any = 0
     j = i
     while True:
         d = np.int64(b[j]) - 48

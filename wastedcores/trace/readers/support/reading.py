@@ -20,25 +20,25 @@ from wastedcores.errors import TraceContentError
 #: microseconds. perf's time steps back by the distance between its buffers. Clocks that differ by more than this are
 #: different clocks.
 SLACK_NS = 1_000_000_000
-#: How far the time of most files steps back at most; their events can be written while the file is read.
+#: In most files, time steps back by less than this.
 USUAL_SLACK_NS = 1_000_000
 
 
 class StepsBackError(Exception):
-    """Time steps back by more than was expected, to before an event that was passed on already."""
+    """An event is older than one that :func:`in_order` has already yielded."""
 
 
 def in_order(
     frames: Iterable[pl.DataFrame], path: Path, slack_ns: int = SLACK_NS
 ) -> Iterator[pl.DataFrame]:
-    """Yield the events sorted by time, as soon as no later table can have an earlier event if time steps back by ``slack_ns``.
+    """Yield the events sorted by time. An event is held until the file is ``slack_ns`` further, for time may step back.
 
     Raises
     ------
     TraceContentError
         Time steps back by more than :data:`SLACK_NS`.
     StepsBackError
-        Time steps back by less, but by more than ``slack_ns``, to before an event that was yielded.
+        Time steps back by less than that, to before an event that was yielded. A larger ``slack_ns`` prevents this.
     """
     held: list[pl.DataFrame] = []
     newest: int | None = None
@@ -113,10 +113,10 @@ def ordered_map(
         coming: Future[Any] | None = reader.submit(next, items, _END)
         while coming or running:
             while coming and len(running) <= workers:
-                if running and wait((coming, running[0]), return_when=FIRST_COMPLETED).done == {
-                    running[0]
-                }:
-                    break
+                if running:
+                    ready, _ = wait((coming, running[0]), return_when=FIRST_COMPLETED)
+                    if coming not in ready:
+                        break
                 try:
                     item = coming.result()
                 except Exception as e:

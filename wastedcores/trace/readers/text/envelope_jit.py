@@ -11,17 +11,10 @@ from numpy.typing import NDArray
 
 from wastedcores.jit.compile import lean
 from wastedcores.limits import MAX_SECONDS
-from wastedcores.trace.readers.support.bytes_jit import (
-    first_mark,
-    load64,
-    number,
-    trailing_zeros,
-)
+from wastedcores.trace.readers.support.bytes_jit import number
 from wastedcores.trace.readers.support.names_jit import COMM_MAX
 
 U8 = NDArray[np.uint8]
-_SPACES = np.uint64(0x2020202020202020)
-_BRACKET, _NEWLINE = np.uint64(91), np.uint64(10)
 
 
 @lean
@@ -42,11 +35,9 @@ def _stamp(b: U8, i: int) -> tuple[int, int]:
 @lean
 def spaces(b: U8, i: int) -> int:
     """Return the place after the spaces at ``i``."""
-    while True:
-        other = load64(b, i) ^ _SPACES
-        if other != 0:
-            return i + (trailing_zeros(other) >> 3)
-        i += 8
+    while b[i] == 32:
+        i += 1
+    return i
 
 
 @lean
@@ -100,15 +91,10 @@ def envelope(b: U8, start: int, perf: bool) -> tuple[int, int, int, int, int, in
     """
     first = spaces(b, start)
     i = first
-    while i - first < 64:
-        next8 = load64(b, i)
-        mark = first_mark(next8, _BRACKET) | first_mark(next8, _NEWLINE)
-        if mark == 0:
-            i += 8
+    while b[i] != 10 and i - first < 64:
+        if b[i] != 91:
+            i += 1
             continue
-        i += trailing_zeros(mark) >> 3
-        if b[i] == 10 or i - first >= 64:
-            break
         cpu, j = number(b, i + 1)
         at = ns = flags = 0
         if i + 1 < j <= i + 5 and b[j] == 93 and b[j + 1] == 32:

@@ -17,17 +17,8 @@ from numpy.typing import NDArray
 from wastedcores.jit.compile import lean
 from wastedcores.trace.readers.support import tracepoints as ts
 from wastedcores.trace.readers.support.bytes_jit import Word as Word  # noqa: PLC0414 - in signatures
-from wastedcores.trace.readers.support.bytes_jit import (
-    is_word,
-    leading_zeros,
-    line_end,
-    load64,
-    marks,
-    number,
-    signed31,
-    word,
-)
-from wastedcores.trace.readers.support.names_jit import intern
+from wastedcores.trace.readers.support.bytes_jit import is_word, line_end, number, signed31, word
+from wastedcores.trace.readers.support.names_jit import COMM_MAX, intern
 from wastedcores.trace.readers.text.envelope_jit import envelope, in_interrupt, spaces
 
 U8 = NDArray[np.uint8]
@@ -111,7 +102,6 @@ _N_RUNTIME = word("sched_stat_runtime: ")
 _N_IDLE = word("cpu_idle: ")
 
 _FORGOTTEN = word("<...>")
-_SPACE = np.uint64(32)
 
 
 @lean
@@ -120,16 +110,11 @@ def _comm_then(b: U8, i: int, w: Word, names: U64) -> tuple[int, int, int]:
 
     The name can contain ``w``, too. The last place within 15 bytes counts, as in the greedy patterns of payload.py.
     """
-    for half in (8, 0):
-        spaces8 = marks(load64(b, i + half), _SPACE)
-        while spaces8 != 0:
-            bit = 63 - leading_zeros(spaces8)
-            n = half + (bit >> 3)
-            if is_word(b, i + n, w):
-                v, j = signed31(b, i + n + w[6])
-                if j > i + n + w[6]:
-                    return intern(b, i, n, names), v, j
-            spaces8 ^= np.uint64(1) << np.uint64(bit)
+    for n in range(COMM_MAX, -1, -1):
+        if b[i + n] == 32 and is_word(b, i + n, w):
+            v, j = signed31(b, i + n + w[6])
+            if j > i + n + w[6]:
+                return intern(b, i, n, names), v, j
     return NO_NAME, 0, 0
 
 
