@@ -72,14 +72,14 @@ def written_whole(path: Path) -> Iterator[Path]:
     """A temporary name beside ``path`` to write to; it becomes ``path`` when the block ends without an error.
 
     Readers never see half a file, and an error leaves what stood there before. The file gets the permissions that the
-    process's umask gives to new files. A device or a pipe is refused, because the file would take its place, and so is a
-    folder, before there is anything to lose.
+    process's umask gives to new files. A device or a pipe is refused, because the file would take its place. A folder
+    is refused before the block runs, so that no work is lost.
     """
     if is_special(path):
         raise WastedCoresError(f"{path}: this is a device or a pipe; expected the name of a file.")
     if path.is_dir():
         raise WastedCoresError(f"{path}: this is a directory; expected the name of a file.")
-    # named before it is there, so that an interrupt at any moment finds what to take away
+    # the name is known before the file is made, so that the file is removed whenever an interrupt comes
     part = path.with_name(f"{part_prefix(path.stem)}{secrets.token_hex(4)}.part{path.suffix}")
     try:
         part.open("xb").close()

@@ -74,7 +74,7 @@ class Example:
         ]
 
     def decisions(self, passes: int = 1) -> list[Decision]:
-        """Return the decisions of at most so many balancing passes over all CPUs."""
+        """Return the decisions of at most ``passes`` balancing passes over all CPUs."""
         return balancing_pass(self.machine, self.kernel, self.threads, passes=passes)
 
 
@@ -110,7 +110,7 @@ def pinned_to_two_nodes() -> tuple[Machine, list[Thread]]:
 
 
 def threads_per_node_after_wakeup(kernel: str) -> tuple[int, int]:
-    """Return how many of 16 threads each of two nodes with eight CPUs has after one of nine on node 0 woke up.
+    """Return how many of 16 threads each of two nodes with eight CPUs has after one of the nine threads of node 0 woke up.
 
     Seven threads run on node 1, where a CPU is idle. On node 0 eight threads run. The ninth slept there and is woken there.
     """

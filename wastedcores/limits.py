@@ -27,6 +27,6 @@ CHRONIC_SHARE = 0.0075
 #: Changes of runqueues that are kept in memory so that a trace is read once: 25 bytes each, and 24 for a wait, so at most 1.6 GB.
 KEPT_CHANGES = 1 << 25
 
-#: A check keeps the events and changes of a trace in memory, about 100 bytes per event, unless it has more events than this; it
-#: reads them up to four times.
+#: A check keeps the events and changes of a trace in memory, about 100 bytes per event, unless the trace has more events than
+#: this; the check reads the events up to four times.
 EVENTS_KEPT_BY_CHECK = 1 << 22

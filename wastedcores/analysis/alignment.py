@@ -12,7 +12,7 @@ from wastedcores.errors import UsageError
 
 
 def differences(run: Examined, against: Examined) -> list[str]:
-    """Return what differs between two traces besides the scheduler, as far as they tell."""
+    """Return what differs between two traces besides the scheduler, as far as the traces tell."""
     out = []
     mine, theirs = len(run.result.counted_cpus), len(against.result.counted_cpus)
     if mine != theirs:
@@ -35,7 +35,7 @@ def _command(run: Examined) -> str:
 
 
 def not_known_same(run: Examined, against: Examined) -> list[str]:
-    """Return what two traces do not tell of each other's machine and workload, so that they may differ in it."""
+    """Return what two traces do not tell about their machines and workloads, so that these may differ."""
     runs = (run, against)
     out = [f"{r.label} does not describe its machine" for r in runs if r.machine is None]
     ran = [_command(r) for r in runs]
@@ -60,7 +60,7 @@ class Pair:
 
     runs: tuple[Examined, Examined]  #: the traces
     zeros: tuple[int, int]  #: for each trace, its time in ns at which the common axis has its 0
-    how: str  #: how the moments were found, for the axis
+    how: str  #: how the moments were found, as words for the axis
 
     @property
     def window(self) -> tuple[int, int]:
@@ -72,14 +72,14 @@ class Pair:
         return min(a for a, _ in ends), max(b for _, b in ends)
 
     def shifted(self, by_ns: int) -> Pair:
-        """Return the pair with the second trace later by some ns."""
+        """Return the pair with the second trace moved to a time later by some ns."""
         if not by_ns:
             return self
         first, second = self.zeros
         return Pair(self.runs, (first, second - by_ns), f"{self.how}, moved by {by_ns / 1e6:g} ms")
 
     def bins(self, window: tuple[int, int], cols: int = 900) -> list[Bins]:
-        """Reduce a window of the common axis to pixels, of both traces; a pixel outside a trace is unknown."""
+        """Reduce a window of the common time axis to pixels, for each of the two traces. Pixels outside a trace are unknown."""
         out = []
         for run, zero in zip(self.runs, self.zeros, strict=True):
             start, end = (t + zero for t in window)
@@ -128,7 +128,7 @@ def align(run: Examined, against: Examined, by: str = "") -> Pair:
         return Pair((run, against), (run.scene.window[0], against.scene.window[0]), by)
     if by == ACTIVITY:
         return Pair((run, against), (first_activity(run), first_activity(against)), by)
-    # what both have as a mark's whole text is not meant as the beginning of another one's
+    # if both traces have a mark with exactly this text, no mark that only begins with it is meant
     whole = by in marks
     zeros = []
     for r in (run, against):

@@ -40,8 +40,8 @@ def index_by_cpu(ts, cpu, nr, n_cpus):
 def _share_out(held, edges, owed, out):
     """Choose a state for each pixel of a row, so that each state is painted for the share of the time in which it held.
 
-    Of the states that occur in a pixel, it gets the one that is furthest behind its share so far; the difference is carried
-    over to the pixels after it. ``held`` is (cols, states); a pixel's time without a state counts for the last state.
+    Each pixel gets, of the states that occur in it, the one that is furthest behind its share so far; the difference is carried
+    over to the pixels after it. ``held`` is (cols, states); the last state stands for the time in which no state is known.
     """
     states = held.shape[1]
     owed[:] = 0
@@ -132,7 +132,7 @@ def bin_owner(intervals, edges, n_rows):
         k = np.searchsorted(edges, a, side="right") - 1
         while k < cols and edges[k] < b:
             d = min(b, edges[k + 1]) - max(a, edges[k])
-            # consecutive intervals of one task add up; a task that comes back after another starts anew
+            # consecutive intervals of one task add up; a task that comes back after another one starts from 0
             if run_owner[r, k] != owner[i]:
                 run_owner[r, k] = owner[i]
                 run_time[r, k] = 0
@@ -146,9 +146,10 @@ def bin_owner(intervals, edges, n_rows):
 
 @jit
 def bin_share(start, end, code, offsets, edges, n_codes):
-    """Choose a code for each pixel by the shares of time of the intervals in it, and the longest such interval in it.
+    """Choose a code for each pixel by the times of the codes in it, and find the longest interval with this code in it.
 
-    The intervals of row ``r`` are ``offsets[r]`` to ``offsets[r + 1]`` and do not overlap; -1 stands for the time without any.
+    The intervals of row ``r`` are ``offsets[r]`` to ``offsets[r + 1]`` and do not overlap; -1 stands for time without an
+    interval.
     """
     rows, cols = offsets.size - 1, edges.size - 1
     out = np.full((rows, cols), -1, np.int8)

@@ -6,7 +6,7 @@ Interface::
     c.table         one row per run: makespan, result, wasted core time, waits, migrations
     c.balance       one row per run and level: load_balance() calls by result (replays only)
     c.suggestions   one row per run, module and moment: answers of a design's core to its modules (replays of designs only)
-    c.gain("makespan_s")     how much less each run has than the first one, as a fraction
+    c.gain("makespan_s")     how much lower it is in each run than in the first one, as a fraction
     c.to_json()     {"schema": "wastedcores.compare/1", ...}
 """
 
@@ -66,9 +66,9 @@ class Comparison(Shown):
         }
 
     def gain(self, column: str) -> dict[str, float | None]:
-        """Return how much less each run has in a column than the first one, as a fraction of the first.
+        """Return how much lower the number in a column is for each run than for the first run, as a fraction of the latter.
 
-        It is None if one of the two numbers is not known, or if the first is 0 and the other is not.
+        The fraction is None if one of the two numbers is not known, or if the first is 0 and the other is not.
         """
         if column not in self.table.columns or not self.table[column].dtype.is_numeric():
             numbers = [c for c in self.table.columns if self.table[c].dtype.is_numeric()]
@@ -98,8 +98,8 @@ def compare(
     Parameters
     ----------
     runs
-        Name -> trace (or its file or data set), or replay. Of a trace, the window and the CPUs that the recording names
-        count; of a replay, the time of its workload.
+        Name -> trace (or its file or data set), or replay. In a trace, only the window and the CPUs that the recording
+        names count; in a replay, only the time of its workload counts.
     persist_ns
         Episodes of at least this length are persistent, in ns.
     whole
@@ -172,7 +172,7 @@ def compare(
 
 
 def _less(first: float | None, value: float | None) -> float | None:
-    """Return how much less a number is than the first one, as a fraction of that; None if nothing can be said."""
+    """Return how much lower a number is than the first one, as a fraction of the first; None if that is not known or defined."""
     if first is None or value is None:
         return None
     if first:
@@ -181,7 +181,7 @@ def _less(first: float | None, value: float | None) -> float | None:
 
 
 def _every_reason(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give each run that tells the reasons of its moves, or has none, a number for every reason that one of the runs has."""
+    """Add, to each run that has reasons of moves or no moves, a 0 for each reason that only other runs have."""
     reasons = dict.fromkeys(k for row in rows for k in row if k.startswith("migrations_"))
     return [
         row | {k: row.get(k, 0) for k in reasons}
@@ -221,9 +221,9 @@ def _percentiles(waits: np.ndarray) -> dict[str, Any]:
 
 
 def _migrations(trace: Trace, result: CheckResult) -> dict[str, int | None]:
-    """Count the moves inside the window, all of them and by reason where the trace tells it; None where it has no such event.
+    """Count the moves inside the window, in total and by reason where the trace tells it; None if it has no such events.
 
-    A replay writes every move, so one without such an event had none.
+    A replay writes every move, so a replay without such events had no moves.
     """
     if "migrate" not in trace.kinds() and trace.header.source_format != "replay":
         return {"migrations": None}
@@ -272,7 +272,7 @@ CALLS = pl.Schema(
 
 
 def _calls(run: Replay, name: str) -> pl.DataFrame:
-    """Return one row per level and kind of idleness; ``balance_calls`` has one per result, too."""
+    """Return one row per level and kind of idleness; in ``balance_calls``, each of them has one row per result."""
     out = pl.DataFrame(schema=CALLS)
     if not run.balance_calls.height:
         return out

@@ -1,9 +1,10 @@
-"""The critical path of some work: from its end backwards, what had to happen before what.
+"""The critical path of some work: what had to happen before what, followed backwards from the end of the work.
 
-A task that runs is on the path itself. One that waited for a CPU was late by that time, of which the part beside an idle CPU
-that it may use was avoidable. One that slept hands over to the task that ended its sleep, at the moment when that happened:
-what the waker did before belongs to the path, what it did afterwards does not. A sleep that nobody ended (a timer, a device)
-is on the path itself. Who ended a sleep is found as for ``wastedcores recover`` (:mod:`wastedcores.recovery`).
+A task that runs is itself on the path. A task that waited for a CPU was delayed by its wait; the part of the wait in which a CPU
+that it may use was idle was avoidable. From a task that slept, the path goes on to the task that ended the sleep, at the moment
+when it did so: what the waker did before this moment belongs to the path, what it did afterwards does not. A sleep that no task
+ended (but a timer or a device) is itself on the path. Who ended a sleep is found as for ``wastedcores recover``
+(:mod:`wastedcores.recovery`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class CriticalPath:
     """The critical path of some work."""
 
     #: Table in order of time: start_ns, end_ns, what (``running``, ``waiting`` for a CPU or ``sleeping``), pid, comm, cpu,
-    #: why (of a sleep: what ended it), avoidable_ns (of a wait: while a CPU that the thread may use was idle).
+    #: why (for a sleep: what ended it), avoidable_ns (for a wait: the time in which a CPU that the thread may use was idle).
     segments: pl.DataFrame
     #: The part of the trace that the path covers.
     start_ns: int
@@ -189,7 +190,7 @@ def _end(trace: Trace, s: Seen, end: str | int | None) -> tuple[int, int, str]:
 
 
 def _busiest(trace: Trace, s: Seen, latest: int) -> tuple[int, int, str]:
-    """Return the same for the thread that ran longest, where nothing ends."""
+    """Return what :func:`_end` does, for the thread that ran longest; for traces in which no work ends."""
     window = trace.header.window
     first = max(window.start_ns, s.start_ns) if window else s.start_ns
     inside = (s.pieces[:, sj.P_SINCE] < latest) & (s.pieces[:, sj.P_END] > first)
@@ -226,7 +227,7 @@ def _walk(s: Seen, rounds: Rounds, task: int, start_ns: int, end_ns: int) -> I64
 
 
 def _ended_by(s: Seen, rounds: Rounds) -> I64:
-    """Return, for each sleep, when it began and ended, the task that ended it and when, and its class."""
+    """Return, for each sleep, its beginning and end, the task that ended it, the time when that task did so, and its class."""
     rows = np.ascontiguousarray(
         s.sleeps[:, [sj.S_OUT_NS, sj.S_WAKE_NS, sj.S_WAKER, sj.S_WAKER_NS, sj.S_CLASS]]
     )
@@ -243,7 +244,7 @@ def _ended_by(s: Seen, rounds: Rounds) -> I64:
 
 
 def _table(trace: Trace, s: Seen, found: I64) -> pl.DataFrame:
-    """Return the segments with names, and what of the waits was avoidable."""
+    """Return the segments with names, and with the avoidable part of each wait."""
     task, what, why = found[:, cj.G_TASK], found[:, cj.G_WHAT], found[:, cj.G_CLASS]
     pid = s.tasks[task, sj.T_PID]
     avoidable = np.zeros(len(found), np.int64)
@@ -270,15 +271,15 @@ def _table(trace: Trace, s: Seen, found: I64) -> pl.DataFrame:
 
 
 def _avoidable(trace: Trace, pid: I64, start_ns: I64, end_ns: I64) -> I64:
-    """Return for how long, while these threads waited, a CPU was idle that they might use then.
+    """Return for how long each of these threads waited while a CPU that it might use then was idle.
 
-    As for a check, isolated CPUs do not count, and a thread that may not run, like a throttled one, does not wait.
+    As in a check, isolated CPUs do not count, and a thread that may not run, like a throttled one, does not count as waiting.
     """
     rq = runqueues(trace)
     counted = np.ones(rq.cpus, np.uint8)
     counted[[c for c in trace.header.isolated_cpus or [] if c < rq.cpus]] = 0
     row = np.minimum(rq.tasks.rows(pid), rq.tasks.count - 1)
-    # the runqueues may be those of a part of the trace, in which the thread is not
+    # the runqueues may cover only a part of the trace, in which the thread does not occur
     task = np.where(rq.tasks.pids(row) == pid, row, -1)
     mine = pl.col("task").is_in(np.unique(task).tolist())
     here = pl.col("cpu").is_in(np.flatnonzero(counted).tolist())
@@ -295,12 +296,12 @@ def _avoidable(trace: Trace, pid: I64, start_ns: I64, end_ns: I64) -> I64:
     mask, began, ended = (waits[c].to_numpy() for c in ("mask", "start_ns", "end_ns"))
     lost = idle.until(mask, ended) - idle.until(mask, began)
     before = np.cumsum(lost) - lost
-    # numbers that are ordered by thread and time
+    # keys that order the waits by thread and time
     span = rq.end_ns - rq.start_ns + 2
     keys = of * span + began - rq.start_ns
 
     def up_to(ts_ns: I64) -> I64:
-        """Return what the waits lost that began before these moments, of the last one the part up to there."""
+        """Return the time lost in all waits that began before each moment; the last of these waits counts up to the moment."""
         now = np.clip(ts_ns, rq.start_ns, rq.end_ns)
         at = np.searchsorted(keys, task * span + now - rq.start_ns, side="right") - 1
         last = np.maximum(at, 0)

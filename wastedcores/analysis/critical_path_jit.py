@@ -17,14 +17,15 @@ G_WIDTH = 6
 
 # columns of a span on a CPU, ordered by task and time
 P_START, P_END, P_CPU = range(3)
-# columns of a sleep, ordered by task and time: when it left its CPU and became runnable, who ended it and when (-1: nobody)
+# columns of a sleep, ordered by task and time: when the task left its CPU, when it became runnable, which task ended the sleep
+# (-1: none) and when, and the class of the sleep
 S_OUT, S_WAKE, S_WAKER, S_WAKER_NS, S_CLASS = range(5)
 # columns of a task: its parent (-1: none) and its birth
 T_PARENT, T_BORN = range(2)
 
 #: no class: the segment is no sleep
 NO_CLASS = -2
-#: after this many steps between tasks at one moment, the tasks are taken to wait for each other in a circle
+#: after this many steps between tasks without going back in time, the tasks are taken to wait for each other in a circle
 _CIRCLE = 64
 
 
@@ -62,7 +63,7 @@ def walk(
     tasks: I64,
     out: I64,
 ) -> int:
-    """Write the segments of the path, the last one first; return their number, -1 if ``out`` is too small.
+    """Write the segments of the path, the last one first; return their number, or -1 if ``out`` is too small.
 
     ``first_piece`` and ``first_sleep`` (tasks + 1,) say where the rows of each task begin.
     """
@@ -81,7 +82,7 @@ def walk(
         if known and ended >= t:  # it was running
             n = _write(out, n, task, max(pieces[i, P_START], start_ns), t, RUNNING, cpu, NO_CLASS)
             t = pieces[i, P_START]
-        elif slept:  # since it ran last it slept, and then it waited
+        elif slept:  # after its last run, it slept and then waited
             wake, waker = sleeps[k, S_WAKE], sleeps[k, S_WAKER]
             woken = 0 <= wake <= t
             wake = wake if woken else t

@@ -1,7 +1,7 @@
 """The balancer's decisions in a trace: a table of all calls, why they moved nothing, and the answers that one CPU got.
 
-A call is an event of kind ``decision`` (docs/events.md). Replays have them on request, and the online checker adds those of the
-20 ms after a violation, as the paper's checker does (section 4.1).
+A call is an event of kind ``decision`` (docs/events.md). Replays have these events on request, and the online checker adds the
+events of the 20 ms after a violation, as the paper's checker does (section 4.1).
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def decisions(trace: TraceLike, window: tuple[int, int] | None = None) -> pl.Dat
     Returns
     -------
     polars.DataFrame
-        Columns ts_ns, cpu, src_cpu, result, moved, those of docs/events.md, local_load and busiest_load (the loads that were
-        compared, null if none were), and why: how the comparison ended if the result is ``balanced``.
+        Columns ts_ns, cpu, src_cpu, result, moved, the columns of docs/events.md, local_load and busiest_load (the loads that
+        were compared, null if none were), and why: how the comparison ended if the result is ``balanced``.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def refused(trace: TraceLike) -> dict[str, int]:
 
 
 def asked(table: pl.DataFrame, cpu: int, level: str = "") -> list[str]:
-    """Say in sentences what a CPU was told when it asked for work."""
+    """Say in sentences which answers a CPU got when it asked for work."""
     if table.is_empty():
         return []
     ts_ns = table["ts_ns"].to_numpy()
@@ -223,7 +223,7 @@ def asked(table: pl.DataFrame, cpu: int, level: str = "") -> list[str]:
 
 
 def _asked(part: pl.DataFrame, cpu: int, length: str) -> str:
-    """Say what a CPU was told at one level."""
+    """Say which answers a CPU got at one level."""
     level = part["level"][0]
     reasons = (
         part.group_by("result", "why")

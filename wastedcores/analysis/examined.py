@@ -40,14 +40,14 @@ class Examined:
     persist_ns: int = PERSIST_NS  #: Episodes of at least this length are persistent.
     window: Window | None = None  #: The part of the trace that counts; None: all.
     cpus: list[int] | None = None  #: Numbers of the CPUs that count; None: all.
-    #: As for :func:`wastedcores.check`.
+    #: The parameters of :func:`wastedcores.check` with these names.
     ignore_affinity: bool = False
     silent: str | None = None
     chronic_share: float | None = CHRONIC_SHARE
 
     @cached_property
     def runqueues(self) -> Runqueues:
-        """The changes of the runqueues, kept in memory: check, scene and waits read the trace once together."""
+        """The changes of the runqueues, kept in memory, so that check, scene and waits read the trace only once."""
         return runqueues(
             self.trace, silent=self.silent, affinity=not self.ignore_affinity, keep=True
         )
@@ -66,7 +66,7 @@ class Examined:
 
     @cached_property
     def explanation(self) -> Explanation:
-        """Why CPUs stayed idle, see :func:`wastedcores.explain`; an error says why that cannot be determined."""
+        """Why CPUs stayed idle, see :func:`wastedcores.explain`; raises an error with the reason if that cannot be determined."""
         from wastedcores.analysis.explain import explain
 
         return explain(self.result, rq=self.runqueues)
@@ -89,7 +89,7 @@ class Examined:
         states = States.collect(
             (b.runqueues() for b in rq.batches()), rq.cpus, rq.start_ns, rq.end_ns
         )
-        # CPUs that the trace never mentions (an nr_running trace of four CPUs of 64) would be empty rows
+        # CPUs that the trace never mentions would be empty rows (an nr_running trace may have only 4 of 64 CPUs)
         wanted = self.cpus or range(rq.cpus)
         drawn = [c for c in wanted if states.offsets[c + 1] > states.offsets[c]] or list(wanted)
         return Scene(
@@ -152,7 +152,7 @@ class Examined:
 
     @cached_property
     def avoidable(self) -> pl.DataFrame:
-        """The threads that waited beside an idle CPU which they may use, with their names and how long they ran.
+        """The threads that waited while a CPU that they may use was idle, with their names and how long they ran.
 
         The columns of ``result.avoidable``, with comm, tgid (the process, null where the trace does not tell) and ran_ns.
         """
@@ -179,14 +179,14 @@ class Examined:
 
     @property
     def waited_ns(self) -> int:
-        """How long threads waited for a CPU inside the window, added up; of a wait that reaches beyond it only that part."""
+        """The sum of the times for which threads waited for a CPU; only the part of each wait inside the window counts."""
         end = self.waits["end_ns"].clip(upper_bound=self.result.end_ns)
         start = self.waits["start_ns"].clip(lower_bound=self.result.start_ns)
         return int((end - start).sum())
 
     @property
     def between_marks(self) -> bool:
-        """Whether marks bound the window, so that its length is the time of some work; times that were typed do not."""
+        """Whether the window lies between two marks (not times that were typed), so that its length is the time of some work."""
         names = (self.window.names if self.window else None) or ()
         typed = [n for n in names if n.strip().replace(".", "", 1).isdecimal()]
         marks = [text for _, text in self.marks] if typed else []
@@ -194,14 +194,14 @@ class Examined:
 
     @property
     def worst(self) -> dict[str, Any] | None:
-        """The episode that wasted most core time, as a row; if some are persistent, one of those. None without episodes."""
+        """The row of the episode that wasted most core time, of the persistent ones if there are any; None without episodes."""
         table = self.result.episodes.with_row_index("episode")
         persistent = table.filter(pl.col("persistent"))
         table = persistent if persistent.height else table
         return table.sort("wasted_ns", descending=True).row(0, named=True) if table.height else None
 
     def worst_window(self, most_ms: float = 200.0) -> tuple[int, int]:
-        """Return the window (start_ns, end_ns) to look at closely: the worst episode, or the worst part of a long one."""
+        """Return the window (start_ns, end_ns) to look at closely: the worst episode, or its worst part if it is long."""
         worst = self.worst
         if worst is None:
             raise UsageError(f"{self.label}: no episode, so there is no worst one to zoom into.")
@@ -220,7 +220,7 @@ class Examined:
         return begin, begin + most
 
     def longest_wait_window(self, most_ms: float = 200.0) -> tuple[int, int]:
-        """Return the window (start_ns, end_ns) around the end of the longest wait, a quarter of it after the end."""
+        """Return the window (start_ns, end_ns) around the end of the longest wait; a quarter of the window follows that end."""
         if not self.waits.height:
             raise UsageError(
                 f"{self.label}: no wait for a CPU is known, so there is no longest one."
@@ -270,7 +270,7 @@ def examine(
     Raises
     ------
     UsageError
-        A window, a list of CPUs or a length that cannot be meant.
+        A window, a list of CPUs or a length makes no sense.
     """
     require_sensible(persist_ns, silent, chronic_share)
     trace = opened(trace)

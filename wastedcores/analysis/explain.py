@@ -1,10 +1,10 @@
 """Reasons why a CPU stayed idle: what its domains allowed it to do, and how the overloaded CPUs had become overloaded.
 
-In the longest episodes, each pair of an idle and an overloaded CPU is weighted by the time for which both were so at once. For
-each pair, the domains of the idle CPU tell whether a balancing pass there could have pulled a task at all (kernel/sched/fair.c:
-update_sd_lb_stats() never pulls from a group that contains the pulling CPU itself). Together with the event by which the
-overload began, this points to one of the four bugs of the paper, or to none of them. It is a reading of evidence and not a
-proof, so the evidence is part of the result.
+In the longest episodes, each pair of an idle and an overloaded CPU is weighted by the time for which the one was idle or by that
+for which the other was overloaded, whichever is shorter (``met_ns``). For each pair, the domains of the idle CPU tell whether a
+balancing pass on this CPU could have pulled a task at all (kernel/sched/fair.c: update_sd_lb_stats() never pulls from a group
+that contains the pulling CPU itself). Together with the event by which the overload began, this points to one of the four bugs of
+the paper, or to none of them. This is an interpretation of evidence and not a proof, so the evidence is part of the result.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from wastedcores.units import human_ns
 
 EXPLAIN_SCHEMA = "wastedcores.explain/1"
 
-#: at most this many sentences say what the balancer answered
+#: at most this many sentences tell the answers of the balancer
 _MOST_ANSWERS = 4
 _FIX = {
     "group_imbalance": "compare the minimum load of groups instead of the average (paper 3.1)",
@@ -68,33 +68,34 @@ class Explanation:
 
     #: One of the paper's bugs (``group_imbalance``, ``group_construction``, ``overload_on_wakeup``, ``missing_domains``),
     #: ``isolated`` or ``balancing_off`` (the recorded configuration keeps the CPUs apart), ``in_doubt`` (the verdict of the check
-    #: is unknown, and nothing certain was wasted), ``transient`` (neither persistent nor chronic), ``isolation`` (no domain spans
-    #: both, and nothing recorded explains it), ``nothing`` (no episode), ``unknown`` (CPUs were wasted, but there is no model of
-    #: this kernel's balancer) or ``undecided``.
+    #: is unknown, and no waste is certain), ``transient`` (neither persistent nor chronic), ``isolation`` (no domain spans the
+    #: idle and the overloaded CPU, and nothing recorded explains why), ``nothing`` (no episode), ``unknown`` (CPUs were wasted,
+    #: but there is no model of this kernel's balancer) or ``undecided``.
     looks_like: str
     #: The kernel model and the topology from which the domains were built.
     kernel: KernelModel
     machine: Machine
-    #: Table with columns relation, level, share: shares of the time in which idle and overloaded CPUs could have met.
+    #: Table with columns relation, level, share: shares of the sum of ``met_ns`` of all pairs.
     relations: pl.DataFrame
     #: Table with columns cause, share: the events by which CPUs had become overloaded.
     causes: pl.DataFrame
-    #: Table with columns idle_cpu, overloaded_cpu, met_ns, relation, level; the pair with the most time is first.
+    #: Table with columns idle_cpu, overloaded_cpu, met_ns, relation, level; the pair with the most ``met_ns`` is first.
     pairs: pl.DataFrame
-    #: Share of that time in which the fix for ``looks_like`` lets the idle CPU pull; None if the fix does not change domains or
-    #: groups.
+    #: Share of the sum of ``met_ns`` in which the fix for ``looks_like`` lets the idle CPU pull; None if the fix does not change
+    #: domains or groups.
     cured_share: float | None
-    #: Sentences with the numbers behind ``looks_like``. The first one says so if the trace's kernel is not modelled and the
-    #: nearest model stands for it.
+    #: Sentences with the numbers on which ``looks_like`` rests. If the trace's kernel is not modelled and the nearest model
+    #: stands for it, one of the first sentences says so.
     evidence: list[str] = field(default_factory=list)
-    #: Whether a replay can test the cause: it models this kernel, or the nearest one that it models may stand for it.
+    #: Whether a replay can test the cause: replays model this kernel, or the nearest kernel that they model may stand for it.
     replayed: bool = True
-    #: Whether moving the threads that waited would have paid; None if no thread is known to have waited beside an idle CPU.
+    #: Whether moving the threads that waited would have paid; None if no thread is known to have waited while a CPU that it may
+    #: use was idle.
     price: Price | None = None
 
     @property
     def fix(self) -> str | None:
-        """The fix that the paper proposes, in a sentence; None if nothing needs one."""
+        """The fix that the paper proposes, in a sentence; None if ``looks_like`` is none of the paper's bugs."""
         return _FIX.get(self.looks_like)
 
     def to_json(self) -> dict[str, Any]:
@@ -132,9 +133,9 @@ def explain(
     kernel
         The kernel model or its name, such as ``v4.1``; default: the trace's own.
     tasks
-        What a snapshot tells of the tasks, with the CPUs on which they may run; default: what the trace's header has.
+        What a snapshot tells about the tasks, such as the CPUs on which they may run; default: what the trace's header has.
     rq
-        The runqueues of a checked trace, if they are known already; they save reading it once more.
+        The runqueues of a checked trace, if they are known already; then the trace is not read once more for them.
 
     Returns
     -------
@@ -144,7 +145,7 @@ def explain(
     Raises
     ------
     TopologyError
-        The machine or the kernel is neither given nor in the trace, or the machine has fewer CPUs than the trace.
+        The machine has fewer CPUs than the trace.
     """
     result = found if isinstance(found, CheckResult) else check(found)
     known = machine is not None or result.trace.header.machine is not None
@@ -193,7 +194,7 @@ def explain(
 
 
 def _in_doubt(result: CheckResult, looks_like: str, evidence: list[str]) -> tuple[str, list[str]]:
-    """Take over the doubt of the check: if the verdict is unknown, nothing is called repaired or free of bugs."""
+    """State the doubt of a check whose verdict is unknown, and do not call its trace free of bugs."""
     reason = f" ({result.notes[-1]})" if result.notes else ""
     doubt = f"The verdict of the check is unknown{reason}, so what follows may be wrong."
     if looks_like in ("nothing", "transient"):
@@ -208,7 +209,7 @@ def _in_doubt(result: CheckResult, looks_like: str, evidence: list[str]) -> tupl
 
 
 def _answers(result: CheckResult, pairs: pl.DataFrame) -> list[str]:
-    """Say what the idle CPU of the commonest pair was told when it asked for work, if the trace has decisions."""
+    """Say which answers the idle CPU of the first pair got when it asked for work, if the trace has decisions."""
     if not result.episodes.height or not pairs.height or "decision" not in result.trace.kinds():
         return []
     longest = result.episodes.sort(pl.col("end_ns") - pl.col("start_ns"), descending=True).row(
@@ -220,7 +221,7 @@ def _answers(result: CheckResult, pairs: pl.DataFrame) -> list[str]:
     calls = decisions(result.trace, (longest["start_ns"], longest["end_ns"]))
     calls = calls if calls.height else decisions(result.trace)
     where = level.replace(" ", "") if relation == COULD_PULL else ""
-    # a recording has the kernel's name of the level
+    # a recording uses the kernel's name of the level, which may differ; then the answers at all levels are taken
     where = where if where in calls["level"] else ""
     return asked(calls, int(idle), where)[:_MOST_ANSWERS]
 
@@ -228,7 +229,7 @@ def _answers(result: CheckResult, pairs: pl.DataFrame) -> list[str]:
 def _facts(
     result: CheckResult, machine: Machine | None, kernel: KernelModel | str | None
 ) -> tuple[Machine, KernelModel, list[str], Balancer]:
-    """Return the machine, the kernel, notes about what was assumed of them, and how well the kernel's balancer is known."""
+    """Return the machine, the kernel, notes about what was assumed about them, and how well the kernel's balancer is known."""
     where = place(result.trace, machine, kernel)
     if isinstance(where.kernel, KernelModel):
         model, note, balancer = where.kernel, None, balancer_of(where.kernel)
@@ -239,7 +240,7 @@ def _facts(
 
 
 def _allowed(result: CheckResult, tasks: Sequence[TaskFacts] | None) -> dict[int, str]:
-    """Return where the tasks of a snapshot may run; the check has already looked at those of the header."""
+    """Return where the tasks of a given snapshot may run; the check already knows the snapshot in the header."""
     return {t.pid: t.allowed for t in tasks or () if t.allowed and "allowed" not in t.changed}
 
 
@@ -288,7 +289,7 @@ def _judge(
     machine: Machine,
     model: KernelModel,
 ) -> tuple[str, list[str]]:
-    """Return the bug that the evidence looks like, and the evidence in sentences."""
+    """Return the bug that the evidence points to, and the evidence in sentences."""
     if not result.episodes.height:
         return "nothing", ["No CPU was idle while another was overloaded."]
     shares = {r: _share(relations, "relation", r) for r in RELATIONS}
@@ -304,7 +305,7 @@ def _judge(
         return "undecided" if lasting else "transient", [
             "No thread that waited in the longest episodes may use a CPU that was idle meanwhile, as the snapshot tells."
         ]
-    # of episodes that are not listed, the shortest ones, only the number is known
+    # the shortest episodes may not be listed, only counted; then there is no median
     median = f", and the median length was {human_ns(float(lengths.median() or 0))}"  # type: ignore[arg-type]
     evidence = [
         f"For {100 * shares[NO_DOMAIN]:.0f} % of the time in which one CPU was idle while another was overloaded, no scheduling "

@@ -1,4 +1,4 @@
-"""Rules that the recordings made after a change must keep, compared with those made before it."""
+"""Rules that recordings made after a change must satisfy, in comparison with those made before it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from wastedcores.errors import UsageError
 from wastedcores.invariant import CheckResult
 
-#: what a rule may be about: less is better for all of them
+#: the quantities that a rule may limit; for each of them, less is better
 QUANTITIES: dict[str, Callable[[CheckResult], float]] = {
     "wasted_cpus": lambda r: r.mean(r.thread_ns),
     "wasted_share": lambda r: r.mean(r.wall_ns),
@@ -25,9 +25,9 @@ QUANTITIES: dict[str, Callable[[CheckResult], float]] = {
     "avoidable_s": lambda r: float(r.avoidable["avoidable_ns"].sum()) / 1e9,
     "violations": lambda r: float(r.verdict == "violations"),
 }
-#: quantities whose mean is compared, because they are 0 or 1 for each recording; of the others it is the median
+#: quantities whose mean is compared, because they are 0 or 1 for each recording; for the others, the median is compared
 _SHARES = ("violations",)
-#: all ways to divide the runs are tried, or this many random ones if there are more
+#: all ways to divide the runs into two sides are tried; if there are more than this number, so many random ones
 _DIVISIONS = 20_000
 
 
@@ -37,11 +37,13 @@ class Rule(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     quantity: str  #: A name of :data:`QUANTITIES`.
-    #: An upper limit for the median of the second recordings; for ``violations``, here and below, for their share.
+    #: An upper limit for the median after the change. For ``violations``, the share of the recordings with violations takes the
+    #: place of the median, here and below.
     at_most: float | None = None
-    #: The second median may exceed the first by at most this share of the first, unless the difference may be chance.
+    #: The median after the change may exceed the median before it by at most this share of the median before. A greater
+    #: difference breaks the rule, unless it may be chance.
     worse_by: float | None = Field(None, ge=0)
-    #: A difference is not put down to chance if, with both sides alike, one as large has at most this probability.
+    #: A difference is put down to chance if its probability (``p`` of :class:`Outcome`) is above this.
     p: float = Field(0.05, gt=0, lt=1)
 
     @model_validator(mode="after")
@@ -69,11 +71,11 @@ class Outcome:
     #: Medians of the quantity, or shares of violations.
     before: float
     after: float
-    n: tuple[int, int]  #: Number of recordings of each side.
+    n: tuple[int, int]  #: Number of recordings before and after.
     #: Probability of a difference at least as large if both sides are alike (one-sided permutation test of the difference of
     #: means).
     p: float
-    #: The change of the median as a share of the first one; None if that is 0.
+    #: The change of the median as a share of ``before``; None if ``before`` is 0.
     effect: float | None
 
 
@@ -112,7 +114,8 @@ def _judge(rule: Rule, before: Sequence[CheckResult], after: Sequence[CheckResul
     state, why = "pass", "within the limits"
     limit = math.inf if rule.worse_by is None else low * (1 + rule.worse_by)
     worse = high > limit
-    # what a recording shows that cannot tell may be nothing, and before the change there may have been more than it shows
+    # A recording that cannot tell may show too much, so after the change it counts as 0. It may also show too little, so the rule
+    # about growth can fail for sure only if all recordings before the change can tell.
     least = np.where([_tells(rule, r) for r in after], b, 0.0)
     sure = float(middle(least))
     grew = sure > limit and all(_tells(rule, r) for r in before)
@@ -146,7 +149,7 @@ def _unknown(rule: Rule, before: Sequence[CheckResult], after: Sequence[CheckRes
 
 
 def chance(before: np.ndarray, after: np.ndarray) -> float:
-    """Return how often the mean of ``after`` exceeds that of ``before`` by as much if the runs are divided at random."""
+    """Return the share of random divisions of all runs in which the second mean exceeds the first at least as much as here."""
     both = np.concatenate([before, after])
     n = len(after)
     seen = after.mean() - before.mean()
@@ -155,7 +158,7 @@ def chance(before: np.ndarray, after: np.ndarray) -> float:
     else:
         random = np.random.default_rng(0)
         chosen = np.array([random.permutation(len(both))[:n] for _ in range(_DIVISIONS)])
-        # the seen one counts
+        # the division that was observed counts, too
         chosen = np.concatenate([chosen, [np.arange(len(before), len(both))]])
     sums = both[chosen].sum(axis=1)
     differences = sums / n - (both.sum() - sums) / len(before)

@@ -13,10 +13,11 @@ from wastedcores.trace.trace import Trace
 
 
 def idle_intervals(trace: Trace) -> pl.DataFrame:
-    """Return every time in which a CPU ran its idle task until a task came: cpu, start_ns, end_ns, idle_ns and the task's pid.
+    """Return every interval in which a CPU was idle until a task came: cpu, start_ns, end_ns, idle_ns and the task's pid.
 
-    They are ordered by their ends. A CPU that was idle when the trace began was so since its first event or longer. An interval
-    that the end of the trace cuts off is left out, and so is one whose beginning was lost.
+    The intervals are ordered by their ends. If a CPU was idle when the trace began, its interval starts at the trace's first
+    event, although it may have been longer. An interval is left out if the end of the trace cuts it off, or if its beginning
+    was lost.
     """
     switches = trace.only("switch").select("ts_ns", "cpu", "pid", "prev_pid").collect()
     if switches.is_empty():
@@ -40,19 +41,20 @@ def idle_intervals(trace: Trace) -> pl.DataFrame:
 
 
 def exits(intervals: pl.DataFrame, states: Sequence[IdleState]) -> pl.DataFrame:
-    """Add what leaving the idle state of each interval took.
+    """Add to each interval the idle state that the CPU reached, and the time that leaving it took.
 
     Parameters
     ----------
     intervals
         From :func:`idle_intervals`.
     states
-        Idle states from the shallowest to the deepest. A CPU is in the deepest one whose residency it has been idle for.
+        Idle states from the shallowest to the deepest. A CPU reaches the deepest state whose residency is not longer than its
+        idle interval.
 
     Returns
     -------
     polars.DataFrame
-        The intervals with ``state`` (null: it was not left idle for long enough) and ``exit_ns``.
+        The intervals with ``state`` (null: the interval was too short for any state) and ``exit_ns``.
 
     Raises
     ------
@@ -74,9 +76,9 @@ def idle_costs(
 ) -> pl.DataFrame:
     """Compare policies of spinning: for how long a CPU spins before it enters an idle state that takes a given time to leave.
 
-    A CPU that spins for s before it sleeps pays the whole interval if a task comes earlier, and s and the exit otherwise. Who
-    knows the interval pays the shorter of both: the interval, or the exit at once. Spinning for as long as the exit takes costs
-    at most twice as much, whatever comes (the Half-Optimal Principle).
+    A CPU that spins for a time s before it sleeps pays the whole interval if a task comes before s is over, and s plus the exit
+    otherwise. An oracle that knows the interval in advance pays the shorter of the interval and the exit. A CPU that spins for
+    as long as the exit takes pays at most twice as much as the oracle, whatever comes (the Half-Optimal Principle).
 
     Parameters
     ----------
@@ -91,17 +93,18 @@ def idle_costs(
     -------
     polars.DataFrame
         One row per policy, and ``oracle`` as the last: policy, spin_us, spun_s (time spent spinning), late_s (time for which
-        tasks waited for exits), late_share (the share of intervals that ended with an exit), cost_s (both times), times_oracle.
+        tasks waited for exits), late_share (the share of intervals that ended with an exit), cost_s (the sum of both times),
+        times_oracle.
 
     Raises
     ------
     UsageError
-        A time is negative.
+        A time to spin is negative, or the exit takes no time.
     """
     if exit_ns <= 0 or any(s is not None and s < 0 for s in policies.values()):
         raise UsageError("Times to spin are 0 ns or more, and the exit takes more than 0 ns.")
     idle = intervals["idle_ns"].to_numpy()
-    # the oracle sleeps at once if the interval is longer than the exit, and else spins through it
+    # the oracle sleeps at once if the interval is longer than the exit, and else spins through the interval
     short = idle <= exit_ns
     sums = {"oracle": (int(idle[short].sum()), int((~short).sum()))}
     for name, spin in policies.items():

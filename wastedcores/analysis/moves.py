@@ -1,7 +1,7 @@
-"""How often threads move to another CPU, cache and node: what not wasting a core may cost.
+"""How often threads move to another CPU, cache and node: the possible price of wasting no core.
 
 A thread that moves to a CPU behind another last-level cache has to fetch its data again. Nothing in a trace tells how long that
-takes, so moves are counted beside the waste and not charged.
+takes, so moves are only counted, and not converted into lost time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wastedcores.trace.trace import Trace
 def moves(
     trace: Trace, start_ns: int, end_ns: int, machine: Machine | None = None
 ) -> dict[str, Any]:
-    """Count the moves of threads per second of a window; None where the trace has no event of a move, or no machine."""
+    """Count the moves of threads per second of a window; None if the trace has no migrations, or describes no machine."""
     seen = (
         trace.only("migrate")
         .filter(pl.col("ts_ns").is_between(start_ns, end_ns), pl.col("cpu") != pl.col("src_cpu"))

@@ -1,4 +1,4 @@
-"""Pairs of an idle and an overloaded CPU: how long they could have met, and what the scheduling domains allowed them to do."""
+"""Pairs of an idle and an overloaded CPU: for how long one could have helped the other, and what the domains allowed it to do."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _relations(domains: Domains, idle_cpu: int) -> tuple[NDArray[np.int8], NDArr
     cpus, me = len(domains.by_cpu), 1 << idle_cpu
     found = np.full(cpus, RELATIONS.index(NO_DOMAIN), np.int8)
     levels = np.full(cpus, "", object)
-    # later writes win: a possible pull over a shared domain without one, and a lower level over a higher one
+    # later writes win: a possible pull replaces a shared domain without a pull, and a lower level replaces a higher one
     for what in (EVERY_GROUP_LOCAL, COULD_PULL):
         for d in reversed(domains.of(idle_cpu)):
             reached = d.span

@@ -1,10 +1,10 @@
 """What a trace and its snapshot tell about wasted CPUs without a model of the kernel's balancer.
 
-Which CPUs the configuration of a machine keeps apart: isolated CPUs, and cpusets whose load balancing is off.
+It also tells which CPUs the configuration of a machine keeps apart: isolated CPUs, and cpusets whose load balancing is off.
 
-The rules are those of generate_sched_domains() (kernel/cgroup/cpuset.c, v6.12; kernel/cpuset.c, v4.1). With version 1, one
-set of domains spans all CPUs while the root cpuset balances; otherwise cpusets that balance and overlap share one. With
-version 2, every valid partition has domains of its own, and an isolated one has none.
+The rules are those of generate_sched_domains() (kernel/cgroup/cpuset.c, v6.12; kernel/cpuset.c, v4.1). With cgroups of
+version 1, one set of domains spans all CPUs while the root cpuset balances; otherwise, cpusets that balance and overlap share
+a set. With version 2, every valid partition has domains of its own, but an isolated partition has none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REASONS = (NOTHING, ISOLATED, BALANCING_OFF)
 def kept_apart(
     header: Header, idle_cpus: NDArray[np.int64], busy_cpus: NDArray[np.int64]
 ) -> NDArray[np.int8]:
-    """Find out which pairs of CPUs the recorded configuration does not balance."""
+    """Return for each pair of CPUs why the recorded configuration does not balance between them (a number of ``REASONS``)."""
     cpus = 1 + max(idle_cpus.max(initial=0), busy_cpus.max(initial=0))
     isolated = np.zeros(cpus, np.bool_)
     if "isolated_cpus" not in header.changed:
@@ -45,7 +45,7 @@ def kept_apart(
 def _partitions(
     cpusets: list[CpusetFacts], home: NDArray[np.int64], isolated: NDArray[np.bool_]
 ) -> None:
-    """Write the number of the innermost valid partition of each CPU (0: the root), and which CPUs are in an isolated one."""
+    """Write for each CPU the number of its innermost valid partition (0: the root), and whether an isolated one contains it."""
     own = [s for s in cpusets if s.partition in ("root", "isolated") and s.path != "/"]
     for number, s in enumerate(sorted(own, key=lambda s: len(s.path)), 1):
         inside = _cpus(s, len(home))
@@ -54,7 +54,7 @@ def _partitions(
 
 
 def _balanced_together(cpusets: list[CpusetFacts], cpus: int) -> NDArray[np.int64]:
-    """Return a number per CPU: equal where cpusets of version 1 that balance connect them, directly or through others."""
+    """Return a number per CPU; it is equal for CPUs that balancing cpusets of version 1 connect, directly or through others."""
     home = np.arange(cpus)
     for s in cpusets:
         if s.load_balance:
@@ -67,7 +67,7 @@ def _cpus(cpuset: CpusetFacts, cpus: int) -> list[int]:
     return [c for c in (parse_cpulist(cpuset.cpus) if cpuset.cpus else []) if c < cpus]
 
 
-#: for each distance between two CPUs, the nearest first, the words for it
+#: the words for each distance between two CPUs, the nearest first
 _NEAR = (
     ("core_of_cpu", "on the same core"),
     ("llc_of_cpu", "behind the same last-level cache"),
@@ -82,7 +82,7 @@ def pattern(result: CheckResult, machine: Machine, pairs: pl.DataFrame) -> list[
 
 
 def _distance(machine: Machine, pairs: pl.DataFrame) -> list[str]:
-    """Say how near idle and overloaded CPUs were, with shares of the time in which they could have met."""
+    """Say how near to each other idle and overloaded CPUs were, with shares of the sum of ``met_ns``."""
     total = int(pairs["met_ns"].sum())
     if not total:
         return []
@@ -99,7 +99,7 @@ def _distance(machine: Machine, pairs: pl.DataFrame) -> list[str]:
 
 
 def _pinned(result: CheckResult) -> str:
-    """Say how many of the threads that waited beside an idle CPU are bound to some CPUs."""
+    """Say how many of the threads that waited while another CPU was idle are pinned to some of the CPUs."""
     header = result.trace.header
     told = {
         t.pid: t

@@ -1,9 +1,11 @@
 """Whether moving a thread to an idle CPU would have paid: the wait that it would have ended, against the price of a move.
 
+A wait *beside an idle CPU* is one during which a CPU that the thread may use is idle.
+
 A thread that moves leaves the caches that it has filled. The kernel's own estimate of what that costs is 0.5 ms, whatever the
 distance (``sysctl_sched_migration_cost``, kernel/sched/fair.c: task_hot(), v4.1 to v6.12). No trace tells what it costs a given
-thread, so a range is taken: behind the same last-level cache from nothing to the kernel's estimate, and behind another one from
-half of it to twice of it. An answer is given if it is the same at both ends of the range.
+thread, so a range is taken: for a move behind the same last-level cache, from nothing to the kernel's estimate; for a move behind
+another one, from half of the estimate to twice the estimate. An answer is given if it is the same at both ends of the range.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from wastedcores.trace.header import TaskFacts
 
 #: sysctl_sched_migration_cost (kernel/sched/fair.c, v4.1 to v6.12), in ns
 MIGRATION_COST = 500_000
-#: the price of a move behind the same and behind another last-level cache, in ns: at least, as documented, and at most
+#: the lowest, the usual and the highest price of a move in ns: each behind the same and behind another last-level cache
 LEAST, USUAL, MOST = (
     (0, MIGRATION_COST // 2),
     (0, MIGRATION_COST),
@@ -34,35 +36,35 @@ PAYS, RIGHTLY_IDLE, CANNOT_TELL = "pays", "rightly_idle", "cannot_tell"
 
 @dataclass(frozen=True)
 class Price:
-    """What the waits beside an idle CPU say about the worth of moving their threads."""
+    """What the waits beside an idle CPU say about whether moving their threads would have paid."""
 
-    #: ``pays`` (half of the waiting time or more was in waits that lasted longer than a move costs at most), ``rightly_idle``
-    #: (more than half was in waits that are no longer than a move costs at least, or that a move does not shorten) or
+    #: ``pays`` (at least half of the waiting time was in waits longer than the highest price of a move), ``rightly_idle`` (more
+    #: than half of it was in waits that are not longer than the lowest price, or that a move does not shorten) or
     #: ``cannot_tell``
     judgement: str
-    #: the number of waits beside an idle CPU that the thread may use, and for how long there was such a CPU
+    #: the number of waits beside an idle CPU that the thread may use, and the time in them with such a CPU
     waits: int
     waited_ns: int
-    #: The part in which the thread was next on its own CPU, which was idle and had only to wake up. Moving does not shorten this.
+    #: The part of ``waited_ns`` in which the thread was next on its own CPU, which was idle and had only to wake up.
+    #: Moving does not shorten this part.
     waking_ns: int
     #: the remaining time, by the place of the nearest idle CPU: behind the same last-level cache, behind another one on the
     #: same node, or on another node
     cache_ns: int
     node_ns: int
     far_ns: int
-    #: the time of which shares are taken: ``waited_ns``, without ``waking_ns`` where the verdict of the check is ``violations``,
-    #: so that many wakings do not hide the waits that lost time
+    #: the time of which the shares below are taken: ``waited_ns``. If the verdict of the check is ``violations``, ``waking_ns``
+    #: is subtracted, so that many wakings do not hide the waits that lost time.
     judged_ns: int
     #: the share of ``judged_ns`` in waits longer than the price of a move, at three prices: the usual one (the kernel's
     #: estimate across last-level caches, nothing within one), the highest and the lowest
     share: float
     share_least: float
     share_most: float
-    #: If a move cost this much wherever it went, half of ``judged_ns`` would be in waits that last longer. 0 if no price is low
-    #: enough.
+    #: If every move cost this much, half of ``judged_ns`` would be in longer waits. 0 if no price is low enough.
     turns_at_ns: int
-    #: whether the trace or the user named the machine, and whether the verdict of the check is certain; else it cannot be said
-    #: that moving pays
+    #: whether the trace or the user named the machine, and whether the verdict of the check is certain; if the verdict is not
+    #: certain, ``judgement`` is never ``pays``
     topology_known: bool = True
     verdict_known: bool = True
 
@@ -77,9 +79,9 @@ def weigh_waits(
     """Weigh waits beside idle CPUs against the price of a move; None if no thread waited beside an idle CPU.
 
     A row of ``waits`` says for how long there was an idle CPU that the thread may use: anywhere (any_ns), on the node where it
-    waited (node_ns) and behind the same last-level cache (cache_ns), and whether no other thread was before it (alone). Without
-    ``topology_known``, every idle CPU counts as far for the upper limit of the price, and as near for the lower one.
-    ``waking_counts`` says whether the time in which only the thread's own CPU had to wake up is part of the whole, too.
+    waited (node_ns) and behind the same last-level cache (cache_ns), and whether no other thread was before it (alone). If the
+    topology is not known, every idle CPU is taken to be far away for the upper limit of the price, and nearby for the lower
+    limit. ``waking_counts`` says whether the time in which only the thread's own CPU had to wake up is counted, too.
     """
     anywhere, node, cache = (waits[c].to_numpy() for c in ("any_ns", "node_ns", "cache_ns"))
     behind = ~waits["alone"].to_numpy()
@@ -98,7 +100,7 @@ def weigh_waits(
     at_most = share(LEAST, cache if topology_known else anywhere)
     at_least = share(MOST, near)
     lengths = np.sort(np.where(behind, anywhere, 0))[::-1]
-    # the longest waits that make up half of the time; none if all waits that moving shortens are less than half
+    # the index at which the longest waits, added up, reach half of the time; past the end if they never reach it
     half = np.searchsorted(np.cumsum(lengths), judged / 2)
     judgement = PAYS if at_least >= 0.5 else RIGHTLY_IDLE if at_most < 0.5 else CANNOT_TELL
     return Price(
@@ -125,10 +127,10 @@ def price(
     topology_known: bool = True,
     rq: Runqueues | None = None,
 ) -> Price | None:
-    """Weigh the waits of a checked trace against the price of a move; None if none is known beside an idle CPU.
+    """Weigh the waits of a checked trace against the price of a move; None if no wait beside an idle CPU is known.
 
-    ``tasks`` is what a snapshot tells, if the trace's header does not have it. ``topology_known`` says that ``machine`` is the
-    recorded one, and not an assumption. ``rq``, the runqueues of the trace, saves reading it once more.
+    ``tasks`` is what a snapshot tells, if the trace's header does not have it. ``topology_known`` says that ``machine`` is
+    not an assumption. If ``rq``, the runqueues of the trace, is given, the trace is not read once more for them.
     """
     if not result.avoidable.height:
         return None
@@ -142,13 +144,13 @@ def price(
     found = weigh_waits(waits, topology_known, not wasted) if waits.height else None
     if found is None or result.verdict != "unknown":
         return found
-    # if threads are pinned, they waited for less time beside a CPU that they may use, never for more
+    # pinned threads waited for less time beside a CPU that they may use, never for more, so this judgement holds in any case
     firm = found.judgement == RIGHTLY_IDLE and result.rests_on_affinity
     return replace(found, judgement=RIGHTLY_IDLE if firm else CANNOT_TELL, verdict_known=False)
 
 
 def _waits_beside_idle(result: CheckResult, rq: Runqueues, machine: Machine) -> pl.DataFrame:
-    """Return a row per wait in the window: see :func:`weigh_waits`, and task and start_ns."""
+    """Return a row per wait in the window, with the columns of :func:`weigh_waits`, task and start_ns."""
     counted = np.zeros(rq.cpus, np.uint8)
     counted[result.counted_cpus] = 1
     numbers = {"node_ns": machine.node_of_cpu, "cache_ns": machine.llc_of_cpu}
@@ -185,9 +187,9 @@ def _pieces(
     counted: np.ndarray,
     window: tuple[int, int],
 ) -> pl.DataFrame:
-    """Return the pieces of waits that ended in a batch, with the time beside an idle CPU of each distance."""
+    """Return the pieces of waits that ended in a batch, with the time in which there was an idle CPU at each distance."""
     changes = pl.DataFrame(dict(zip(("start_ns", "cpu", "nr"), batch.runqueues(), strict=True)))
-    # the length of the queue when the wait begins, the thread included; null if that was in an earlier batch
+    # the length of the queue when the wait begins, the thread included; null if the wait began in an earlier batch
     waits = waits.sort("start_ns").join_asof(
         changes, on="start_ns", by="cpu", check_sortedness=False
     )

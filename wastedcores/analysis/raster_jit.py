@@ -1,8 +1,8 @@
 """Segments reduced to pixels: strokes, spans and arrows add their colours to the pixels that they touch.
 
 ``sums`` is float64 (cols, height + 1, 4): sums of red, green, blue and weight, as differences between neighbouring pixels of a
-column, so that a segment costs the same however many rows it crosses. A stroke weighs 1 in the pixels it touches, an arrow a
-little, and a span the share of the pixel's time that it covers.
+column, so that a segment costs the same however many rows it crosses. A stroke weighs 1 in the pixels it touches, an arrow
+weighs less, and the weight of a span is the share of the pixel's time that it covers.
 """
 
 from __future__ import annotations

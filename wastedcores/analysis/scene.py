@@ -87,5 +87,5 @@ class TimeAxis:
 
     @property
     def digits(self) -> str:
-        """The d3 format of a time: to the microsecond, or to the nanosecond if the unit is below seconds."""
+        """The d3 format of a time: six decimals for seconds, and three for smaller units."""
         return ",.6~f" if self.unit == "s" else ",.3~f"

@@ -17,10 +17,10 @@ from wastedcores.trace.named import open as opened
 from wastedcores.trace.schedstat import CPU_FIELDS, Counters, Counts, Cpu, Domain, domain_fields
 from wastedcores.trace.trace import Trace
 
-#: The version whose fields are counted; the trace tells one number for an imbalance.
+#: The version whose fields are counted: like a trace, it has a single number for an imbalance.
 VERSION = 16
-#: How a call of load_balance() ends -> what the kernel counts (kernel/sched/fair.c:sched_balance_rq, v6.12, where a call that may
-#: not balance and one whose threads are all pinned end as balanced ones).
+#: How a call of load_balance() ends -> what the kernel counts (kernel/sched/fair.c:sched_balance_rq, v6.12; there, a call that
+#: may not balance and a call that finds only pinned threads count as balanced).
 _ENDS = {
     "not_designated": ("lb_balanced",),
     "balanced": ("lb_balanced", "lb_nobusyg"),
@@ -34,10 +34,10 @@ _ENDS = {
 
 
 def counted(trace: TraceLike, hz: int = 250) -> Counters:
-    """Count in a trace what /proc/schedstat counts; None where the trace does not tell.
+    """Count in a trace what /proc/schedstat counts; a counter is None if the trace does not tell it.
 
-    The trace needs switches, and for the domains decisions of the balancer (``replay --decisions``). ``hz`` are the jiffies per
-    second in which the length of the trace is given.
+    The trace needs switches, and the counters of domains need decisions of the balancer (``replay --decisions``). The length of
+    the trace is given in jiffies, of which ``hz`` make a second.
     """
     trace = opened(trace)
     if not trace.kinds().get("switch"):
@@ -66,7 +66,7 @@ def counted(trace: TraceLike, hz: int = 250) -> Counters:
 
 
 def _per_cpu(trace: Trace, end_ns: int) -> pl.DataFrame:
-    """Return what can be counted of each CPU without its queue."""
+    """Return the counters of each CPU that do not depend on its queue."""
     switches = trace.only("switch").select("ts_ns", "cpu", "pid").collect()
     until = pl.col("ts_ns").shift(-1).over("cpu").fill_null(end_ns)
     ran = pl.col("pid") != 0
@@ -98,7 +98,7 @@ def _per_cpu(trace: Trace, end_ns: int) -> pl.DataFrame:
 
 
 def _domains(trace: Trace) -> tuple[dict[int, tuple[Domain, ...]], tuple[str, ...]]:
-    """Return the counters of each CPU's domains, and what they lack."""
+    """Return the counters of each CPU's domains, and notes about what these counters lack."""
     if "decision" not in trace.kinds():
         return {}, (
             "the trace has no decisions of the balancer, so that nothing is counted per domain (wastedcores replay --decisions)",
@@ -146,7 +146,7 @@ def _none_yet() -> Counts:
 
 
 def _spans(trace: Trace) -> dict[int, dict[str, str]]:
-    """Return each CPU's domains, the smallest first, and their CPUs; empty where the trace names no machine or kernel."""
+    """Return each CPU's domains, the smallest first, with their CPUs; empty for a trace without a machine or of a design."""
     if trace.header.machine is None:
         return {}
     where = place(trace, None, None)
@@ -154,7 +154,7 @@ def _spans(trace: Trace) -> dict[int, dict[str, str]]:
         built = build_domains(where.machine, where.kernel)
     except UnknownKernelError:  # a design has no domains
         return {}
-    # a replay names levels across nodes with their distance (simulator/decisions.py), a kernel without it
+    # a replay names levels across nodes with their distance (simulator/decisions.py), a kernel names them without it
     replayed = trace.header.source_format == "replay"
     names = [
         f"{x.name}<={x.distance}" if replayed and x.flags & SD_NUMA else x.name
@@ -168,7 +168,7 @@ def _spans(trace: Trace) -> dict[int, dict[str, str]]:
 def _add_wakeups(
     trace: Trace, order: dict[int, dict[str, Counts]], spans: dict[int, dict[str, str]]
 ) -> None:
-    """Count wakeups of threads on other CPUs in the smallest domain that has both (kernel/sched/core.c:ttwu_stat, v6.12)."""
+    """Count a wakeup on another CPU in the smallest domain that contains both CPUs (kernel/sched/core.c:ttwu_stat, v6.12)."""
     from wastedcores.cpulist import parse_cpulist
 
     pairs = (

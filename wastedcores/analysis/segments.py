@@ -1,4 +1,4 @@
-"""Segments: what an events figure draws, as arrays of which any window can be reduced to pixels quickly."""
+"""The segments that an events figure draws, stored as arrays so that any window can be reduced to pixels quickly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wastedcores.errors import UsageError
 
 #: an arrow crosses rows that it does not concern, so it has only this weight there
 ARROW = 0.15
-#: pixels of the height of an image, where every row has at least one
+#: the greatest height of an image in pixels; it may be exceeded, because every row has at least one pixel
 HEIGHT = 384
 
 

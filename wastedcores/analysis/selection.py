@@ -15,7 +15,7 @@ from wastedcores.invariant.result import CheckResult
 from wastedcores.runqueues.runqueues import comms
 from wastedcores.trace.header import Window
 
-#: this many threads are listed, those that waited longest
+#: at most this many threads are listed: those that waited longest
 MOST = 12
 
 
@@ -25,9 +25,9 @@ class Span:
 
     result: CheckResult  #: the check of the window, on all CPUs that count in the trace
     cpus: tuple[int, ...]  #: the CPUs that were selected
-    #: one row per thread that waited on one of them, those that waited longest first: pid, comm, cpus (where), waited_ns (inside
-    #: the window), behind (the tasks that ran there meanwhile, with their time), and avoidable_ns: how long it waited, anywhere
-    #: in the window, while a CPU that it may use was idle
+    #: one row per thread that waited on one of these CPUs, longest waiting time first: pid, comm, cpus (where it waited),
+    #: waited_ns (inside the window), behind (the tasks that ran there meanwhile, with their time), and avoidable_ns: how long it
+    #: waited in the window, on whatever CPU, while a CPU that it may use was idle
     waiting: pl.DataFrame
     #: why CPUs stayed idle in the whole trace, or the reason why that cannot be determined. A short window alone tells too
     #: little: part of a persistent episode looks like an imbalance that passes.
@@ -69,7 +69,7 @@ def span(
 
 
 def _behind(waits: pl.DataFrame, stays: pl.DataFrame, pid: int) -> list[str]:
-    """Name the tasks that ran on a thread's CPU while it waited there, the longest first; a CPU without any was idle."""
+    """Name the tasks that ran on a thread's CPU while it waited there, the longest first; ``no task``: the CPU was idle."""
     from wastedcores.analysis.binning_jit import bin_cover
     from wastedcores.units import human_ns
 

@@ -15,7 +15,7 @@ from wastedcores.units import human_ns
 
 #: a frequency up to this multiple of the lowest one is slow
 NEAR_LOWEST = 1.25
-#: slow for at least this long; a tick at 250 Hz
+#: a CPU must be slow for at least this long to be listed: a tick at 250 Hz
 PERSIST_NS = 4_000_000
 #: a tick gives the frequency since the CPU's previous tick, if that is at most this many periods ago
 _PERIODS = 1.5
@@ -30,9 +30,9 @@ class SlowWhileBusy(Shown):
     #: the lowest frequency, and the highest one that counts as slow
     lowest_khz: int
     limit_khz: int
-    #: whether ``lowest_khz`` is only the lowest one of the trace, because the trace does not describe the machine's
+    #: whether ``lowest_khz`` is only the lowest frequency in the trace, because the trace does not tell the machine's lowest one
     lowest_is_seen: bool
-    #: busy time of all CPUs whose frequency is known, and the part of it that was slow, however short
+    #: busy time of all CPUs whose frequency is known, and the slow part of it, including times that are too short for ``spans``
     busy_ns: int
     slow_ns: int
     unknown_ns: int  #: busy time without a known frequency
@@ -46,7 +46,7 @@ class SlowWhileBusy(Shown):
 
     @property
     def longest_ns(self) -> int:
-        """The longest time in which a CPU was busy and slow; 0 if there is none that counts."""
+        """The longest time in which a CPU was busy and slow; 0 if ``spans`` is empty."""
         return int((self.spans["end_ns"] - self.spans["start_ns"]).max() or 0)  # type: ignore[arg-type]
 
     @property
@@ -87,7 +87,7 @@ def slow_while_busy(
     Parameters
     ----------
     run
-        The examined trace, of which its window counts. It needs ``tick`` or ``frequency`` events.
+        The examined trace; only its window counts. It needs ``tick`` or ``frequency`` events.
     lowest_khz
         The lowest frequency; default: that of the machine in the trace, else the lowest one that the trace tells.
     persist_ns
@@ -151,7 +151,7 @@ def _busy(states: States, cpu: int, window: tuple[int, int]) -> np.ndarray:
 
 
 def _known(run: Examined) -> pl.DataFrame:
-    """Return cpu, start_ns, end_ns and khz of the times in which a frequency is known, by CPU and time, without overlaps."""
+    """Return cpu, start_ns, end_ns and khz of the times with a known frequency, sorted by CPU and time, without overlaps."""
     told = run.trace.only("frequency", "tick").select("ts_ns", "cpu", "value", "kind").collect()
     silent = not told.is_empty()
     told = told.filter(pl.col("value") > 0, pl.col("cpu").is_not_null())
@@ -178,7 +178,7 @@ def _known(run: Examined) -> pl.DataFrame:
         end_ns=pl.when(tick).then("ts_ns").otherwise(after.fill_null(end)),
     )  # fmt: skip
     if pieces["kind"].n_unique() > 1:
-        # frequencies of ticks were measured; changes only say which frequency was requested
+        # only ticks count, because their frequencies were measured; changes only say which frequency was requested
         pieces = pieces.filter(tick)
     overlap = pl.col("end_ns").shift(1, fill_value=np.iinfo(np.int64).min).over("cpu")
     return (

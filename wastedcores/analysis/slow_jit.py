@@ -9,7 +9,7 @@ from wastedcores.jit.compile import jit
 
 @jit
 def busy_and_slow(busy, clock, limit_khz, out):
-    """Go through the busy times and the known frequencies of one CPU."""
+    """Find the times in which one CPU was busy at a known frequency of at most ``limit_khz``."""
     n, known, slow, i, j = 0, np.int64(0), np.int64(0), 0, 0
     while i < busy.shape[0] and j < clock.shape[0]:
         a, b = max(busy[i, 0], clock[j, 0]), min(busy[i, 1], clock[j, 1])

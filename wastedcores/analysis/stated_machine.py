@@ -21,11 +21,11 @@ KERNEL = replayed()[-1]
 class Place(NamedTuple):
     """Where a trace was recorded."""
 
-    #: as the user or the trace names them, or what stands for them
+    #: the machine and the kernel that the user or the trace names, or assumed ones
     machine: Machine
     kernel: KernelModel | str
-    #: a sentence without a full stop for the machine and for the kernel, if it was not named. Answers that depend on it have low
-    #: trust.
+    #: a sentence without a full stop for everything that was assumed because it was not named. Answers that depend on it have
+    #: low trust.
     assumed: tuple[str, ...]
 
 
@@ -104,7 +104,7 @@ def recorded_on(trace: TraceLike, machine: Machine | str = "", kernel: str = "")
         found = found.with_header(machine=on.to_dict())
     if kernel:
         model = recorded_kernel(kernel)[0].name
-        # what a distributor appended to a release says whose scheduler it is, so it is kept
+        # the suffix that a distributor appended to a release tells whose scheduler it is, so the suffix is kept
         stated = (
             {"kernel_release": kernel, "kernel_model": None}
             if is_release(kernel)

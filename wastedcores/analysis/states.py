@@ -22,19 +22,20 @@ class Bins:
     edges: np.ndarray  #: borders of the pixels in ns, int64 (cols + 1,)
     cpus: np.ndarray  #: the CPUs of the rows, int64 (rows,)
     #: The following are (rows, cols), and -1 (mean: NaN) where unknown. ``share``: a length that occurs in the pixel, chosen so
-    #: that over a stretch of a row each length gets its share of the time. ``longest``: the length that held longest (in both,
-    #: 5 is "5 or more"). ``last``: the length at the pixel's end. ``peak``: the greatest. ``mean``: the time-weighted mean.
+    #: that in a stretch of a row, the pixels of each length match its share of the time. ``longest``: the length that held
+    #: longest (5 means "5 or more" in ``share`` and ``longest``). ``last``: the length at the pixel's end. ``peak``: the
+    #: greatest. ``mean``: the time-weighted mean.
     share: np.ndarray
     longest: np.ndarray
     last: np.ndarray
     peak: np.ndarray
     mean: np.ndarray
-    #: (cols,): mean number of idle CPUs, of threads queued behind another, and of CPUs whose state is known
+    #: (cols,): mean number of idle CPUs, of threads queued behind another thread, and of CPUs whose state is known
     idle: np.ndarray
     waiting: np.ndarray
     known: np.ndarray
-    #: (cols,): mean number of wasted cores: at each moment the idle CPUs, or the waiting threads if these are fewer. That is less
-    #: than the minimum of the two means where they take turns. NaN: it was not asked for.
+    #: (cols,): mean number of wasted cores: at each moment the number of idle CPUs or of waiting threads, whichever is smaller.
+    #: Where idle CPUs and waiting threads take turns, this is less than the smaller of their means. NaN: it was not asked for.
     wasted: np.ndarray | float = np.nan
 
 
@@ -137,7 +138,7 @@ class States:
         for cpu in cpus.tolist():
             low, high = self.offsets[cpu : cpu + 2].tolist()
             first, last = np.searchsorted(self.ts[low:high], edges[[0, -1]], side="right").tolist()
-            # the last change before the window says how it begins
+            # the last change before the window tells the state at its beginning
             parts.append(slice(low + max(first - 1, 0), low + last))
         if not parts:
             return np.zeros(edges.size - 1)

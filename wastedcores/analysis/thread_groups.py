@@ -1,4 +1,4 @@
-"""Groups of equal threads in a trace: the stays of each thread on CPUs, and how evenly the scheduler shared them out.
+"""Groups of equal threads in a trace: the stays of each thread on CPUs, and how evenly the scheduler shared out the CPUs.
 
 The threads of group 7 are called ``g7-0`` to ``g7-6``, as in replays of the scenarios ``groups`` and ``recorded-groups`` and in
 recordings of :mod:`wastedcores.capture.thread_groups`. A group begins at a mark ``group 7 start``, or else when one of its
@@ -58,8 +58,9 @@ def stays(trace: Trace) -> pl.DataFrame:
 def evenness(trace: Trace) -> pl.DataFrame:
     """Return for each group when its first and its last thread ended, and how long threads ran without interruption.
 
-    A row has group, first_s and last_s from the start of the group, spread_percent (last less first, of last), quantum_ms (the
-    commonest length of a stay that was interrupted, in whole ms; null if none was) and longest_ms.
+    A row has group, first_s and last_s (counted from the start of the group), spread_percent (their difference in percent of
+    last_s), quantum_ms (the commonest length of an interrupted stay, in whole ms; null if no stay was interrupted) and
+    longest_ms (the longest stay).
     """
     table = stays(trace).with_columns(
         ms=(pl.col("end_ns") - pl.col("start_ns")) / 1e6,

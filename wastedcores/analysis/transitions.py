@@ -21,8 +21,8 @@ _SWITCH = pl.col("kind") == "switch"
 def modes(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
     """Tell for every CPU when it was idle, ran user code, or ran the kernel.
 
-    The state before the first event of a CPU or thread follows from that event: who returns from the kernel was in it. Kernel
-    code that runs between the end of an interrupt and a context switch has no event and counts as the thread's mode.
+    The state before the first event of a CPU or thread follows from that event: a thread that returns from the kernel was in it.
+    Kernel code that runs between the end of an interrupt and a context switch has no event, so it counts as the thread's mode.
 
     Parameters
     ----------
@@ -34,8 +34,8 @@ def modes(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        cpu, start_ns, end_ns, pid, comm, mode (``idle``, ``user``, ``kernel`` or ``unknown``), op and text (what the kernel
-        does: ``syscall`` and ``futex``), ordered by cpu and start_ns. It covers each CPU from its first event to ``end_ns``.
+        cpu, start_ns, end_ns, pid, comm, mode (``idle``, ``user``, ``kernel`` or ``unknown``), op and text (what the kernel does,
+        such as ``syscall`` and ``futex``), ordered by cpu and start_ns. It covers each CPU from its first event to ``end_ns``.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def modes(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
 
 
 def waits(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
-    """Tell why threads did not run: in what they slept, who woke them, and how long they then waited for a CPU.
+    """Tell why threads did not run: what they did when they fell asleep, who woke them, and how long they then waited for a CPU.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def waits(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
 
 
 def shares(segments: pl.DataFrame) -> pl.DataFrame:
-    """Add up the modes of each CPU: cpu, mode, op, ns and spans (time and number of spans), longest time first."""
+    """Add up the time of each mode on each CPU, longest first. Columns: cpu, mode, op, ns and spans (their number)."""
     length = (pl.col("end_ns") - pl.col("start_ns")).sum()
     return (
         segments.group_by("cpu", "mode", "op")
@@ -162,7 +162,7 @@ def _overlaid(events: pl.DataFrame, end_ns: int) -> pl.DataFrame:
     stay = _SWITCH.cast(pl.Int32).cum_sum().over("cpu")
     return (
         events.with_columns(step=step, stay=stay)
-        # an exit without its entry (the recording began in between) makes the depth negative: it counts from its lowest point
+        # an exit without its entry (the recording began in between) makes the total negative; depth counts from the lowest total
         .with_columns(total=pl.col("step").cum_sum().over("cpu", "stay"))
         .with_columns(
             depth=pl.col("total") - pl.min_horizontal(0, pl.col("total").cum_min().over("cpu", "stay")),
@@ -179,7 +179,7 @@ def _overlaid(events: pl.DataFrame, end_ns: int) -> pl.DataFrame:
 
 
 def _thread_states(mine: pl.DataFrame) -> pl.DataFrame:
-    """Return the state of a thread before and after each transition: user or kernel mode, and in the kernel what it executes."""
+    """Return the state of a thread before and after each transition: user or kernel mode, and what it executes in the kernel."""
     last_op, last_text = (pl.col(c).shift(1).over("pid") for c in ("op", "text"))
     entered = pl.col("kind").shift(1).over("pid") == "kernel_entry"
     # a fault of kernel code (X86_PF_USER is not set) returns into the kernel
@@ -211,7 +211,7 @@ def _thread_states(mine: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_threads(table: pl.DataFrame, states: pl.DataFrame) -> pl.DataFrame:
-    """Add the state of each row's thread at that moment: after its last transition, or else before its next one."""
+    """Add the state of each row's thread at that moment: the one after its last transition, else the one before its next."""
     after = states.select("i", "pid", "state", "state_op", "state_text")
     coming = states.select("i", "pid", "before", "before_op", "before_text")
     out = table.sort("i").join_asof(after, on="i", by="pid", check_sortedness=False)
@@ -231,7 +231,7 @@ def _kernel_threads(trace: Trace) -> list[int]:
 
 
 def _joined(segments: pl.DataFrame) -> pl.DataFrame:
-    """Join neighbouring spans that show the same."""
+    """Join neighbouring spans that have the same thread, mode, op and text."""
     same = ("pid", "mode", "op", "text")
     changed = pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).shift(1).over("cpu")) for c in same)
     stays = segments.sort("cpu", "i").with_columns(run=changed.cum_sum().over("cpu"))

@@ -1,6 +1,6 @@
 """Live capture: run the collectors, which are programs of their own, and read what they write.
 
-The collectors need root (or CAP_BPF and CAP_PERFMON) and the distribution's bcc. Nothing else in this package does. A module is
+The collectors need root (or CAP_BPF and CAP_PERFMON) and the distribution's bcc; the rest of this package does not. A module is
 imported when one of its names is first used, because a service that watches for weeks needs few of them.
 """
 

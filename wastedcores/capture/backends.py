@@ -155,7 +155,7 @@ def bcc_python() -> str | None:
 
 
 def _imports_bcc(python: str) -> bool:
-    test = "import bcc, sys; sys.exit(not hasattr(bcc, 'BPF'))"  # another project has the name on the package index
+    test = "import bcc, sys; sys.exit(not hasattr(bcc, 'BPF'))"  # on the package index, another project has the name bcc
     try:
         run = subprocess.run(
             [python, "-B", "-E", "-s", "-c", test],
@@ -172,8 +172,8 @@ def _imports_bcc(python: str) -> bool:
 def headers() -> tuple[bool, str]:
     """Return whether bcc can find kernel headers, and where they are or what is missing.
 
-    bcc looks under /lib/modules/RELEASE only. The collectors show it any linux-headers package that is installed,
-    because the programs take nothing but BPF's own types from the headers.
+    bcc looks under /lib/modules/RELEASE only. The collectors show bcc any linux-headers package that is installed. Its version
+    does not matter, because the programs take only BPF's own types from the headers.
     """
     modules = Path("/lib/modules") / os.uname().release
     if (modules / "build").exists():
@@ -188,7 +188,7 @@ def headers() -> tuple[bool, str]:
 
 
 def object_problem() -> str | None:
-    """Return why the online checker's object cannot be loaded here, or None; the collector tries the rest."""
+    """Return why the online checker's object cannot be loaded here; None if the object and libbpf are both there."""
     if not (collectors() / OBJECT).exists():
         return f"{OBJECT} was not built with this package"
     try:
@@ -199,7 +199,7 @@ def object_problem() -> str | None:
 
 
 def probe(checker: bool = False) -> list[Backend]:
-    """Return every backend, best first, each with the answer whether it works here: to record, or for the online checker."""
+    """Return every backend, the best first, and whether it works here: to record, or with ``checker`` for the online checker."""
     return [_probe_bpf(checker), _probe_tracefs()]
 
 
@@ -240,7 +240,7 @@ def _probe_tracefs() -> Backend:
 
 
 def _unless_root_is_out_of_reach(backend: Backend) -> Backend:
-    """Return the backend, or that it does not work because this user is not root and there is no sudo."""
+    """Return the backend, marked as not working if this user is not root and there is no sudo."""
     if os.geteuid() == 0 or shutil.which("sudo") is not None:
         return backend
     return Backend(backend.name, False, "it needs root, and sudo is absent", "run as root")
@@ -266,21 +266,21 @@ def event_kinds() -> dict[str, bool]:
     except OSError:
         types = b""
     kinds = {k: f"\0btf_trace_{t}\0".encode() in types for k, t in TRACEPOINTS.items()}
-    # since 6.18, each task has a flag for this
+    # since Linux 6.18, each task has a flag that tells whether it is throttled
     kinds["throttle"] = b"\0throttled_limbo_list\0" in types
     kinds["considered"] = Path("/sys/bus/event_source/devices/kprobe/type").exists()
     return kinds
 
 
 def choose(name: str = "auto", checker: bool = False) -> Backend:
-    """Return the backend of that name, or the best one that works: to record, or for the online checker.
+    """Return the backend of this name, or for ``auto`` the best one that works: to record, or for the online checker.
 
     Raises
     ------
     UsageError
-        No backend has that name.
+        No backend has this name.
     CollectorError
-        It does not work here; the message says why and how to mend it.
+        No backend that was asked for works here; the message says why and how to mend it.
     """
     if name not in ("auto", *BACKENDS):
         raise UsageError(f"backend {name!r}: expected auto, {' or '.join(BACKENDS)}.")

@@ -1,9 +1,9 @@
 """The process of a running collector: it is started, watched, and ended cleanly whatever happens to this process.
 
-Finds a copy of the collectors that only root can change, because sudo runs them as root.
+This module also finds a copy of the collectors that only root can change, because sudo runs them as root.
 
-Where wastedcores is installed in a home or a virtual environment, whoever acts as its owner could change the collectors and
-would become root with the next capture. So such a copy is not run as root.
+If wastedcores is installed in a home or a virtual environment, any program of that user could change the collectors, and its
+changes would run as root at the next capture. So a copy that others than root can change is not run as root.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _ENDINGS = ("*.py", "*.c", "*.h", "*.o")
 def changeable(path: Path) -> str | None:
     """Return how somebody else than root could change what a path names; None if only root can.
 
-    Every folder above the path counts, and everything below it, and the same for the target of a symbolic link. In a sticky
-    folder, such as /tmp, nobody replaces what belongs to root.
+    All folders above the path and everything below it are examined, and for a symbolic link also those of its target. A sticky
+    folder such as /tmp may be writable for all, because only root can replace root's files in it.
     """
     for name in dict.fromkeys((path.absolute(), path.resolve())):
         below = sorted(name.rglob("*")) if name.is_dir() else []
@@ -75,7 +75,7 @@ def install_command() -> str:
 
 
 def _differing(own: Path, copy: Path) -> str | None:
-    """Return the name of a file of which the copy is absent or another one; None if all are equal."""
+    """Return the name of the first file that is absent from the copy or different there; None if all are equal."""
     for file in sorted(f for ending in _ENDINGS for f in own.glob(ending)):
         twin = copy / file.name
         if not twin.is_file() or twin.read_bytes() != file.read_bytes():

@@ -123,7 +123,7 @@ def demonstrate(
 
 @contextmanager
 def _restored(setting: Path, value: str) -> Iterator[None]:
-    """Let the block change a setting of the kernel; afterwards, and when this process is killed, it is ``value``."""
+    """Let the block change a setting of the kernel, and set it to ``value`` afterwards, even if this process is killed."""
     watchdog = subprocess.Popen(
         ["/bin/sh", "-c", _WATCHDOG, "watchdog", value, str(setting)],
         stdin=subprocess.PIPE,
@@ -141,7 +141,7 @@ def _restored(setting: Path, value: str) -> Iterator[None]:
 def balancing_off() -> Iterator[None]:
     """Turn load balancing between CPUs off inside the block; new tasks stay where they are forked.
 
-    Another process that is in such a block is waited for, so that each puts back what it found.
+    If another process is inside such a block, wait until it has left, so that each process puts back the value that it found.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def _cannot_change(e: OSError) -> CollectorError:
 
 @contextmanager
 def pile_up(tasks: int = 3, seconds: float = 5.0, cpu: int = 0) -> Iterator[int]:
-    """Run busy processes inside the block that may run anywhere and were forked from one CPU.
+    """Run busy processes during the block; all are forked from one CPU and may run on any CPU.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def pile_up(tasks: int = 3, seconds: float = 5.0, cpu: int = 0) -> Iterator[int]
 
 @contextmanager
 def online_again(cpu: int) -> Iterator[None]:
-    """Let the block take ``cpu`` offline; afterwards, and when this process is killed, it is online."""
+    """Let the block take ``cpu`` offline, and bring it online afterwards, even if this process is killed."""
     with _restored(_online(cpu), "1"):
         yield
 
@@ -210,8 +210,8 @@ def online_again(cpu: int) -> Iterator[None]:
 def push_work_away(cpu: int = 1, *, sample_s: float = 0.1) -> bool:
     """Make other work of the machine leave ``cpu`` if it is not idle, and return whether this was necessary.
 
-    The CPU goes offline and comes back. While the balancer is off (:func:`balancing_off`), nothing moves a task back that
-    had to leave.
+    The CPU goes offline and comes back. While the balancer is off (:func:`balancing_off`), the tasks that had to leave are not
+    moved back.
     """
     before = _idle_s(cpu)
     time.sleep(sample_s)

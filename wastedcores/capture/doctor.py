@@ -1,4 +1,4 @@
-"""Find out what works on this machine, and the exact command that mends what does not.
+"""Find out what works on this machine, and which command mends each thing that does not work.
 
 A check is a function without arguments that returns a :class:`Finding`; to add one, write it and list it in ``CHECKS``.
 """
@@ -290,7 +290,7 @@ def check_leftovers() -> Finding:
 
 
 def check_instances() -> Finding:
-    """Look for trace instances of collectors that are no more, which go on recording."""
+    """Look for trace instances whose collectors have ended; the kernel goes on recording into them."""
     name = "trace instances"
     folder = next(
         (p for p in map(Path, _INSTANCES) if os.access(p, os.R_OK | os.X_OK) and p.is_dir()), None

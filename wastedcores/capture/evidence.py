@@ -1,4 +1,4 @@
-"""A folder of recordings of violations that stays within limits: of size, of age, and of one per kind and hour."""
+"""A folder with recordings of violations, with limits on its size, on their age, and on their number per kind and hour."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from wastedcores.errors import UsageError
 from wastedcores.files import leftovers, written_whole
 from wastedcores.trace.pseudonyms import Pseudonyms
 
-#: files that belong to one recording, by their endings; the first is what the collector sent
+#: the endings of the files that belong to one recording; the first file is what the collector sent
 _ENDINGS = (".wct", ".parquet", ".txt", ".json")
-#: the messages of the collector that have a recording
+#: the kinds of the collector's messages that come with a recording
 _KINDS = ("violation", "chronic")
 _HOUR_S = 3600
 
@@ -33,21 +33,21 @@ _HOUR_S = 3600
 class Limits:
     """How much evidence is kept."""
 
-    #: When the files together exceed this size, or a file this age, the oldest are deleted.
+    #: When the files together exceed this size, or when a file exceeds this age, the oldest files are deleted.
     most_bytes: int = 1_000_000_000
     most_s: float = 7 * 86_400.0
     free_share: float = (
-        0.05  #: Nothing is written when less of the file system than this share is free.
+        0.05  #: Nothing is written when less than this share of the file system is free.
     )
 
 
 class Evidence:
     """The recordings of a checker that runs for long.
 
-    Each recording is judged at once in a process of its own, at the lowest priority, so that its memory is given back. A clean
-    one is deleted. Beside the trace lies what ``check`` says about it, as text and as JSON. A file gets its name only when it
-    is complete and on the disk, so no crash leaves half a file. Only the user can read the files. A file that has no name of this
-    store is left alone, whatever its ending.
+    Each recording is judged at once, at the lowest priority, in a process of its own, which gives its memory back when it ends. A
+    clean recording is deleted. Beside the trace lies what ``check`` says about it, as text and as JSON. A file gets its name only
+    when it is complete and on the disk, so no crash leaves half a file. Only the user can read the files. A file with a
+    name that this store would not give is left alone, whatever its ending.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class Evidence:
         self._throttled = throttled()
         self._pool = _judges()
         for raw in sorted(folder.glob("*.wct")):
-            # an earlier process was killed before it judged this one; the facts of today's machine may not be true of it
+            # an earlier process was killed before it judged this recording; today's facts may not be true for that time
             if _parts(raw.stem):
                 self._submit(raw, {})
         self.prune()
 
     def write(self, kind: str, number: int, blob: bytes) -> Path | None:
-        """Keep what the collector sent, unless this hour has a recording of this kind or the disk is nearly full."""
+        """Keep what the collector sent, unless this hour already has a recording of this kind or the disk is nearly full."""
         now = self._now()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         hour = int(now // _HOUR_S)
@@ -140,7 +140,7 @@ class Evidence:
         self._pool.shutdown(wait=True)
 
     def prune(self, more: int = 0) -> None:
-        """Delete the oldest recordings until the rest, and so many bytes more, are within the limits."""
+        """Delete the oldest recordings until the rest, together with ``more`` bytes, is within the limits."""
         sizes: dict[str, int] = {}
         ages: dict[str, float] = {}
         for path in self.folder.iterdir():
@@ -173,7 +173,7 @@ def _judges() -> ProcessPoolExecutor:
 
 
 def _parts(stem: str) -> tuple[str, int] | None:
-    """Return the kind of a recording and the hour of its name since 1970; None if the store gives no such name."""
+    """Return the kind and the hour since 1970 that a recording's name tells; None if this store gives no such name."""
     kind, _, stamp = stem.partition("-")
     try:
         moment = time.strptime(stamp + "+0000", "%Y%m%dT%H%M%SZ%z")
@@ -189,10 +189,10 @@ def judge(
     chronic_share: float | None,
     key: Path | None,
 ) -> dict[str, Any]:
-    """Turn a recording into a trace with what ``check`` says about it; keep nothing if it is clean. Return what it says, the path
-    of the trace, and whether another process left it, so that there are no ``facts``.
+    """Turn a recording into a trace, and write beside it what ``check`` says about it; keep nothing if it is clean.
 
-    Only the process that judges imports what reads and checks traces, which takes 90 MB.
+    Return what ``check`` says, the path of the trace, and whether an earlier process left the recording, without ``facts``.
+    Only the process that judges imports the modules that read and check traces, because they take 90 MB.
     """
     from wastedcores.analysis.decisions import refused
     from wastedcores.invariant import check

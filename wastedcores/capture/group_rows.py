@@ -1,4 +1,4 @@
-"""A bounded number of rows of control groups: what their tasks did, added up, and one row for all the others."""
+"""Rows that add up what the tasks of control groups did: a bounded number of rows, and one row for all other groups."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from wastedcores.capture.system import cpu_groups
 
-#: the row of all groups that have none of their own
+#: the row of all groups that have no row of their own
 OTHER = "other"
-#: a row may be given to another group when its group has neither run nor waited for this long
+#: a row may be given to another group when no task of its group has run or waited for this long
 _QUIET_S = 300.0
 #: the folders of the groups are listed at most this often
 _LIST_EVERY_S = 10.0
@@ -20,7 +20,7 @@ _READ = 50
 
 
 class Row(NamedTuple):
-    """What the tasks of a group did, in seconds of tasks, and the longest wait beside an idle CPU of the last minute."""
+    """What a group's tasks did, in seconds summed over tasks, and their longest wait beside an idle CPU in the last minute."""
 
     ran_s: float
     waited_s: float
@@ -41,8 +41,9 @@ class _Sums:
 class GroupRows:
     """The rows of the control groups.
 
-    A row never counts backwards. One that goes to another group is forgotten: its seconds have been scraped, so they must not be
-    added to the row of the others. If its group comes back, its new row begins at 0, which Prometheus takes for a reset.
+    A row never counts backwards. When a row is given to another group, its seconds are dropped: they have been scraped, so they
+    must not be added to the row of all others. If the old group comes back, its new row begins at 0, which Prometheus takes for a
+    reset.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class GroupRows:
         self._listed = -_LIST_EVERY_S
 
     def add(self, changes: list[list[int]]) -> None:
-        """Add what the collector told: id, and ns ran, waited, waited beside an idle CPU, and the longest such wait."""
+        """Add what the collector told of each group: id; ns that it ran, waited, waited beside an idle CPU; longest such wait."""
         now = self._now()
         for key, ran, waited, beside, longest in changes:
             row = self._rows[self._label(key, now)]
@@ -71,7 +72,7 @@ class GroupRows:
         self._read_some()
 
     def _label(self, key: int, now: float) -> str:
-        """Return the row of a group; it gets one of its own if there is room."""
+        """Return the label of a group's row; the group gets a row of its own if there is room."""
         if key and key not in self._paths and now - self._listed >= _LIST_EVERY_S:
             self._listed = now
             self._paths = cpu_groups(self._root)

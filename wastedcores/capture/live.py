@@ -36,8 +36,8 @@ Hear = Callable[[dict[str, Any]], None]
 class _Counts:
     """A checker that samples the kernel's own counts while a recording without runqueue lengths is made.
 
-    ftrace has no event for the length of a runqueue, and some kernels hide tasks from it. The collector ``debugfs.py``
-    samples the lengths instead. What it finds is certain, while its silence proves nothing.
+    ftrace has no event for the length of a runqueue, and some kernels hide tasks from ftrace. The collector ``debugfs.py``
+    samples the lengths instead. A violation that it finds is certain, while its silence proves nothing.
     """
 
     def __init__(self, result: LiveCheck, backend: Backend, file: Path, report: Report) -> None:
@@ -62,7 +62,7 @@ class _Counts:
             self.failure = e
 
     def end(self) -> bool:
-        """End it, add what it found to the result, and return whether it looked all the time."""
+        """End the collector, wait until all that it found is in the result, and return whether it sampled to the end."""
         assert self.collector.process.stdin is not None
         with suppress(OSError):
             self.collector.process.stdin.close()
@@ -126,10 +126,10 @@ def record_and_check(
 
 
 def read_messages(stream: IO[bytes], received: queue.Queue[Any], ended: threading.Event) -> None:
-    """Put (message, recording) pairs into the queue, and None at the end; ``ended`` tells that the last message came.
+    """Put (message, recording) pairs into the queue, and None at the end; ``ended`` is set when the message ``end`` came.
 
-    Each message is a line of JSON, followed by as many bytes as it says. This runs on a thread of its own, so that no
-    signal can cut a message in two.
+    Each message is a line of JSON, followed by a recording of as many bytes as the line says. This runs on a thread of its own,
+    so that no signal can cut a message in two.
     """
     try:
         while line := stream.readline():
@@ -163,7 +163,7 @@ def add_message(
     raw: Path | None,
     report: Callable[[str], None],
 ) -> None:
-    """Add a message, whose recording is in a file if it has one, to the result."""
+    """Add a message to the result; ``raw`` is the file with its recording, if it has one."""
     event = message.pop("event")
     message.pop("bytes")
     for key in ("checks", "suspected", "confirmed"):
@@ -207,7 +207,7 @@ class Recordings:
         self._throttled, self._first = throttled(), take()
 
     def write(self, kind: str, number: int, blob: bytes) -> Path | None:
-        """Keep what the collector sent as a file, and under a higher number where an earlier watch left one of its own."""
+        """Write what the collector sent to a file, under a higher number if an earlier watch left a file with this number."""
         while any((self.folder / f"{kind}-{number}{end}").exists() for end in (".wct", ".parquet")):
             number += 1
         raw = self.folder / f"{kind}-{number}.wct"
@@ -225,7 +225,7 @@ class Recordings:
             self._judge(raw)
 
     def finish(self) -> None:
-        """Check what is not judged yet, also because Ctrl-C came meanwhile; the worst becomes ``result.worst``."""
+        """Check the recordings that are not judged yet, perhaps because of Ctrl-C; the worst becomes ``result.worst``."""
         for raw in filter(Path.exists, self._raw):
             if raw.stem.startswith("chronic"):
                 self._judge(raw)
@@ -234,7 +234,7 @@ class Recordings:
         _explain_clean_recording(self.result)
 
     def _judge(self, raw: Path) -> None:
-        """Keep ten recorded slices if the waste in them is chronic or unknown; the looks that led to them were samples."""
+        """Check a recording of ten slices, since only samples led to it; keep it if its waste is chronic or unknown."""
         found = self._check(raw)
         enough = self._kept[found.verdict] >= self.result.options.most_recordings
         if found.verdict == "violations" and found.chronic is not None:
@@ -319,7 +319,8 @@ def live_check(
     progress
         Called with a line of text now and then; the line ``looking`` says that the checker has started.
     on_message
-        Called with each message of the collector, and with the event ``chronic waste`` of a recording. Only with the BPF backend.
+        Called with each message of the collector, and with the event ``chronic waste`` when a recording shows it. Only with the
+        BPF backend.
     evidence
         Keeps the recordings within limits and judges them at once, instead of ``output``. Only with the BPF backend.
 
@@ -411,7 +412,7 @@ def _check_in_kernel(
             receive()
     finally:
         code = collector.stop()
-    # its codes are 0 and 1, and Python's own after an uncaught exception is 1, too
+    # the collector exits with 0 or 1; since Python exits with 1 after an uncaught exception, the last message must have come, too
     failed = code not in (0, 1) or not ended.is_set()
     try:
         recordings.finish()  # what was recorded until then is evidence

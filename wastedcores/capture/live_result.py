@@ -20,24 +20,24 @@ class LiveOptions:
     Attributes
     ----------
     period_ns, persist_ns
-        Look every ``period_ns`` (the paper's S); raise what lasts ``persist_ns`` (the paper's M).
+        Look every ``period_ns`` (the paper's S); report a violation that lasts ``persist_ns`` (the paper's M).
     event_driven
         Notice a violation at its first event instead of at the next look. Only with the BPF backend.
     before_s
         Seconds that the flight recorder keeps before a violation. 0: record only the 20 ms after it, which costs least.
     most_recordings
-        Keep at most this many recordings of violations, of chronic waste, and of what may be waste.
+        Keep at most this many recordings of violations, as many of chronic waste, and as many whose verdict is ``unknown``.
     deficit, useless
         The paper's two other checks; their counts appear under ``checker``. Only with the BPF backend.
     record_every_s
         Record at most one persistent violation in this time; 0: all of them.
     most_listed
-        The violations that are listed are this many, the last ones; the same holds for chronic waste.
+        List at most this many violations, the last ones, and as many recordings with chronic waste.
     tally
         Also sample which control groups run and wait, for :mod:`wastedcores.capture.metrics`. Only with the BPF backend.
     chronic_share
-        The share from which waste is chronic, see :mod:`wastedcores.invariant.chronic`; None: it is not looked for. With the
-        BPF backend, the counts at every tick decide when to record, and then the recording is checked.
+        Waste is chronic from this share on, see :mod:`wastedcores.invariant.chronic`; None: chronic waste is not looked for. With
+        the BPF backend, the counts at every tick decide when to record, and then the recording is checked.
 
     Raises
     ------
@@ -95,7 +95,7 @@ class LiveCheck:
     backend
         ``bpf`` (checked in the kernel) or ``tracefs`` (recorded, then checked).
     checks, suspected, confirmed
-        Number of looks at the invariant, of those that found a violation, and of violations that lasted M.
+        Number of looks at the invariant, of looks that found a violation, and of violations that lasted M.
     seconds
         How long it looked.
     started_ns

@@ -21,7 +21,7 @@ from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.files import file_digest, text_of
 
 MEASURE_SCHEMA = "wastedcores.measure/1"
-#: what a setting may have: how it is applied
+#: what a setting may have, and how it is applied
 KEYS = {"prefix": "words before the command", "env": "environment variables"}
 LEVEL = 0.95
 _SYS = Path("/sys/devices/system/cpu")
@@ -62,13 +62,13 @@ def measure(
     """Run a command several times under each setting, in turns of shuffled order.
 
     * ``command``: the command, as a list of arguments (no shell).
-    * ``settings``: as :func:`read_settings` returns them; None: one setting without changes. The first one is what others are
-      compared with.
+    * ``settings``: as :func:`read_settings` returns them; None: one setting without changes. The others are compared with the
+      first one.
     * ``seed``: seed of the order.
     * ``progress``: called with a line of text per run.
     * Returns ``schema``, ``command``, ``environment``, ``runs`` (setting, turn, wall_s, cpu_s, exit_code, in the order in which
-      they were made) and ``settings``: for each the :func:`median` of wall_s, of cpu_s, and of the ratio to the first setting
-      in the same turn.
+      they were made) and ``settings``: for each setting the :func:`median` of wall_s, of cpu_s, and of the ratio to the first
+      setting in the same turn.
     """
     if runs < 2:
         raise UsageError(f"-n {runs}: expected 2 or more; one run says nothing about the next.")
@@ -121,13 +121,14 @@ def _once(command: Sequence[str], setting: dict[str, Any]) -> dict[str, Any]:
 
 
 def median(values: np.ndarray) -> dict[str, float]:
-    """Return the median of runs, an interval for the true one, and the probability with which such an interval contains it.
+    """Return the median of runs, an interval for the true median, and the probability with which such an interval contains it.
 
     The true median is above each run with probability 1/2, so the number of runs below it is binomial. The interval leaves out as
-    many of the lowest and of the highest runs as is possible at a probability of 95 %; of fewer than six runs it has all.
+    many of the lowest and of the highest runs as possible while its probability is at least 95 %. Fewer than six runs do not
+    reach 95 %; then the interval leaves out none.
     """
     n, ordered = values.size, np.sort(values)
-    # at most k runs are below it; divided one by one, because an array has no room for the numbers of 64 runs
+    # the probability that at most k runs are below the true median; Python divides, because 2**64 fits into no array
     below = np.cumsum([math.comb(n, k) / 2**n for k in range(n)])
     out = max(int((2 * below <= 1 - LEVEL).sum()) - 1, 0)
     return {
@@ -139,7 +140,7 @@ def median(values: np.ndarray) -> dict[str, float]:
 
 
 def manifest(command: Sequence[str]) -> dict[str, Any]:
-    """Return the facts that decide how fast a command runs, among them those that Walcher's reproduction missed in the paper."""
+    """Return the facts that decide how fast a command runs, also those that Walcher's reproduction did not find in the paper."""
     program = shutil.which(command[0])
     return {
         "program": program,
@@ -165,7 +166,7 @@ def manifest(command: Sequence[str]) -> dict[str, Any]:
 
 
 def _digest(program: Path) -> str | None:
-    """Return the SHA-256 of a program; None: it may be executed and not read."""
+    """Return the SHA-256 of a program; None if this user may execute it but not read it."""
     try:
         return file_digest(program)
     except WastedCoresError:

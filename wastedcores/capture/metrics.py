@@ -35,7 +35,7 @@ from wastedcores.errors import UsageError
 EVERY_S = 5.0
 #: an older page is not served, because the collector may have stopped reporting
 _STALE_S = 10.0
-#: pages that nobody requested in this time are not prepared; at most this many pages are
+#: a page that nobody requested in this time is no longer prepared; at most this many pages are prepared
 _FORGET_S, _MOST = 120.0, 8
 #: what chooses the format of the page and its compression
 _CHOICE = ("HTTP_ACCEPT", "HTTP_ACCEPT_ENCODING")
@@ -88,7 +88,7 @@ class Page:
                 self._made.pop(choice, None)
 
     def _make(self, choice: _Choice, oldest_s: float) -> _Made:
-        """Return a page that is younger than this; several threads that want one wait for the same."""
+        """Return a page that is younger than ``oldest_s``; threads that ask at the same time wait for the same page."""
         with self._lock:
             page = self._made.get(choice)
             if page is not None and self._now() - page.when < oldest_s:
@@ -144,7 +144,7 @@ class TextFile:
         if now - self._written < self._every_s:
             return
         self._written = now
-        # node_exporter is another user, and it reads no file whose name ends so
+        # node_exporter does not read a file whose name ends in a number; it runs as another user, hence the mode
         part = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             write_to_textfile(str(part), self._registry)
@@ -188,7 +188,7 @@ class Metrics(Collector):
         self._groups, self._now = groups, now
         self._lock = threading.Lock()
         self._last: dict[str, Any] = {}
-        #: when the last message came that had new samples, and one that had new looks
+        #: when the last message with new samples came, and when the last one with new looks
         self._told = self._looked = -_SILENT_S
         self._looks_s = _SILENT_S
         #: (when, ns of wasted CPUs, samples, samples that left out tasks)
@@ -227,7 +227,7 @@ class Metrics(Collector):
             self._note("chronic", self._now())
 
     def recording(self, result: str, found: dict[str, Any] | None = None) -> None:
-        """Count a recording by its verdict, its avoidable waiting by evidence of affinity, and the balancer's refusals."""
+        """Count a recording by what became of it; add up its avoidable waiting by evidence of affinity, and refusals."""
         with self._lock:
             self._recordings[result] += 1
             for name, ns in (found or {}).get("evidence", {}).items():

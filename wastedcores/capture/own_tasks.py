@@ -1,6 +1,6 @@
 """Takes this tool's own tasks out of a recording, so that the recorder neither hides a violation nor causes one.
 
-A recorder wakes up to empty the kernel's buffer. It often does so on an idle CPU, and cuts an episode of waste in two there.
+A recorder wakes up to empty the kernel's buffer. It often does so on an idle CPU, and this cuts an episode of waste in two.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from wastedcores.trace.parquet import read_parquet, stream_parquet
 from wastedcores.trace.schema import SCHEMA
 from wastedcores.trace.trace import BATCH_ROWS, Trace
 
-#: a switch to be written: its place, the CPU, the task that stops, the task that starts, and the state of the first. The place
-#: is three times a row, plus 0 before that row's event, 1 instead of it, and 2 behind it
+#: a switch to be written: its place, its CPU, the task that stops, the task that starts, and the state of the one that stops.
+#: The place is three times the number of a row, plus 0 (before the row's event), 1 (instead of the event) or 2 (after it)
 Written = tuple[int, int, int, int, str | None]
 
 
@@ -49,9 +49,10 @@ def threads_of(collector: int) -> set[int]:
 def written_without(
     recording: Path, pids: set[int], output: Path, broken: str | None = None
 ) -> Trace:
-    """Copy a recording of task events without some tasks: where one of them ran, its CPU does what it would have done.
+    """Copy a recording of task events without some tasks; where such a task ran, its CPU does what it would have done without it.
 
-    A task that was interrupted goes on running, else one that waits on the CPU runs, and a CPU on which nobody waits is idle.
+    A task that was interrupted goes on running. If there is none, a task that waits on the CPU runs. If none waits, the CPU is
+    idle.
     """
     trace = read_parquet(recording)
     left_out = _Leaver(pids)
@@ -72,8 +73,8 @@ def written_without(
 class _Leaver:
     """The state of each CPU and of the tasks that wait there, while events are copied.
 
-    While only a recorder's task runs on a CPU, another task stands in for it: the one that it interrupted, else the one that
-    has waited there longest, else nobody, and the CPU is idle until a task wakes up there.
+    While a task of the recorder runs on a CPU, another task stands in for it: the task that it interrupted, or else the task
+    that has waited there longest. If there is neither, the CPU is idle until a task wakes up there.
     """
 
     def __init__(self, pids: set[int]) -> None:
@@ -115,7 +116,7 @@ class _Leaver:
         )
 
     def _instead(self, table: pl.DataFrame) -> list[Written]:
-        """Return the switches that replace those of the recorder's tasks."""
+        """Return the switches that replace the switches of the recorder's tasks."""
         told = table.select(
             *(pl.col(c).cast(pl.String) for c in ("kind", "prev_state")), "cpu", "pid", "prev_pid"
         )
@@ -131,7 +132,7 @@ class _Leaver:
         return out
 
     def _begin(self, rows: list[Any]) -> None:
-        """Find the CPUs on which the recorder runs when the recording begins, and the tasks that wait by then."""
+        """Find the CPUs on which the recorder runs when the recording begins, and the tasks that are waiting then."""
         self.began = True
         seen: set[int] = set(self.own)
         cpus: set[int] = set()
@@ -151,11 +152,11 @@ class _Leaver:
     def _at_switch(
         self, out: list[Written], place: int, cpu: int, pid: int, prev: int, state: str | None
     ) -> None:
-        """Follow a switch on a CPU, and replace it if the recorder is one of its tasks."""
+        """Follow a switch on a CPU, and replace it if one of its two tasks belongs to the recorder."""
         comes, leaves = pid in self.own, prev in self.own
         if comes and leaves:
             return
-        if leaves:  # without the recorder, its stand-in would go on running
+        if leaves:  # in the copy, the stand-in ran until now and stays runnable
             prev, state = self.stand_in.pop(cpu, 0), "R"
         goes_on = bool(prev) and (state or "R").startswith("R")
         if comes:

@@ -28,7 +28,7 @@ DEFAULT_EVENTS = (
     "nr_running", "switch", "wakeup", "wakeup_new", "migrate", "fork", "exec", "exit", "frequency", "cpu_online", "affinity",
     "throttle",
 )  # fmt: skip
-#: ``transitions``: the kinds kernel_entry and kernel_exit
+#: all kinds that can be named; ``transitions`` stands for the kinds kernel_entry and kernel_exit
 ALL_EVENTS = (*DEFAULT_EVENTS, "cpu_idle", "load", "transitions", "tick")
 _SCRIPT = {"bpf": "schedtrace.py", "tracefs": "tracefs.py"}
 
@@ -57,7 +57,7 @@ def capture(
     events
         Some of :data:`ALL_EVENTS`; None: :data:`DEFAULT_EVENTS`. Only the BPF backend can choose.
     flight
-        Flight recorder: keep only the last so many seconds. Only with the BPF backend.
+        Flight recorder: keep only this many seconds, the last ones. Only with the BPF backend.
     buffer_mib
         Size of each CPU's ring in MiB.
     backend
@@ -187,7 +187,7 @@ def _record(
     own: set[int],
     facts: dict[str, Any],
 ) -> None:
-    """Let the collector run. The threads that only record go to ``own``, and what the file does not tell to ``facts``."""
+    """Let the collector run; add the threads that only record to ``own``, and what the file does not tell to ``facts``."""
     child: subprocess.Popen[bytes] | None = None
     before: dict[str, tuple[int, int]] = {}
     stolen_before: dict[int, int] | None = None
@@ -242,7 +242,7 @@ def _wait(
             return
         if collector.process.poll() is not None:
             if child is not None:
-                child.wait()  # the user's command is not ended because the collector was
+                child.wait()  # the user's command goes on although the collector has ended
             return
         if collector.messages and collector.messages[-1] != reported:
             reported = collector.messages[-1]

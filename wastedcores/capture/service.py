@@ -26,12 +26,12 @@ from wastedcores.trace.pseudonyms import Pseudonyms
 JOURNAL = "/run/systemd/journal/socket"
 #: at most one recording of each kind is kept in this time
 _RECORD_EVERY_S = 3600.0
-#: the violations, and the recordings with chronic waste, that the answer at the end lists: the last ones
+#: the answer at the end lists at most this many violations, the last ones, and as many recordings with chronic waste
 _MOST_LISTED = 100
 
 
 class ServiceOptions(BaseModel):
-    """What a service does with what the checker tells; each is also an option of ``wastedcores watch``."""
+    """What a service does with the checker's messages; each field is also an option of ``wastedcores watch``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -45,7 +45,7 @@ class ServiceOptions(BaseModel):
     keep_days: float = Field(7.0, gt=0)
     #: At most this many control groups have rows of their own.
     cgroups: int = Field(100, ge=0, le=100_000)
-    #: A file with a key: names of groups, tasks and hosts are replaced.
+    #: A file with a key; with it, the names of groups, tasks and hosts are replaced.
     pseudonyms: Path | None = None
 
 
@@ -116,7 +116,7 @@ def run_service(
         metrics.message(message)
         if message["event"] == "violation":
             log(message)
-        # only without evidence, whose recordings _telling() counts
+        # this event comes only if no evidence is kept; otherwise _telling() counts the recordings
         elif message["event"] == "chronic waste":
             metrics.chronic()
         elif message["event"] == "ready":
@@ -153,7 +153,7 @@ def run_service(
 def _telling(
     metrics: Metrics, chronic: deque[dict[str, Any]]
 ) -> Callable[[str, dict[str, Any] | None], None]:
-    """Count what becomes of the recordings, and collect the chronic waste in those of this process."""
+    """Return a function that counts what becomes of recordings, and collects chronic waste in those that this process made."""
 
     def told(result: str, found: dict[str, Any] | None) -> None:
         metrics.recording(result, found)

@@ -3,8 +3,7 @@
 A trace made by another tool does not tell these facts, and without them nobody knows whether a waiting thread could have run
 on an idle CPU. Everything comes from ``/proc`` and ``/sys``, so no rights are needed; a few facts are shown to root only.
 
-Attach a snapshot to a trace that another tool recorded, if both are of the same machine and boot.
-
+A snapshot can be attached to a trace that another tool recorded, if both are of the same machine and boot.
 Facts about the tasks of another boot would make a confident verdict wrong. A trace seldom says in which boot it was recorded,
 so everything that it does say is compared: the boot's number, the host, the kernel, the CPUs, the time, and names of tasks.
 """
@@ -37,7 +36,7 @@ from wastedcores.trace.pseudonyms import Pseudonyms
 if TYPE_CHECKING:
     from wastedcores.trace.trace import Trace
 
-#: clocks that count from boot, suspended time left out or not; perf.data names none if it used perf's own
+#: clocks that count from boot, with or without suspended time; perf.data names no clock if perf's own was used
 _SINCE_BOOT = (
     "monotonic", "monotonic_raw", "boottime", "mono", "mono_raw", "boot", "local", "perf",
 )  # fmt: skip
@@ -122,7 +121,7 @@ def another_time(header: Header, snapshot: Snapshot, file: Path | None) -> str |
 def _clock_time(unix_ns: int) -> str:
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix_ns / 1e9))
-    except (OverflowError, ValueError, OSError):  # no calendar has it
+    except (OverflowError, ValueError, OSError):  # the calendar has no such time
         return f"{unix_ns} ns after 1970"
 
 
@@ -183,7 +182,7 @@ def _kept(
     online = _online(snapshot) or sorted(snapshot.cpu_counts or ())
     last = snapshot.last
     same = last is None or online == (_online(last) or sorted(last.cpu_counts or ()))
-    # many formats do not list the online CPUs, but count them at most
+    # many formats do not list the online CPUs; at most they tell how many there are
     counted = header.cpus_online in (None, list(range(len(online))))
     if online and same and counted and (header.highest_cpu or 0) <= max(online):
         kept["cpus_online"] = online
@@ -247,7 +246,7 @@ SYSTEM = (
 
 
 def take() -> Snapshot:
-    """Take a snapshot of this machine now; it has no tasks in a container, where they have other numbers."""
+    """Take a snapshot of this machine now; in a container it has no tasks, because they have other numbers there."""
     found = tasks()
     return Snapshot(
         kernel=platform.release(),
@@ -278,7 +277,8 @@ def write_snapshot(
 ) -> tuple[int, int]:
     """Write a snapshot as JSON, and return its number of tasks and the exit code of the command.
 
-    With a command there are two, one from before it runs and one from after. Names are pseudonyms if there is a file with a key.
+    With a command, two snapshots are written: one from before it runs, and one from after. Names are replaced by pseudonyms if
+    there is a file with a key.
     """
     names = None if pseudonyms is None else Pseudonyms.of_file(pseudonyms)
     taken, code = take_with_tasks(), 0
@@ -333,7 +333,7 @@ def read_snapshot(source: str | Path) -> Snapshot:
 
 
 def _all(taken: Snapshot) -> list[TaskFacts]:
-    """All tasks of a snapshot and of the one after it; a task that is in both is twice."""
+    """Return all tasks of a snapshot and of the one after the command; a task that is in both appears twice."""
     return (taken.tasks or []) + ((taken.last.tasks if taken.last else None) or [])
 
 
@@ -359,7 +359,7 @@ def header_facts(first: Snapshot, last: Snapshot | None = None) -> dict[str, Any
 
 
 def _unswitched(first: Snapshot, last: Snapshot) -> dict[int, bool] | None:
-    """Return the CPUs on which no task began or ceased to run between two snapshots, and whether one ran there."""
+    """Return the CPUs on which no task began or stopped running between two snapshots, and for each whether a task ran there."""
     if first.cpu_counts is None or last.cpu_counts is None:
         return None
     found = {}
@@ -373,7 +373,7 @@ def _unswitched(first: Snapshot, last: Snapshot) -> dict[int, bool] | None:
 
 
 def _compared(first: TaskFacts, last: TaskFacts | None) -> TaskFacts:
-    """Return a task with the names of the facts that were different at the end; a task that ended kept its facts."""
+    """Return a task with the names of the facts that were different at the end; a task that has ended counts as unchanged."""
     if last is None:
         return first
     changed = tuple(n for n in _CHANGING if getattr(last, n) != getattr(first, n))

@@ -20,7 +20,7 @@ from wastedcores.trace.header import CpuCounts, CpusetFacts, SchedDomainFacts, T
 
 PF_KTHREAD = 0x00200000  # include/linux/sched.h
 POLICIES = {0: "other", 1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline", 7: "ext"}
-#: inodes of the first namespaces (include/linux/proc_ns.h); elsewhere numbers and paths are not those of a trace
+#: inodes of the first namespaces (include/linux/proc_ns.h); in other namespaces, pids and paths are not those of a trace
 _FIRST_NAMESPACE = {"pid": 0xEFFFFFFC, "cgroup": 0xEFFFFFFB}
 # include/uapi/linux/prctl.h
 _PR_SCHED_CORE, _PR_SCHED_CORE_GET = 62, 0
@@ -29,7 +29,7 @@ _read = partial(text_of, errors="replace")
 
 
 def in_first_namespace(kind: str) -> bool:
-    """Return whether this process is in the first ``pid`` or ``cgroup`` namespace, so outside of containers."""
+    """Return whether this process is in the first ``pid`` or ``cgroup`` namespace, that is, outside of containers."""
     try:
         return Path(f"/proc/self/ns/{kind}").stat().st_ino == _FIRST_NAMESPACE[kind]
     except OSError:
@@ -90,7 +90,7 @@ def _task(folder: Path, cookie: Callable[[int], int | None]) -> TaskFacts:
         # only the folder of a process has it; "/autogroup-25 nice 0"
         autogroup=(_optional(folder.parents[1] / "autogroup") or "").partition(" ")[0] or None,
         core_cookie=cookie(int(pid)),
-        # the process that takes the snapshot runs in order to do so
+        # the process that takes the snapshot runs only for this purpose
         runnable=fields[0] == "R" and int(folder.parts[-3]) != os.getpid(),
     )
 
@@ -120,7 +120,7 @@ def _core_cookie(pid: int) -> tuple[int | None, int]:
 
 
 def _cpu_group(text: str) -> str | None:
-    """Return the group that limits the task's CPU time: of version 1's CPU controller, else of version 2."""
+    """Return the group that limits the task's CPU time: its group in version 1's CPU controller, or else in version 2."""
     unified = None
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -168,7 +168,7 @@ def this_machine() -> dict[str, Any] | None:
 def quotas(root: Path = Path("/")) -> dict[str, int] | None:
     """Return the CPU time per period in us of every control group that has a limit; None if they cannot all be known.
 
-    In a container the limits of the groups above are not visible. If the root is the only control group, nothing has a limit
+    In a container, limits of groups outside of it are not visible. If the root is the only control group, nothing has a limit
     (tg_set_cfs_bandwidth(), kernel/sched/core.c, v6.12, refuses one for the root).
     """
     if _only_root_group(root):
@@ -191,7 +191,7 @@ def quotas(root: Path = Path("/")) -> dict[str, int] | None:
 
 
 def task_groups(root: Path = Path("/")) -> list[str] | None:
-    """Return the paths of the control groups among which CPU time is shared, but the root; None if they cannot be known.
+    """Return the paths of the control groups among which CPU time is shared, without the root; None if they cannot be known.
 
     A group of version 2 without the cpu controller is no group of the scheduler: its tasks belong to the nearest one above it.
     """
@@ -212,7 +212,7 @@ def _groups(folder: Path) -> Iterator[Path]:
 
 
 def _only_root_group(root: Path) -> bool:
-    """Tell whether the kernel counts no group with the cpu controller but the root (proc_cgroupstats_show(), v6.12)."""
+    """Tell whether the root is the only group with the cpu controller that the kernel counts (proc_cgroupstats_show(), v6.12)."""
     for line in (_read(root / "proc/cgroups") or "").splitlines():
         name, *numbers = line.split()
         if name == "cpu" and len(numbers) == 3:
@@ -259,7 +259,7 @@ def stolen(root: Path = Path("/")) -> dict[int, int] | None:
 
 
 def cpu_counts(root: Path = Path("/")) -> dict[int, CpuCounts] | None:
-    """Return what the kernel counts of each CPU that is online; None if it does not count the tasks that begin to run.
+    """Return the kernel's counts for each online CPU; None if it does not count how often a task begins to run.
 
     ``/proc/schedstat`` has rq_cpu_time and pcount, which change only when a task begins or stops running on the CPU
     (kernel/sched/stats.h: rq_sched_info_depart(), rq_sched_info_arrive(), v6.12).
@@ -280,14 +280,14 @@ def cpu_counts(root: Path = Path("/")) -> dict[int, CpuCounts] | None:
 
 
 def _cpu_lines(path: Path) -> Iterator[list[str]]:
-    """The lines of single CPUs, as words."""
+    """Yield the lines of single CPUs, split into words."""
     for line in (_read(path) or "").splitlines():
         if re.match(r"cpu\d", line):
             yield line.split()
 
 
 def throttled_since(before: dict[str, tuple[int, int]], now: dict[str, tuple[int, int]]) -> str:
-    """Say which control groups were throttled in between."""
+    """Say which control groups were throttled between two calls of :func:`throttled`."""
     said = []
     for group, (times, us) in sorted(now.items()):
         old_times, old_us = before.get(group, (0, 0))
@@ -313,7 +313,7 @@ def _cpusets(folder: Path) -> Iterator[CpusetFacts]:
             continue
         flag, partition = _read(path / "cpuset.sched_load_balance"), None
         balanced = None if flag is None else flag == "1"
-        if flag is None:  # version 2; its root is a partition without saying so
+        if flag is None:  # version 2, whose root is a partition but has no file that says so
             partition = _read(path / "cpuset.cpus.partition") or (
                 "root" if path == folder else None
             )
@@ -341,7 +341,7 @@ def sched_domains(root: Path = Path("/")) -> list[SchedDomainFacts] | None:
 
 
 def hierarchy(controller: str, root: Path) -> Path | None:
-    """Return the mount of the control groups with a controller; version 1 mounts it under the controller's own name."""
+    """Return where the control groups with a controller are mounted; in version 1, the mount's options name the controller."""
     unified = None
     for line in (_read(root / "proc/self/mountinfo") or "").splitlines():
         mount, _, source = line.partition(" - ")
@@ -362,5 +362,5 @@ def _name(group: Path, root: Path) -> str:
 
 def _cpus(path: Path) -> list[int] | None:
     text = _read(path)
-    # nohz_full reads "(null)" where nothing was asked for
+    # nohz_full reads "(null)" if no CPU was asked for
     return None if text is None else [] if text == "(null)" else parse_cpulist(text, str(path))

@@ -27,7 +27,7 @@ PRIORITY, REST_S = 50, 0.05
 
 
 def calibrated(array: np.ndarray, work_s: float) -> int:
-    """Return how many checksums take so long: the fastest of five trials counts, since other work only slows them down."""
+    """Return how many checksums take ``work_s``; the fastest of five trials counts, since other work only slows trials down."""
     checksum(array, 1)
     fastest = np.inf
     for _ in range(5):

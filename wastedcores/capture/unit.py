@@ -15,7 +15,7 @@ from wastedcores.errors import UsageError
 
 NAME = "wastedcores.service"
 UNIT, CONFIG = Path(f"etc/systemd/system/{NAME}"), Path("etc/wastedcores/watch.toml")
-#: what the service makes while it runs
+#: the folders that the service makes while it runs
 MADE = (Path("var/lib/wastedcores"), Path("var/cache/wastedcores"))
 
 DEFAULT_CONFIG = """\
@@ -99,7 +99,7 @@ def unit(program: str, root: Path = Path("/"), config: Path | None = None) -> st
     if paranoid.exists() and int(paranoid.read_text()) > 2:
         capabilities += " CAP_SYS_ADMIN"
         why = ";\n# this kernel's perf_event_paranoid is above 2, so the timers need CAP_SYS_ADMIN at first, too"
-    # an environment's interpreter may be a link to one that lies in a home
+    # the interpreter of a virtual environment may be a link to one that lies in a home
     written = _written({} if config is None else read_config(config))
     needed = (program, str(Path(sys.executable).resolve()), __file__, *(f"{p}/" for p in written))
     homes = ("/home/", str(Path("~root").expanduser()))
@@ -136,9 +136,9 @@ def program() -> str:
 def install(serve: str, root: Path, say: Callable[[str], None], dry: bool) -> None:
     """Write the unit and the options below a root, and start the service if the root is this machine's.
 
-    An existing file of options stays. With ``dry`` nothing is done but said.
+    An existing file of options stays. With ``dry``, each step is only said, not done.
     """
-    host_and_port(serve)  # a wrong one is refused before anything is written
+    host_and_port(serve)  # a wrong address is refused before anything is written
     kept = root / CONFIG if (root / CONFIG).exists() else None
     texts = {UNIT: unit(program(), config=kept)}
     if kept is None:

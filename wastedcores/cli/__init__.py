@@ -68,7 +68,7 @@ def run() -> None:
 def main() -> None:
     """Run the command line and exit: every error is one paragraph without a traceback, and only a verdict exits with 1."""
     _keep_streams_writable()
-    # what is imported lives until the end, so the default of 700 new objects lets the collector search it again and again
+    # imported modules live until the end; with the default of 700 new objects, the collector searches them again and again
     gc.set_threshold(GC_OBJECTS)
     if COMPLETE in os.environ:  # the shell asks what may follow
         from wastedcores.cli.completion import answer
@@ -81,7 +81,7 @@ def main() -> None:
         sys.stdout.flush()
     except OSError as e:
         code = _say(f"standard output cannot be written ({e.strerror}).", 2)
-        # the interpreter would try again at its end, fail and exit with a code of its own
+        # the interpreter would flush again at its end, fail and exit with a code of its own
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
@@ -164,7 +164,7 @@ class _Pipe(io.FileIO):
 
 
 def _keep_streams_writable() -> None:
-    """Let no closed pipe and no encoding end a verb. A character that the encoding lacks is written as an escape sequence."""
+    """Let neither a closed pipe nor an encoding end a verb. A character that the encoding lacks becomes an escape sequence."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:

@@ -17,7 +17,7 @@ VERBS = (
     "sweep", "reproduce", "export", "data", "doctor", "warmup", "course", "completion", "man",
 )  # fmt: skip
 
-#: the variable by which a shell's completion asks
+#: the environment variable with which a shell asks for completions
 COMPLETE = "_WASTEDCORES_COMPLETE"
 #: what a newcomer does first, with its purpose
 FIRST = (
@@ -40,7 +40,7 @@ class Options:
 
 
 def present(words: Sequence[str]) -> tuple[list[str], str]:
-    """Replace a spelling of the release before by the present one; also return a hint, empty if there was none.
+    """Replace a spelling of the previous release by the present one; also return a hint, which is empty if nothing changed.
 
     ``check --live`` and ``check --table`` were verbs of their own, ``--snapshot`` was called ``--tasks`` by some
     verbs, and ``watch --serve`` was ``--metrics``.
@@ -77,7 +77,7 @@ class Verbs(TyperGroup):
     """The verbs in the order of :data:`VERBS`, whichever of their modules was imported first."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse what was typed, in its present spelling; an old one gets a hint."""
+        """Parse what was typed; an old spelling is replaced, and a hint is printed."""
         args, hint = present(args)
         if hint:
             print(

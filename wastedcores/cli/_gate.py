@@ -64,7 +64,7 @@ def _recordings(name: Path) -> list[Path]:
     if not name.is_dir():
         return [name]
     form = _format(name)
-    # if all it has are folders of the Common Trace Format, it may hold several traces
+    # a folder that only has folders in the Common Trace Format may hold several traces
     if form and (form != "ctf" or (name / "metadata").is_file()):
         return [name]
     seen = (p for p in name.iterdir() if not p.name.startswith("."))

@@ -13,7 +13,7 @@ from wastedcores.cli._options import Between, Cpus, Sessions, SnapshotSource, Wh
 
 @dataclass(frozen=True)
 class Counted:
-    """What of a trace counts."""
+    """Which part of a trace counts."""
 
     between: Between = None
     cpus: Cpus = None
@@ -22,7 +22,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class Told:
-    """What is told about the tasks of a trace beside the trace itself."""
+    """What the user tells about the tasks of a trace in addition to the trace."""
 
     session: Sessions = None
     snapshot: SnapshotSource = None

@@ -66,7 +66,7 @@ Console = Annotated[
     Option(
         "--console",
         metavar="FILE",
-        help="Also write what the guest's console said to this file. With it, the guest boots in any case.",
+        help="Also write what the guest's console said to this file. With it, the guest always boots anew.",
     ),
 ]
 
@@ -121,7 +121,7 @@ def find_asked(asked: KernelOptions) -> Kernel:
         raise UsageError(
             f"--patch {asked.patch[0]}: name the source to which it is applied: --source DIR."
         )
-    find_emulator()  # before a kernel is fetched or built for nothing
+    find_emulator()  # without an emulator, a kernel would be fetched or built for nothing
     if asked.source is not None:
         return built_kernel(asked.source, asked.patch or ())
     return (

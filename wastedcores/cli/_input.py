@@ -20,7 +20,7 @@ def open_input(
 ) -> Trace:
     """Open the trace file ``name``, or the data set of that name; ``format`` None: detect the format.
 
-    ``snapshot`` is the file that tells about its tasks, or ``live``. ``between`` cuts a window out of the trace.
+    ``snapshot`` is a file with facts about the trace's tasks, or ``live``. ``between`` cuts a window out of the trace.
     """
     if snapshot is not None:
         from wastedcores.capture.snapshot import read_snapshot, with_snapshot
@@ -46,7 +46,7 @@ def recorded_machine(
 
 
 def kernel_of(trace: Trace, kernel: str | None, machine: str | None) -> str | None:
-    """Return the kernel of a recording as the user or the trace names it, or else as the machine does, live or in its file."""
+    """Return the kernel that the user names, or the machine's if neither user nor trace names one; otherwise None."""
     from wastedcores.topology.source import find_machine
 
     if kernel or machine is None or trace.header.kernel_model or trace.header.kernel_release:

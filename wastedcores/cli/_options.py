@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-#: endings by which people know a file of Perfetto's
+#: the usual endings of a file of Perfetto's
 ENDINGS = (".pftrace", ".perfetto-trace", ".pb")
 
 
 def above_zero(param: typer.CallbackParam, value: float | None) -> float | None:
-    """Refuse a number that is not finite or not above 0, which Python reads from "nan", "inf" and "-1"."""
+    """Refuse a number that is not finite or not above 0; Python reads such numbers from "nan", "inf" and "-1"."""
     from wastedcores.errors import UsageError
 
     if value is not None and not 0 < value < math.inf:
@@ -64,7 +64,7 @@ Kernels = Annotated[
     Option(
         "--kernel",
         metavar="NAME",
-        help="A kernel with fixes. Repeat the option for several kernels.",
+        help="A kernel, with fixes if wanted (v4.1+group_imbalance). Repeat the option for several kernels.",
     ),
 ]
 Seed = Annotated[int, Option("--seed", metavar="N", min=0, help="The seed of all random draws.")]
@@ -110,8 +110,8 @@ Chronic = Annotated[
     Option(
         "--chronic",
         metavar="SHARE|off",
-        help="Call waste chronic when 5 of 10 consecutive slices, each --persist long, waste at least this share of the CPU "
-        "time used.",
+        help="Call waste chronic when 5 of 10 consecutive slices, each as long as --persist, waste at least this share of the "
+        "CPU time used.",
     ),
 ]
 Cpus = Annotated[

@@ -25,7 +25,7 @@ EXIT_CODES = "0 clean, 1 violations, 2 bad use or input, 3 unknown because the t
 
 def print_json(value: Any) -> None:
     """Print ``value`` as JSON on one line of standard output."""
-    # an escape sequence of Python's, such as \xfc, is none of JSON's
+    # Python's escape sequences, such as \xfc, are no JSON
     utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower() in ("utf-8", "utf8")
     json.dump(value, sys.stdout, separators=(",", ":"), ensure_ascii=not utf8)
     sys.stdout.write("\n")
@@ -46,7 +46,7 @@ def wrapped(text: str, first: str = "", rest: str = "") -> str:
 
 
 def fitted(text: str, indent: str = " " * 17) -> str:
-    """Wrap long lines at the terminal's width and indent what follows; a pipe gets them as they are."""
+    """Wrap long lines at the terminal's width and indent the lines that continue them; a pipe gets the text as it is."""
     if not sys.stdout.isatty():
         return text
     width = shutil.get_terminal_size().columns - 1
@@ -64,7 +64,7 @@ def fitted(text: str, indent: str = " " * 17) -> str:
     )
 
 
-#: parameters that say how a trace is read and what of it counts, which a command about the same trace needs, too
+#: parameters that say how a trace is read and which part of it counts; a next command about the same trace needs them, too
 _ABOUT_A_TRACE = {
     "machine", "kernel", "snapshot", "session", "between", "cpus", "whole", "persist", "chronic", "ignore_affinity", "silent",
     "format",
@@ -74,14 +74,14 @@ _ABOUT_A_TRACE = {
 def print_next(command: str, purpose: str, ctx: typer.Context | None = None) -> None:
     """Print the command that helps next, with its purpose, as the last lines of an answer.
 
-    With the context of the verb that was typed, its options are repeated if the command is about the same trace.
+    If the context of the typed verb is given and the command is about the same trace, the command repeats the typed options.
     """
     repeated = "" if ctx is None else _repeated(ctx, shlex.split(command))
     print(f"\n  next           {command}{repeated}   ({purpose})")
 
 
 def _repeated(ctx: typer.Context, following: list[str]) -> str:
-    """Return the typed options that say something about the trace, as far as the verb that follows takes them."""
+    """Return those of the typed options that say something about the trace and that the following verb takes."""
     from wastedcores.cli._app import app
 
     if following[2:3] != [str(ctx.params["trace"])]:
@@ -133,7 +133,7 @@ def parquet_name(source: Path) -> Path:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a place for the result before the work is done: a directory, or one in which nothing can be written."""
+    """Refuse a place for the result before the work is done, if it is a directory or if nothing can be written there."""
     from wastedcores.errors import UsageError
     from wastedcores.files import is_special
 

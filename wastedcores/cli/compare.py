@@ -129,7 +129,7 @@ def compare(
             metavar="MS",
             min=-1e9,
             max=1e9,
-            help="With two traces: shift the second one by this, to later times.",
+            help="With two traces: shift the second one by this many ms, to later times.",
         ),
     ] = 0.0,
     gate: Annotated[
@@ -288,7 +288,7 @@ def _print(found: Comparison) -> None:
 
 
 def _wasted(found: Comparison, i: int) -> str:
-    """Say how many CPUs a run wasted and, of all but the first one, how that compares: a verdict alone hides the gain."""
+    """Say how many CPUs a run wasted, and how this compares with the first run, because a verdict alone hides the gain."""
     from wastedcores.units import number
 
     wasted = [r.mean(r.thread_ns) for r in found.checks.values()]

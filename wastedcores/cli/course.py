@@ -54,7 +54,7 @@ Class = Annotated[
     Option(
         "--students",
         metavar="FILE",
-        help="Write such a copy for each student whose id is in this file, one in a line.",
+        help="Write a copy for each student whose id is in this file, which has one id per line.",
     ),
 ]
 Seed = Annotated[
@@ -82,7 +82,7 @@ def _ids(students: list[str] | None, file: Path | None, seed: int | None) -> lis
 
 
 def _say_written(paths: list[Path]) -> None:
-    """Name what was written; of a whole class only the number."""
+    """Print the paths of what was written; after ten paths, only say how many more there are."""
     for path in paths[:10]:
         print(path)
     if len(paths) > 10:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _NOTES = """With --seeds 5, replays of the work that the trace shows test the cause: they run under the recorded kernel and
 with each fix that it lacks, as in `wastedcores whatif`. Fixes that pay are proposed, and a cause whose fix gains nothing is
 withdrawn. This takes some seconds or minutes, so it is done only on request. A recording may name the window and the CPUs of
-its workload; only these are explained unless --whole, --between or --cpus is given. With --offline and --online say which
+its workload; only these are explained unless --whole, --between or --cpus is given. Say with --offline and --online which
 CPUs were taken offline and brought back before the trace began; the order in which they are typed counts."""
 
 

@@ -47,7 +47,7 @@ class EventLayers:
     ] = None
     style: Annotated[
         list[str] | None,
-        Option(metavar="STYLE", help="For events: how they are drawn; one for each --query."),
+        Option(metavar="STYLE", help="For events: how to draw them; give one for each --query."),
     ] = None
     layers: Annotated[
         Path | None,
@@ -190,7 +190,7 @@ def _refuse_early(
 
 
 def _refuse_window(kind: str, against: Path | None, start: str | None, end: str | None) -> None:
-    """Refuse ends that would change nothing, because what is drawn has no axis of time or is drawn whole."""
+    """Refuse --from and --to where they would change nothing, because the figure has no time axis or is drawn whole."""
     if (start is None and end is None) or (not against and kind in that_take("window")):
         return
     what = "two traces, which are drawn whole" if against else f"--kind {kind}"
@@ -221,7 +221,7 @@ def _event_layers(
 
 
 def _axis_ns(option: str, text: str | None) -> int | None:
-    """Read a place on the axis, which a plain number gives in seconds."""
+    """Read a time on the axis; a number without a unit is in seconds."""
     if text is None:
         return None
     return duration_ns(f"{text}s" if text[-1:].isdigit() else text, option)

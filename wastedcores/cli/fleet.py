@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 FLEET_SCHEMA = "wastedcores.fleet/1"
 _NOTES = """A row is kept as soon as its trace is checked, so the same command continues after an interruption. A Dask
-cluster (--scheduler) must see the traces under the same paths; it needs `pip install 'wastedcores[dask]'`. A Prometheus that
-scrapes `wastedcores watch --serve` is asked for its last --hours: a row per machine and hour."""
+cluster (--scheduler) must see the traces under the same paths; it needs `pip install 'wastedcores[dask]'`. If DIR is a
+Prometheus that scrapes `wastedcores watch --serve`, the table has a row per machine and hour, of the last --hours."""
 _EXIT_CODES = (
     "0 all clean, 1 any violation, 2 bad use or a trace that could not be checked, 3 some unknown."
 )

@@ -111,7 +111,7 @@ def _changed(
     from wastedcores.errors import UsageError
     from wastedcores.trace.pseudonyms import Pseudonyms, written_again
 
-    # the import itself sees the name of a temporary file
+    # checked here, because the import itself only sees the name of a temporary file
     if output.exists() and source.exists() and output.samefile(source):
         raise UsageError(
             f"{output}: this is the trace to read itself. Choose another name with -o."

@@ -59,7 +59,7 @@ def copy_notebooks(folder: Path) -> int:
         wanted = [p for p in sorted(notebooks().glob("*.ipynb")) if not (folder / p.name).exists()]
         for path in wanted:
             text = path.read_text(encoding="utf-8")
-            # half a copy would stay for ever, because those that are there are left as they are
+            # half a copy would stay for ever, because a notebook that is there is not copied again
             with written_whole(folder / path.name) as part:
                 part.write_text(_without_dead_links(text), encoding="utf-8")
     except OSError as e:

@@ -36,7 +36,7 @@ def man() -> None:
 
 
 def _verb(command: Any, words: tuple[str, ...], parent: Any) -> list[str]:
-    """The section of a verb, and of those below it."""
+    """Return the lines of a verb's section, and of the sections of the verbs below it."""
     context = command.make_context(" ".join(words), [], parent=parent, resilient_parsing=True)
     lines = [f".SH {' '.join(words).upper()}", ".nf", _roff(command.get_help(context)), ".fi"]
     for name in getattr(command, "commands", ()):
@@ -45,6 +45,6 @@ def _verb(command: Any, words: tuple[str, ...], parent: Any) -> list[str]:
 
 
 def _roff(text: str) -> str:
-    """Protect what man would take for its own: backslashes, hyphens, and dots and quotes that begin a line."""
+    """Escape what has a meaning for man: backslashes, hyphens, and dots and quotes that begin a line."""
     lines = text.replace("\\", "\\e").replace("-", "\\-").splitlines()
     return "\n".join(f"\\&{line}" if line.startswith((".", "'")) else line for line in lines)

@@ -88,7 +88,7 @@ def report(
         | ({"between": json.dumps(between)} if between else {})
         | {k: v for k, v in {"machine": machine, "kernel": kernel}.items() if v is not None},
         progress=not quiet,
-        # the names of folders tell who made the report
+        # hidden, because the names of folders may tell who made the report
         hidden=copies if pseudonyms is not None else None,
     )
     print(made.html)
@@ -97,7 +97,7 @@ def report(
 def _copies(
     trace: str | None, against: str, snapshot: str | None, keys: Path | None, folder: Path
 ) -> tuple[str, str]:
-    """Write the traces into a folder, the first with a snapshot and both with pseudonyms where given; return their paths."""
+    """Copy the traces into a folder and return the paths; the first copy gets the snapshot, and both get the pseudonyms."""
     from wastedcores.cli._input import open_input
     from wastedcores.errors import UsageError
     from wastedcores.trace.parquet import write_parquet

@@ -14,13 +14,13 @@ from wastedcores.cli._options import AsJson
 if TYPE_CHECKING:
     from wastedcores.trace.schedstat import Counters
 
-_NOTES = """FILE is what `perf sched stats record` wrote, a copy of /proc/schedstat (two copies, one after the other, count what
-happened in between), or a trace, in which the same things are counted: that of `wastedcores replay --decisions` has most of
-them. The lines and columns are those of `perf sched stats report` and `perf sched stats diff`. A dash stands for what a trace
-does not tell.
+_NOTES = """FILE is what `perf sched stats record` wrote, a copy of /proc/schedstat, or a trace. Two copies, one taken after the
+other, show what happened in between. In a trace the same things are counted; a trace of `wastedcores replay --decisions` has
+most of them. The lines and columns are those of `perf sched stats report` and `perf sched stats diff`. A dash stands for what
+a trace does not tell.
 
-PCT_CHANGE of one run is the share of the counter to which the line belongs; of two runs it is by how many per cent the second
-differs from the first. AVG_JIFFIES is the mean time between two such events.
+PCT_CHANGE of one run is a counter's share of the counter to which it belongs; of two runs, it says by how many per cent the
+second run differs from the first. AVG_JIFFIES is the mean time between two events that the line counts.
 
 The first part is the mean of all CPUs. Early versions of perf divided by one CPU less."""
 

@@ -10,7 +10,8 @@ from typer import Option
 from wastedcores.cli._app import app, epilog
 
 _NOTES = """Without --install or --uninstall it prints what --install would write and run. docs/how-to/fleet.md says how to read
-the metrics. The service may load BPF programs and has no other privilege; once it looks, it gives that up (docs/security.md)."""
+the metrics. The service may load BPF programs and has no other privilege; once it has begun to look, it
+gives up this one, too (docs/security.md)."""
 
 
 @app.command(

@@ -30,9 +30,9 @@ _TEXT = """\
   a-7 [000] d... 1.000006: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=a next_pid=8 next_prio=120
   a-8 [000] d... 1.000007: sched_process_exit: comm=a pid=8 prio=120
 """  # noqa: E501
-#: events enough for a raster, with spans
+#: the options of a figure that has enough events for a raster, and spans
 _MANY = ("--query", "run_ns > 0", "--style", "draw=spans:run_ns", "--query", "True")
-#: commands that use all compiled code between them, the longest first
+#: commands that together use all compiled code, the longest first
 _COMMANDS = (
     ("the replay", "replay", "overload-on-wakeup", "--until", "0.01"),
     ("the check and its explanation", "explain", "live-balancing-off", "--seeds", "1"),

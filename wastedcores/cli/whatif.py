@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from wastedcores.guest.confirm import Confirmation
     from wastedcores.prediction import Variant, WhatIf
 
-_NOTES = """The work is recovered from the trace alone and replayed under the recorded kernel first. Only if that shows what
-was recorded do the predictions for other kernels mean something; the answer says how far to trust it. core is a scheduler that
-never lets a CPU idle while a thread waits: no scheduler can gain much more. Without sessions (--snapshot, --session), all
+_NOTES = """The work is recovered from the trace alone and replayed under the recorded kernel first. The predictions for other
+kernels mean something only if this replay shows what was recorded; the answer says how far to trust them. core is a scheduler
+that never lets a CPU idle while a thread waits: no scheduler can gain much more. Without sessions (--snapshot, --session), all
 tasks share the root group."""
 _EXIT_CODES = "0 fine, 2 bad use or input, 3 the work cannot be recovered, or the replay does not have the kernel."
 
@@ -61,7 +61,7 @@ class Confirmed:
         Option(
             metavar="N",
             min=2,
-            help="Like --confirm, with so many recordings of each kernel. Default: 3.",
+            help="Like --confirm, with this many recordings of each kernel. Default: 3.",
         ),
     ] = None
     confirm_image: Annotated[

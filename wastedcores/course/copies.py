@@ -55,16 +55,16 @@ def nbgrader_notebook(source: Source) -> dict[str, Any]:
 
 
 def between(solution: str, begin: str, end: str) -> str:
-    """Put two lines around what a solution has below the mark, with its indentation."""
+    """Put two lines around the part of a solution below the mark, indented as that part is."""
     head, _, body = solution.partition(f"{MARK}\n")
     spaces = " " * (len(body) - len(body.lstrip(" ")))
     return f"{head}{MARK}\n{spaces}{begin}\n{body.rstrip()}\n{spaces}{end}"
 
 
 def _with_hidden(check: str, hidden: Cell | None) -> str:
-    """Return the text of a check cell: what counts is hidden, so that a copy of the cell, with another answer, does not count.
+    """Return the text of a check cell. Only a hidden check counts, so a student's copy of the cell with another answer does not.
 
-    It comes first, because a check of a wrong answer ends the cell.
+    The hidden check comes first, because a check of a wrong answer ends the cell.
     """
     text = f"{HIDDEN_BEGIN}\n{counted(check)}\n{HIDDEN_END}\n{shown(check)}"
     if hidden is None:

@@ -68,7 +68,7 @@ class Grader:
             return self._run(submission, student, Path(file.name), warm)
 
     def variations(self, submission: Path, student: str) -> list[Any]:
-        """Draw the student's own numbers, and those of hidden checks, which no other submission has."""
+        """Draw the student's own numbers, and for hidden checks numbers that no other submission has."""
         content = sha256(submission.read_bytes()).hexdigest()
         with _JUDGING:
             hidden = [
@@ -194,23 +194,23 @@ class Grader:
 
 
 def _kind_of(text: str) -> str:
-    """Return the name of an exception of Python's own; the rest of the text may be anything that the student's code found."""
+    """Return an exception's name if it is one of Python's own; the rest of the text may be anything that student's code found."""
     name = text.partition(":")[0]
     known = isinstance(getattr(builtins, name, None), type)
     return name if known else "an exception"
 
 
 def _printable(text: str) -> str:
-    """Return a text without what would control a terminal; students' code writes parts of notes and feedback."""
+    """Return a text without characters that control a terminal, because students' code writes parts of notes and feedback."""
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
-#: judging disables some functions of the package for a moment; drawing a student's numbers may need them
+#: judging disables some functions of the package for a moment; drawing a student's numbers may need them, so it has to wait
 _JUDGING = threading.Lock()
 
 
 def _measurements(outcome: Outcome) -> dict[tuple[str, bool], Any]:
-    """Return what was measured last for each task's public and hidden check, by the checks that count if there are any."""
+    """Return the last measurement of each task's public and hidden check; measurements of checks that count take precedence."""
     text = outcome.files.get("measured.jsonl", b"")[:_LONGEST].decode(errors="replace")
     others: dict[tuple[str, bool], Any] = {}
     counting: dict[tuple[str, bool], Any] = {}

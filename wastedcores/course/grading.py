@@ -31,7 +31,7 @@ def prepare(
     limits: Limits,
     sandboxed: bool,
 ) -> Grader:
-    """Make what a grader needs, and grade the solution, which must get all points; its code is compiled on the way."""
+    """Make what a grader needs, and grade the solution with it, which must get all points; this also compiles the code."""
     source = read_source(lab)
     if tool == "nbgrader":
         write_nbgrader([lab], work)
@@ -75,7 +75,7 @@ def grade(
     found = submissions(folder, source)
     rows.mkdir(parents=True, exist_ok=True)
     key = secret.read_bytes() if secret else _random_secret(rows / ".secret")
-    # the tasks in the source have functions, whose code the digest covers
+    # without the source's tasks, because they have functions; the digest covers the code of these functions
     lab_and_code = (source.lab, source.cells, digest("wastedcores.course"))
     settings = repr((lab_and_code, tool, key, limits, sandboxed)).encode()
     digests = {who: sha256(settings + path.read_bytes()).hexdigest() for who, path in found.items()}

@@ -68,7 +68,7 @@ def _read_only(target: Path) -> None:
 
 
 def _build(settings: dict[str, Any]) -> None:
-    """Make a root of what the command may see, and forget the old one."""
+    """Make a root file system of what the command may see, and unmount the old one."""
     uid, root, disk = settings["uid"], Path(settings["root"]), settings["disk"]
     _mount("none", Path("/"), flags=_REC | _PRIVATE)
     _tmpfs(root, uid, 1 << 22)
@@ -112,7 +112,7 @@ def _add_devices(root: Path) -> None:
 
 
 def _mount_cache(lower: str, root: Path, written: bool, uid: int, size: int) -> None:
-    """Mount the cache of compiled code at /cache: itself, or a copy on write of it that ends with the sandbox."""
+    """Mount the cache of compiled code at /cache if it may be ``written``, or else a copy on write that ends with the sandbox."""
     target, layers = root / "cache", root / ".layers"
     target.mkdir()
     if written:
@@ -138,7 +138,7 @@ def _pivot() -> None:
 
 
 def _loopback() -> None:
-    """Switch the loopback interface of the new network on, by which a notebook talks to its kernel."""
+    """Switch on the loopback interface of the new network; a notebook talks to its kernel through it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         request = struct.pack("16sH14x", b"lo", 0)
         flags = struct.unpack("16sH14x", fcntl.ioctl(sock, 0x8913, request))[1]  # SIOCGIFFLAGS
@@ -177,7 +177,7 @@ def _watch(command: int, settings: dict[str, Any]) -> dict[str, Any]:
         code = _reaped(command)
         memory, tasks_now = _use()
         most, tasks = max(most, memory), max(tasks, tasks_now)
-        # pages that processes share count once, which takes the kernel longer to tell
+        # pages that processes share must count only once; the kernel takes longer to tell this sum
         if memory > settings["memory"] and _shared_once() > settings["memory"]:
             reason = "memory"
         elif time.monotonic() - began > settings["wall_s"]:
@@ -224,7 +224,7 @@ def _use() -> tuple[int, int]:
 
 
 def _shared_once() -> int:
-    """Return the bytes of :func:`_use`, but each page that several processes share only once."""
+    """Return the bytes as :func:`_use` does, but count each page that several processes share only once."""
     found = [
         int(line.split()[1]) << 10
         for line in _of_others("smaps_rollup")

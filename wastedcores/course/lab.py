@@ -73,7 +73,7 @@ class Lab(Shown):
     number
         Number of the lab.
     student
-        The student's id. A grader's setting goes first.
+        The student's id. A grader's setting takes precedence over it.
 
     Attributes
     ----------
@@ -131,8 +131,8 @@ class Lab(Shown):
         answer
             A value or a function.
         counts
-            Whether this is the grader's own check. If there is one, checks of the same task in other cells give no points and
-            cost none.
+            Whether this is the grader's own check. If there is such a check, checks of the same task in other cells neither give
+            points nor cost any.
 
         Returns
         -------
@@ -203,7 +203,7 @@ def _drawn_elsewhere(lab: int) -> list[Any]:
     return read_variations(lab, Path(path).read_text()) if path else []
 
 
-#: what an answer of another shape than the right one, or with a number that no float can hold, raises
+#: the exceptions that an answer raises if its shape differs from that of the right one, or if a number fits into no float
 _OTHER_SHAPE = (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError)
 
 
@@ -307,5 +307,5 @@ def read_variations(lab: int, text: str) -> list[Any]:
 
 
 def _tuples(value: Any) -> Any:
-    """Turn lists into tuples, which JSON lacks and which a variation has everywhere."""
+    """Turn lists into tuples; a variation has tuples everywhere, and JSON has none."""
     return tuple(_tuples(x) for x in value) if isinstance(value, list) else value

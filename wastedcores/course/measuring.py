@@ -16,12 +16,12 @@ import wastedcores
 from wastedcores.course.task import Task
 from wastedcores.errors import UsageError
 
-#: what stands instead of a measurement: {"error": sentence} or {"unanswered": True}
+#: this package's folder; a student's own lines are outside of it
 _PACKAGE = Path(wastedcores.__file__).parent
 
 
 def measured(task: Task, v: Any, answer: Any) -> dict[str, Any]:
-    """Measure an answer."""
+    """Measure an answer and return {"value": measurement}, or instead {"error": sentence} or {"unanswered": True}."""
     if answer is ... or answer is None:
         return {"unanswered": True}
     try:
@@ -30,7 +30,7 @@ def measured(task: Task, v: Any, answer: Any) -> dict[str, Any]:
     except NotImplementedError:
         return {"unanswered": True}
     except Exception as error:
-        # a module's method that is not written yet: the core has put its own sentence around the exception
+        # a method of a student's module is not written yet; the core has wrapped the exception in one of its own
         if isinstance(error.__cause__, NotImplementedError):
             return {"unanswered": True}
         return {"error": _sentence(error)}
@@ -84,7 +84,7 @@ def _sentence(error: Exception) -> str:
 
 @contextmanager
 def _disabled(task: Task) -> Iterator[None]:
-    """Let the package's functions that are the answer refuse to work while a student's code runs."""
+    """While a student's code runs, switch off the package's functions that would give the answer."""
 
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise UsageError(

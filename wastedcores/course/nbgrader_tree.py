@@ -48,7 +48,7 @@ def _path(folder: Path, step: str, source: Source) -> Path:
 
 
 def _with_stubs(source: Source, release: Path) -> Path:
-    """Give each solution cell of a release the stub that names its task; nbgrader knows one stub for all."""
+    """Give each solution cell of a release the stub that names its task; nbgrader itself puts the same stub into all cells."""
     content = json.loads(release.read_text())
     stubs = {
         c.id: stub(source, c) for c in source.cells if c.role == "solution" and c.kind == "code"

@@ -17,7 +17,7 @@ class RefusedAnswerError(ValueError):
 
 
 def noting(function: Callable[..., Any], said: list[Any]) -> Callable[..., Any]:
-    """Return the function, which also writes down what it answers."""
+    """Return a function that does the same and also writes its answers into ``said``."""
 
     @wraps(function)
     def noted(*about: Any) -> Any:
@@ -36,7 +36,7 @@ class Said:
     answers
         What :func:`noting` wrote down, perhaps in a process that cannot be trusted.
     of
-        What they are answers of, for messages.
+        The name of what gave the answers, for messages.
     """
 
     def __init__(self, answers: Any, of: str) -> None:
@@ -57,7 +57,7 @@ class Said:
         return next(self._left)
 
     def ended(self) -> None:
-        """Say that nothing more will be asked."""
+        """Say that nothing more will be asked; it is an error if answers are left."""
         if self._given != self.number:
             raise RefusedAnswerError(
                 f"{self.of} was asked {self._given} times here, and {self.number} times where it ran. Its answers, or the state "

@@ -54,7 +54,7 @@ def _question(source: Source, cell: Cell) -> list[dict[str, Any]]:
     about: dict[str, Any] = {"name": question_name(cell.task), "points": task.points}
     if isinstance(task, Manual):
         about["manual"] = True
-        # otter adds a cell for the answer where there is no prompt, and would lock the prompt
+        # there is no prompt, because otter would lock it; without a prompt, otter adds a cell for the answer
         body = _between("SOLUTION", cell, [written(cell, cell.text, {})])
     else:
         about |= {"all_or_nothing": True, "check_cell": False}

@@ -2,9 +2,9 @@
 
 The code sees a file system of the few folders that Python and this package need, all read-only, and its own folder in memory. It
 sees no other process, no network but its own loopback, and has no privilege. The number of its processes and threads is limited
-by the kernel, its memory and time by a process that watches it (``jail.py``). Nothing of it survives the end.
+by the kernel, its memory and time by a process that watches it (``jail.py``). When the sandbox ends, nothing of it is left.
 
-It works for an ordinary user where the kernel lets users create namespaces, and for root, who becomes another user inside.
+A sandbox works for an ordinary user if the kernel lets users create namespaces, and for root, who becomes another user inside.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def in_namespaces(
             capture_output=True,
             text=True,
             check=False,
-            # the watcher inside ends it earlier; this is for a watcher that the machine itself killed
+            # the watcher inside ends the command earlier, unless the machine itself has killed the watcher
             timeout=wall_s + 60,
         )
     except subprocess.TimeoutExpired as e:
@@ -159,7 +159,7 @@ def _outcome(done: subprocess.CompletedProcess[str]) -> Outcome:
 
 
 def _unprivileged(command: Sequence[str], uid: int, root: bool, limits: Limits) -> list[str]:
-    """Return the command behind the tools that take all privileges from it.
+    """Return the command, preceded by the tools that take all privileges from it.
 
     The innermost user namespace belongs to one sandbox, so the kernel counts the processes of each sandbox on their own
     (kernel/ucount.c, since Linux 5.14), and the limit holds for root's sandboxes, too.
@@ -182,7 +182,7 @@ def _environment(cached: bool) -> dict[str, str]:
         "PYTHONPATH": package,
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
-        # two submissions run at a time, and threads that wait for a core only cost memory
+        # several submissions run at a time, and threads that wait for a core only cost memory
         **dict.fromkeys(
             ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"),
             "1",

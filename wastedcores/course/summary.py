@@ -47,7 +47,7 @@ def save_row(row: Row, path: Path) -> None:
 
 
 def saved_row(path: Path, digest: str) -> Row | None:
-    """Read the grades of a submission that were kept."""
+    """Read the kept grades of a submission; None if there are none with this digest."""
     try:
         row = Row(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
@@ -131,7 +131,7 @@ def _solved(rows: Sequence[Row], source: Source) -> dict[str, int]:
 
 
 def write_page(rows: Sequence[Row], source: Source, path: Path) -> None:
-    """Write a page with the distribution, the tasks from the hardest, the common mistakes and the notes."""
+    """Write a page with the distribution, the tasks (the hardest first), the common mistakes and the notes."""
     most = points_of(source)
     totals = sorted(row.total for row in rows)
     middle = totals[len(totals) // 2] if totals else 0

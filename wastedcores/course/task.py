@@ -14,7 +14,7 @@ Measured = Any
 
 
 def _as_it_is(v: Any, answer: Any) -> Measured:
-    """Measure an answer that is a value: it is the value."""
+    """Measure an answer that is a value: the measurement is the value itself."""
     return answer
 
 
@@ -40,11 +40,11 @@ class Task:
     #: Function of the variation and the answer. It calls an answer that is a function, and returns plain JSON. It runs where the
     #: student's code runs, and it must not need to know the right answer.
     measure: Callable[[Any, Any], Measured] = _as_it_is
-    #: Function of the variation, the expected and the given measurement, or what followed from each. It returns one or two
-    #: sentences about the first difference.
+    #: Function of the variation, the expected measurement and the given one; with ``follow``, it gets what followed from each
+    #: measurement instead. It returns one or two sentences about the first difference.
     explain: Callable[[Any, Measured, Measured], str] = _other
-    #: Function of the same three that tells whether the answer is right; None: the two are equal, floats to one part in a
-    #: million. A task that has several right answers needs one.
+    #: Function of the same three that tells whether the answer is right; None: it is right if both measurements are equal, floats
+    #: to one part in a million. A task that has several right answers needs such a function.
     right: Callable[[Any, Measured, Measured], bool] | None = None
     #: Function of the variation and the measurement, which consists of answers. It computes what follows from them (queues,
     #: times, moves) where no student's code runs, so that a patched package changes nothing. None: the answers themselves are
@@ -52,7 +52,7 @@ class Task:
     follow: Callable[[Any, Measured], Measured] | None = None
     #: the grader repeats the check on machines and numbers that students do not have
     hidden: bool = False
-    #: the package's functions that the answer must not call, because they are the answer, as ``module:name`` or
+    #: the package's functions that the answer must not call, because they are the answer; each is given as ``module:name`` or
     #: ``module:Class.name``
     writes: tuple[str, ...] = ()
 

@@ -210,7 +210,7 @@ def _of_group(name: str, table: pl.DataFrame, group: int | None) -> pl.DataFrame
 
 
 def _dashes(table: pl.DataFrame) -> dict[str, list[object]]:
-    """Return the ends of the dashes, with a gap behind each, and what hovering shows."""
+    """Return the ends of the dashes, with a gap after each dash, and the hover texts."""
     x: list[object] = []
     y: list[object] = []
     text: list[object] = []
@@ -223,7 +223,7 @@ def _dashes(table: pl.DataFrame) -> dict[str, list[object]]:
 
 
 def _title(name: str, trace: Trace, group: int | None) -> str:
-    """Return the title of a panel: for one group with the time between the first and the last completion."""
+    """Return the title of a panel; for a single group, it has the time between the first and the last completion."""
     if group is None:
         return name
     facts = evenness(trace).filter(pl.col("group") == group)

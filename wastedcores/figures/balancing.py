@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from wastedcores.simulator.plain.stepping import Decision
 from wastedcores.words.balancing import ALGORITHM_1, decision, decision_place
 
-#: colours of a thread, of one that has just moved, and of the load of a group
+#: colours of a thread, of a thread that has just moved, and of the load of a group
 THREAD, MOVED, LOAD = "#c4bfb6", palette().waiting, palette().violation
-#: pixels above the panels: a line of title and two of the sentence
+#: pixels above the panels: for one line of the title and two lines of the sentence
 ABOVE = 96
 
 

@@ -73,7 +73,7 @@ def costs(
 
 
 def _panels(found: Comparison) -> list[tuple[str, str, int]]:
-    """Return the columns to draw: what the workload measures of itself, or its makespan, and what was wasted."""
+    """Return the columns to draw: the result that the workload itself reports, or its makespan, and what was wasted."""
     name = found.table["result_name"][0]
     makespans = found.table["makespan_s"].drop_nulls()
     # if all runs last equally long, only the work that they did can differ

@@ -23,7 +23,7 @@ _MOST = 4000
 
 
 def path_timeline(path: CriticalPath, title: str = "", *, palette_name: str = "safe") -> go.Figure:
-    """Draw a critical path: below one line per segment on its CPU, above how the time adds up."""
+    """Draw a critical path: in the lower panel, one line per segment on its CPU; in the upper panel, how the time adds up."""
     colours = palette(palette_name)
     shade = {
         "running": MUTED,
@@ -88,7 +88,7 @@ def path_timeline(path: CriticalPath, title: str = "", *, palette_name: str = "s
 
 
 def _of_kind(segments: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """Return the segments of a kind. A wait of which a part was avoidable is drawn as two parts, in the proportion of both."""
+    """Return the segments of a kind. A partly avoidable wait is drawn as two parts: the avoidable time, then the rest."""
     if kind not in ("avoidable", "waiting"):
         return segments.filter(pl.col("what") == kind)
     change = pl.col("start_ns") + pl.col("avoidable_ns")

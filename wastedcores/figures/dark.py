@@ -1,7 +1,7 @@
 """The colours of figures on a dark page.
 
-A figure is made in the colours of :mod:`wastedcores.figures.theme`. A page that is read in the dark replaces each of
-them by its counterpart here (``reports/figure.js``), so a figure need not know where it is shown. Hues keep their
+A figure is made in the colours of :mod:`wastedcores.figures.theme`. A page in dark mode replaces each of these
+colours by its counterpart here (``reports/figure.js``), so a figure need not know where it is shown. Hues keep their
 meaning. The order of lightness is reversed: many tasks are bright, and one task is close to the dark background.
 """
 
@@ -48,7 +48,7 @@ def dark_colours() -> dict[str, str]:
         "#c4bfb6": "#6d7278",
         "#c9cdd1": "#565d65",
         "#c9ced4": "#565d65",
-        # too dark on a dark page
+        # colours that would be too dark on a dark page
         "#000000": "#f2f4f6",
         "#0000ff": "#7f97ff",
         "#4d6b2f": "#8fb562",
@@ -65,7 +65,7 @@ def dark_colours() -> dict[str, str]:
         getattr(light, name): getattr(SAFE, name)
         for name in ("idle", "waiting", "violation", "short", "considered")
     }
-    # the hatching is an image in an address, where a colour is quoted
+    # the hatching is an image in a data URI, in which a colour is percent-encoded
     pairs |= {quote(c): quote(pairs[c]) for c in ("#f4f4f4", "#9aa0a6")}
     # colours with an opacity and those of single segments are written as decimal numbers
     hexes = {c: d for c, d in pairs.items() if c.startswith("#")}

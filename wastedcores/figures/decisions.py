@@ -33,9 +33,9 @@ MARKS = {
     "active": ("#4d6b2f", "triangle-down"),
     "moved": ("#00795c", "circle"),
 }
-#: more marks cannot be told from each other and make the page slow
+#: more marks than this cannot be told from each other and make the page slow
 MOST_MARKS = 6000
-#: groups of a call that a hover text lists
+#: a hover text lists at most this many groups of a call
 _MOST_GROUPS = 8
 
 
@@ -92,7 +92,7 @@ def decision_marks(
 
 
 def _thinned(calls: pl.DataFrame) -> pl.DataFrame:
-    """If there are too many calls, leave out those of CPUs that may not balance, and then the last ones."""
+    """If there are too many calls, leave out the calls of CPUs that may not balance, and then the last calls."""
     if calls.height > MOST_MARKS:
         calls = calls.filter(pl.col("result") != "not_designated")
     return calls.head(MOST_MARKS)
@@ -202,7 +202,7 @@ def _loads(call: Mapping[str, Any], step: Step) -> go.Bar:
 
 
 def _group_names(call: Mapping[str, Any]) -> list[str]:
-    """Name the bars: which groups are the local and the busiest one, and their CPUs where they are short."""
+    """Name the bars: which groups are the local and the busiest one, and their CPUs if the list is short."""
     groups = call["groups"]
     if groups is None:
         return ["no load was compared"]

@@ -18,7 +18,7 @@ from wastedcores.topology.machine import Machine
 # --- which node can pull from which -------------------------------------------------------------------------------------
 
 
-#: one green per level, light inside and dark outside; no other figure uses them
+#: one green per level, light inside and dark outside; no other figure uses these colours
 LEVEL_COLOURS = ("#eef6ec", "#d3e8cf", "#acd3ab", "#7cb88a", "#4c9670", "#2a7156", "#12493a")
 #: if there are more CPUs than this, they are drawn without their numbers
 MOST_LABELS = 130

@@ -1,4 +1,4 @@
-"""Layers of an events figure: which events, drawn how. They are written as text, in a TOML file, or in Python."""
+"""Layers of an events figure: which events are drawn, and how. Layers are written as text, in a TOML file, or in Python."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class EventLayer:
     """Events that a query chooses, and how they are drawn."""
 
     query: str | pl.Expr  #: a query as text, or a polars expression
-    #: ``strokes``: a vertical stroke on the row of ``cpu``. ``spans:COLUMN``: a horizontal one of the length in that column, for
+    #: ``strokes``: a vertical stroke on the row of ``cpu``. ``spans:COLUMN``: a horizontal line of the length in that column, for
     #: example ``run_ns``. ``arrows``: from the row of ``src_cpu`` to that of ``cpu``. ``mask``: a stroke on the row of each CPU
     #: of ``cpu_mask``.
     draw: str = "strokes"
-    #: ``#rrggbb`` or the name of a colour; ``by:COLUMN``: one colour per value; ``scale:COLUMN``: from dark to bright by a
-    #: number. Empty: a colour of its own.
+    #: ``#rrggbb`` or the name of a colour; ``by:COLUMN``: one colour per value; ``scale:COLUMN``: from dark to bright by the
+    #: number in this column. Empty: the layer gets a colour of its own.
     colour: str = ""
-    #: width of the lines in pixels, where single events are drawn; 0: 5 for spans and 1.5 for others
+    #: width of the lines in pixels, where single events are drawn; 0 stands for 5 in spans and for 1.5 in other shapes
     width: float = 0.0
     label: str = ""  #: its name in the legend; default: the query
 
@@ -166,7 +166,7 @@ def write_layers(layers: Sequence[EventLayer], path: Path) -> None:
 
 
 def _toml(value: str | float) -> str:
-    """Write a value for TOML, of which a string of JSON is one unless it has escaped surrogates or a DEL."""
+    """Write a value for TOML; a JSON string is also a TOML string, unless it has escaped surrogates or a DEL."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -119,9 +119,9 @@ def _texts(view: EventView, numbers: np.ndarray, axis: TimeAxis) -> dict[int, st
 
 SCALE = "Cividis"
 _STEPS = 64
-#: a mask stands for a stroke per CPU; more than this do not fit in memory together
+#: a mask becomes one stroke per CPU; more strokes than this do not fit into memory
 MOST_STROKES = 50_000_000
-#: colours of the commonest values of a column; a second column has others
+#: colours of the commonest values of a column; a second column has other colours
 CATEGORIES = (CLASS_COLOURS, ("#d1561b", "#2f7fc1", "#a0287d", "#00795c", "#8c2a12", "#22262b"))
 _COMMS = ("comm", "prev_comm", "by_comm")
 
@@ -132,10 +132,10 @@ class Colours:
 
     rgb: np.ndarray  #: float64 (colours, 3), 0 to 255
     legend: tuple[tuple[str, str], ...]  #: names of colours, and the colours as text
-    #: ends of a continuous scale; None: there is none
+    #: ends of a continuous scale; None: the layer has no such scale
     low: float | None = None
     high: float | None = None
-    column: str = ""  #: the column that decides about the colour; empty: it is fixed
+    column: str = ""  #: the column that decides about the colour; empty: the colour is fixed
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Events as strokes, spans and arrows on the rows of CPUs: a raster of mean colours for many, exact shapes for few."""
+"""Events as strokes, spans and arrows on the rows of CPUs: a raster of mean colours for many events, exact shapes for few."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from wastedcores.words.rich_text import count
 
 #: up to this many segments are drawn one by one, each with a hover text
 MOST_SHAPES = 1000
-#: more arrows than this look like load, so they are drawn only after a zoom
+#: more arrows than this would hide who ran, so they are drawn only after a zoom
 MOST_ARROWS = 100_000
 #: columns of the invisible heat map that tells how many segments there are
 _HOVER_COLS = 200
@@ -61,7 +61,7 @@ class EventView:
         title: str = "",
         height: int | None = None,
     ) -> go.Figure:
-        """Draw a window; one that ends with the trace has its last event, too."""
+        """Draw a window; if it ends with the trace, it includes the last event."""
         first, last = window or self.scene.window
         axis = TimeAxis.of(self.scene.window[0], last - first)
         window = first, last + (last == self.scene.window[1] - 1)
@@ -93,7 +93,7 @@ class EventView:
         return fit_legend(fig.update_layout(showlegend=True, hovermode="closest"))
 
     def _too_many(self, window: tuple[int, int]) -> list[Drawn]:
-        """Return the layers with so many arrows that they would hide who ran; a layer shown alone is drawn in any case."""
+        """Return the layers with so many arrows that they would hide the other layers; empty if there are no other layers."""
         arrows = [d for d in self.drawn if d.layer.draw == "arrows"]
         many = [d for d in arrows if d.segments.count(*window) > MOST_ARROWS]
         return many if len(many) < len(self.drawn) else []
@@ -149,8 +149,8 @@ class EventView:
 def whole(run: Examined) -> tuple[int, int]:
     """Return the window of all events, whose beginning is the zero of every figure of the trace.
 
-    The runqueues of a trace whose oldest events were overwritten begin later than its events; those of most other traces need
-    not be computed here.
+    If the oldest events of a trace were overwritten, its runqueues begin later, and the window of the runqueues is returned. For
+    most other traces, the runqueues need not be computed here.
     """
     header = run.trace.header
     late = header.overwritten and not {"switch", "nr_running"}.isdisjoint(run.trace.kinds())
@@ -158,7 +158,7 @@ def whole(run: Examined) -> tuple[int, int]:
         first, last = run.scene.window
     else:
         first, last = header.start_ns, header.end_ns
-    # a window ends before its last ns, and the last event is part of the trace
+    # a window does not contain its end, but the last event is part of the trace
     return first, last + 1
 
 
@@ -240,7 +240,7 @@ def events(
     window
         First and last ns; default: the whole trace.
     functions
-        The user's decorations: functions from a table of events to one with more columns.
+        The user's decorations: functions that take a table of events and return it with more columns.
     spans
         Pairs of events whose lengths layers may use.
     cols

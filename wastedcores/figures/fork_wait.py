@@ -15,7 +15,7 @@ from wastedcores.figures.theme import CLASS_COLOURS, GRID, MUTED, fit_legend, li
 from wastedcores.figures.timelines import runs as stays_of
 from wastedcores.trace.trace import Trace
 
-#: the paper's classes in GHz; it shows the highest one in red (section 4.4) and names no other colour
+#: the paper's classes of frequencies in GHz; the paper shows the highest one in red (section 4.4) and names no other colour
 CLASSES = (
     (1.2, 1.6, "#9ecae1"),
     (1.6, 2.1, "#4292c6"),
@@ -24,7 +24,7 @@ CLASSES = (
 )
 #: a tick at 250 Hz
 _TICK_NS = 4_000_000
-#: marks of one CPU that are drawn over the width of the figure; more ticks than that are drawn as their mean
+#: at most this many marks of a CPU are drawn side by side; if there are more ticks, each mark is the mean of several
 _COLUMNS = 700
 
 
@@ -54,7 +54,7 @@ def tick_frequencies(runs: Mapping[str, Trace]) -> go.Figure:
     tables = {name: _ticks(name, trace) for name, trace in runs.items()}
     longest = max(int(t["ts_ns"].max()) for t in tables.values())  # type: ignore[arg-type]
     cpus = max(t.header.cpus or 1 for t in runs.values())
-    per = max(1, -(-longest // (_COLUMNS * _TICK_NS)))  # ticks of one mark
+    per = max(1, -(-longest // (_COLUMNS * _TICK_NS)))  # ticks per mark
     step = per * _TICK_NS
     for panel, (name, ticks) in enumerate(tables.items(), 1):
         marks = ticks.group_by(pl.col("ts_ns") // step, "cpu").agg(pl.col("ghz").mean())
@@ -144,7 +144,7 @@ def fork_wait_zoom(trace: Trace, start_ns: int, end_ns: int, by: str = "task") -
 
 
 def _class_names(ghz: pl.Expr) -> pl.Expr:
-    """Name the class of a frequency; a CPU that no event names yet is in the lowest."""
+    """Name the class of a frequency; a CPU that no event has named yet is in the lowest class."""
     out = pl.lit(f"{CLASSES[0][0]}-{CLASSES[0][1]} GHz")
     for below, (low, high, _) in pairwise(CLASSES):
         out = pl.when(ghz > below[1]).then(pl.lit(f"{low}-{high} GHz")).otherwise(out)
@@ -175,7 +175,7 @@ def _arrows(
 
 
 def idle_before(runs: Mapping[str, Trace]) -> go.Figure:
-    """Draw how long a CPU had been idle before each task that it began to run."""
+    """Draw for how long CPUs had been idle each time when they began to run a task."""
     fig = go.Figure()
     for i, (name, trace) in enumerate(runs.items()):
         last_ns = int(trace.only("switch").select(pl.col("ts_ns").max()).collect().item())

@@ -23,7 +23,7 @@ def matching(stays: pl.DataFrame, text: str) -> pl.DataFrame:
     """Return the stays of the tasks that a person means."""
     text = text.strip().lower()
     lower = pl.col("comm").str.to_lowercase()
-    # also for name:pid, because a name such as kworker/0:1 has a colon itself
+    # the whole text may be a name even if it has a colon, such as kworker/0:1
     wanted = lower.str.contains(text, literal=True)
     name, _, pid = text.rpartition(":")
     if pid.isdigit() and len(pid) < 10:
@@ -40,9 +40,9 @@ def mark_found(
     *,
     numbers: bool = False,
 ) -> int:
-    """Draw lines over a figure where some tasks ran, and return how many lines are left out, which are those of the last rows.
+    """Draw lines over a figure where some tasks ran, and return how many lines are left out (those of the last rows).
 
-    ``numbers`` says that its rows have numbers instead of names.
+    ``numbers`` says that the rows of the figure have numbers instead of names.
     """
     from wastedcores.analysis.binning_jit import bin_owner
 

@@ -92,7 +92,7 @@ def _figure(
     fig.update_annotations(yshift=13)
     top = max(1.0, *(float(np.nanmax(np.r_[b.idle, b.waiting])) * 1.25 for b in bins))
     for col, (scene, b, span) in enumerate(zip(scenes, bins, spans, strict=True), 1):
-        # zero is the start of the trace, so that a zoom shows the same times as the whole
+        # zero is the start of the trace, so that a zoom shows the same times as the whole figure
         axis = TimeAxis.of(scene.window[0] if n == 1 else span[0], width)
         bar = panels.bar_beside(1.005, 0.72, 0.64) if col == n else None
         panels.add_tasks(fig, scene, b, axis, colours, row=1, col=col, reduce=reduce, bar=bar)
@@ -128,7 +128,7 @@ def _figure(
 
 
 def heat_height(rows: int) -> int:
-    """Return the height of the figure in pixels: every one of up to 16 rows has a name, more are named by node."""
+    """Return the height of the figure in pixels: up to 16 rows have a name each, more rows are named by node."""
     return int(np.clip(250 + (19 if rows <= panels.NAMED_ROWS else 6) * rows, 380, 640))
 
 
@@ -143,7 +143,7 @@ def _legend(fig: go.Figure, scenes: list[Scene], bins: list, colours) -> None:
         legend_entry(fig, "state unknown (hatched)", grey, row=3, col=1)
 
 
-#: loads that the scale of their colours names; a thread of nice 0 that is alone in its session has 1024
+#: loads that the colour scale names; a thread of nice 0 that is alone in its session has a load of 1024
 LOAD_TICKS = (0, 1, 16, 128, 1024)
 
 

@@ -45,8 +45,8 @@ def transitions(
     """Draw for every CPU when it was idle (thin), ran user code (half height) and ran the kernel (full height).
 
     A dotted arc leads from a waker to the thread that then runs; its hover text says why the thread had waited. Where the trace
-    tells frequencies, grey behind a CPU says that its clock was slow. A window with more than 20,000 spans is drawn as shares
-    of each pixel's time, without arcs. ``palette_name`` has no effect: the colours stand for kinds of kernel code.
+    tells frequencies, a grey background means that the clock of the CPU was slow. A window with more than 20,000 spans is drawn
+    as shares of each pixel's time, without arcs. ``palette_name`` has no effect: the colours stand for kinds of kernel code.
     """
     start, end = window or run.scene.window
     axis = TimeAxis.of(run.scene.window[0], end - start)
@@ -88,7 +88,7 @@ def transitions(
 
 
 def _summary(table: pl.DataFrame, whole_ns: int) -> str:
-    """Return the modes' shares of the time of all CPUs; a CPU is in no span before its first event."""
+    """Return the modes' shares of the time of all CPUs; the time of a CPU before its first event is in no mode."""
     length = table["end_ns"] - table["start_ns"]
     whole = max(1, whole_ns)
     share = {m: 100 * int(length.filter(table["mode"] == m).sum()) / whole for m in _MODES[:-1]}
@@ -167,7 +167,7 @@ def _add_shares(
         for cpu, row in rows.items():
             mine = table.filter(pl.col("cpu") == cpu, pl.col("mode").is_in(modes_)).sort("start_ns")
             share = _covered(mine, edges) / np.diff(edges)
-            # idle time is what is left, so all that is not known to be idle stands behind the other layers
+            # the layer of unknown time covers all that is not known to be idle, and the other layers are drawn over it
             share = 1 - share if name == "unknown" else share
             base = row + HEIGHT["kernel"]
             y = base - HEIGHT["kernel"] * np.repeat(share, 2)
@@ -178,7 +178,7 @@ def _add_shares(
 
 
 def _covered(spans: pl.DataFrame, edges: np.ndarray) -> np.ndarray:
-    """Return how many ns of each pixel these spans cover; they do not overlap."""
+    """Return how many ns of each pixel these spans cover; the spans do not overlap."""
     start, end = (spans[c].to_numpy().astype(float) for c in ("start_ns", "end_ns"))
     at = np.r_[edges[0], np.c_[start, end].ravel(), edges[-1]]
     total = np.r_[0.0, np.cumsum(np.c_[np.zeros(start.size), end - start].ravel())]
@@ -188,7 +188,7 @@ def _covered(spans: pl.DataFrame, edges: np.ndarray) -> np.ndarray:
 def _add_arcs(
     fig: go.Figure, slept: pl.DataFrame, axis: TimeAxis, rows: dict[int, int]
 ) -> pl.DataFrame:
-    """Draw an arc from each waker to the thread that then runs; the longest waits where there are too many."""
+    """Draw an arc from each waker to the thread that then runs; only for the longest waits if there are too many."""
     known = (
         pl.col("woken_ns").is_not_null()
         & pl.col("by_cpu").is_in(list(rows))
@@ -228,7 +228,7 @@ def _add_arcs(
 def _add_clocks(
     fig: go.Figure, run: Examined, window: tuple[int, int], axis: TimeAxis, rows: dict[int, int]
 ) -> bool:  # fmt: skip
-    """Shade each CPU by its clock where the trace tells it, darker where it is slower; return False if it changes too often."""
+    """Shade each CPU by its clock, if the trace tells it: slower is darker. Return False if the clocks change too often."""
     told = run.trace.only("frequency", "tick").filter(
         pl.col("value") > 0, pl.col("ts_ns") <= window[1]
     )

@@ -28,7 +28,7 @@ def kernels_compared(
             f"kernels_compared: expected rows of one size of machine, got {rows['cpus'].n_unique()}; filter the column `cpus`."
         )
     colours = palette(palette_name)
-    # a free line above each workload has its name
+    # a line above each workload is left free for its name
     changed = (rows["workload"] != rows["workload"].shift(1)).fill_null(value=True)
     data = rows.with_columns((pl.int_range(pl.len()) + changed.cum_sum()).alias("y"))
     scale = pl.col("slowdown") / pl.col("result")

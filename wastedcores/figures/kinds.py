@@ -1,4 +1,4 @@
-"""The figures of one trace: a row each, from which ``wastedcores figure`` and the layers of the explorer are made."""
+"""The table of the figures of one trace, from which ``wastedcores figure`` and the layers of the explorer are made."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Look:
     reduce: str = "share"
     cols: int | None = None  #: pixels per row
     against: Examined | None = None  #: a second trace to draw beside the first
-    #: only what was looked at for this CPU, and by this kernel function
+    #: draw only the CPUs that were looked at for this CPU, and by this kernel function
     cpu: int | None = None
     op: str | None = None
-    #: the layers of events and the lengths that they use
+    #: the layers of events, and the spans whose lengths these layers use
     layers: tuple[Any, ...] = ()
     spans: tuple[Any, ...] = ()
 
     @property
     def shown(self) -> tuple[int, int]:
-        """The window, for the explorer, which always shows one."""
+        """The window; the explorer always sets one, so it is not None there."""
         assert self.window is not None
         return self.window
 

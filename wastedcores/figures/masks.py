@@ -15,7 +15,7 @@ from wastedcores.trace.trace import Trace
 
 
 def considered_events(trace: Trace, cpu: int | None = None, op: str | None = None) -> pl.DataFrame:
-    """Return the considered events of a trace."""
+    """Return the ``considered`` events of a trace."""
     table = (
         trace.only("considered")
         .select("ts_ns", "cpu", pl.col("op").cast(pl.String), "cpu_mask")
@@ -69,7 +69,7 @@ def considered(
     fig = heatmap(scene, window, cols=cols, palette_name=palette_name, title=title)
     edges = pixel_edges(*window, cols)
     inside = events.filter(pl.col("ts_ns").is_between(*window))
-    # the last pixel has the decisions at its end, too, which may be the trace's last event
+    # the last pixel includes the decisions at its very end, because the trace's last event may be there
     place = np.searchsorted(edges, inside["ts_ns"].to_numpy(), side="right") - 1
     pixel = np.minimum(place, edges.size - 2)
     seen = unpack_masks(inside["cpu_mask"], scene.states.n_cpus)[:, list(scene.cpus)]

@@ -198,7 +198,7 @@ def steps(
     ``edges`` are the borders of the pixels in ns; NaN among the values leaves a gap.
     """
     values = values.astype(np.float32)
-    if np.isnan(values).any():  # a line of steps would also lack the pixel before a gap
+    if np.isnan(values).any():  # plotly's steps would also lack the pixel before a gap
         x, y = np.repeat(axis.at(edges), 2)[1:-1], np.repeat(values, 2)
         return {"x": x, "y": y, "line": line}
     return {"x": axis.at(edges), "y": np.r_[values, values[-1:]], "line": line | {"shape": "hv"}}
@@ -293,7 +293,7 @@ def add_marks(
 
 
 def _beside(shares: list[float], texts: list[str], width: float) -> list[str | None]:
-    """Return on which side of its mark each text fits: its anchor, or None where it would cover another or be cut."""
+    """Return the anchor of each text on a side of its mark where it fits; None if it would cover another text or be cut."""
     taken: list[tuple[float, float]] = []
     anchors: list[str | None] = []
     for share, text in zip(shares, texts, strict=True):

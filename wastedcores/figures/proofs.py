@@ -49,7 +49,7 @@ def fates(rows: Sequence[dict[str, Any]]) -> go.Figure:
 
 
 def _fate(outcome: str) -> str:
-    """Return the longest key of the fates with which an outcome begins; the outcome itself if there is none."""
+    """Return the longest key of ``_FATES`` with which an outcome begins, or the outcome itself if there is none."""
     keys = [k for k in _FATES if outcome == k or outcome.startswith((f"{k} ", f"{k}:"))]
     return max(keys, key=len, default=outcome)
 

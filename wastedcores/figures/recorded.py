@@ -25,8 +25,8 @@ _MINUS = "\u2212"
 def recorded_dots(rows: pl.DataFrame, title: str = "", *, palette_name: str = "safe") -> go.Figure:
     """Draw every recorded value as a mark over the 5-95 % range of its replays.
 
-    Distances from the replays' median are drawn in tolerances: 10 % of the median or, where that is less, the floor below
-    which differences of CPUs and threads do not count.
+    Distances from the median of the replays are drawn in units of the tolerance, which is 10 % of the median, but at least the
+    floor below which differences of CPUs and threads do not count.
     """
     if not rows.height:
         raise UsageError("recorded_dots: the table has no row. Give the table of at least one run.")
@@ -72,7 +72,7 @@ def _seeds(rows: pl.DataFrame) -> int:
 
 
 def _scaled() -> list[pl.Expr]:
-    """Return the distances from the median in tolerances; the tolerance is that of the criterion."""
+    """Return the distances from the median in units of the tolerance that decides whether run and replays agree."""
     floor = pl.col("unit").replace_strict(_FLOORS, default=1e-12, return_dtype=pl.Float64)
     tolerance = pl.max_horizontal(0.1 * pl.col("median"), floor)
     return [
@@ -86,7 +86,7 @@ def _panel() -> pl.Expr:
 
 
 def _place(runs: list[str]) -> pl.Expr:
-    """Return the height of a quantity in the band of its run: evenly from above, per panel."""
+    """Return the height at which a quantity is drawn; in each panel, the quantities of a run fill its band evenly."""
     order = pl.col("quantity").cum_count().over("run", _panel()) - 1
     count = pl.len().over("run", _panel())
     run = pl.col("run").replace_strict({r: i for i, r in enumerate(runs)}, return_dtype=pl.Float64)
@@ -118,7 +118,7 @@ def _marks(
     fig: go.Figure, rows: pl.DataFrame, col: int, name: str, symbol: str, colour: str
 ) -> None:
     cells = ("run", "quantity", "recorded", "median", "low", "high", "unit")
-    if col == 1:  # the legend names both, even if nothing in this panel disagrees
+    if col == 1:  # the legend names both kinds of marks, even if nothing in this panel disagrees
         fig.add_scatter(
             x=[None],
             y=[None],

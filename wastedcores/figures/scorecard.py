@@ -4,7 +4,7 @@ Its input is what ``wastedcores reproduce`` writes; :func:`wastedcores.studies.s
 
 Figures of what the scorecard's predictions depend on: parameters, machine size, noise, and a checker's settings.
 
-The input is ``sensitivity.json``, which ``wastedcores reproduce all`` writes.
+The input of these figures is ``sensitivity.json``, which ``wastedcores reproduce all`` writes.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Palette:
 
     name: str
     tasks: tuple[str, ...]  #: runqueue lengths 0, 1, 2, 3, 4, and 5 or more
-    #: curves of idle CPUs, and of threads that are queued behind another
+    #: curves of idle CPUs, and of threads that are queued behind another thread
     idle: str
     waiting: str
     #: persistent episodes, and shorter ones
@@ -70,15 +70,16 @@ CLASS_COLOURS = (
 )  # fmt: skip
 OTHER_CLASS = "#c4bfb6"
 CLEAR = "rgba(0,0,0,0)"
-#: characters of a line of the title, which leaves room for the tool bar in a figure of 720 px, and of the subtitle
+#: the most characters in a line of the title (which leaves room for the tool bar in a figure of 720 px) and of the subtitle
 TITLE_CHARS, SUBTITLE_CHARS = 60, 110
-#: width in pixels for which room is left for the legend; a narrower figure is scrolled
+#: the legend fits into a figure of this width in pixels; a narrower figure is scrolled
 NARROW = 720
 #: pixels below the axes, with one line of the legend
 BELOW = 78
-#: pixels between the legend and the bottom edge of the figure; a share of a tall figure would push it over the axis title
+#: pixels between the legend and the bottom edge of the figure; in a tall figure, a share of the height would push it over the
+#: axis title
 LEGEND_Y = 4
-#: buttons of plotly's bar that select points or repeat others
+#: buttons of plotly's bar that select points or do the same as other buttons
 USELESS_BUTTONS = (
     "select2d",
     "lasso2d",
@@ -211,12 +212,12 @@ def literal(text: str) -> str:
 
 
 def folded_name(name: str) -> str:
-    """Return the name of a run, broken before each fix or module of a kernel: names on an axis are long."""
+    """Return the name of a run with a line break before each fix or module of its kernel, because names on an axis are long."""
     return re.sub(r"(?<=.)\+", "<br>+", name)
 
 
 def legend_entry(fig: go.Figure, name: str, look: dict[str, Any], **where: int) -> None:
-    """Add a square to the legend that no trace of the figure has; ``look`` has its colour and edge."""
+    """Add a square to the legend that belongs to no trace of the figure; ``look`` has its colour and edge."""
     marker = {"symbol": "square", "size": 10, **look}
     fig.add_scatter(
         x=[None], y=[None], mode="markers", name=name, hoverinfo="skip", marker=marker, **where
@@ -226,7 +227,7 @@ def legend_entry(fig: go.Figure, name: str, look: dict[str, Any], **where: int) 
 def fit_legend(fig: go.Figure) -> go.Figure:
     """Leave room below the figure for the lines that its legend takes in a figure of :data:`NARROW` pixels."""
     shown = [t for t in fig.data if t.name and t.showlegend is not False and t.type in IN_LEGEND]
-    # plotly fills line after line, as wide as the plot and 29 px high. A letter takes about 6 px.
+    # plotly fills one line after the other; each is as wide as the plot and 29 px high. A letter takes about 6 px.
     room = NARROW - fig.layout.margin.l - fig.layout.margin.r
     widths = [44 + 6 * len(t.name) for t in shown]
     if sum(widths) > room and not any(t.legendgroup for t in shown):

@@ -38,8 +38,9 @@ def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
     name.
 
     Some kernels record no switch out of the idle task (seen on 6.18: every ``sched_switch`` has a ``prev_pid`` other
-    than 0). Where a switch stops another task than the previous switch had started, that task is assumed to have run
-    since its last wakeup. Without a wakeup the switch in between is not known, and the time counts for the previous task.
+    than 0). Where a switch stops a task that the previous switch had not started, the stopped task is assumed to
+    have run since its last wakeup. If it has no wakeup, the time of the missing switch is not known, and all of the time counts
+    for the previous task.
     """
     columns = ("ts_ns", "cpu", "pid", "comm", "prev_pid", "prev_comm")
     names = pl.col("comm", "prev_comm").cast(pl.String)
@@ -88,7 +89,7 @@ def clipped(stays: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
 
 
 def _split(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
-    """Split each gap between two tasks: the one that was started, and from its wakeup the one that is stopped."""
+    """Split each gap in two: the started task ran until the stopped task was woken, and the stopped task ran from then on."""
     end_ns = int(gaps["end_ns"].max() or 0)  # type: ignore[arg-type]
     wakeups = (
         trace.only("wakeup", "wakeup_new")
@@ -202,7 +203,7 @@ def timeline(
 
 
 def _classes(part: pl.DataFrame) -> tuple[list[str], np.ndarray]:
-    """Return the classes that ran longest, and a code per interval: 0 idle, 1 and up the class, the last one other."""
+    """Return the classes that ran longest, and a code per interval: 0 for idle, 1 and up for a class, the last one for others."""
     comms = part.select(comm=pl.col("comm").fill_null("?"))["comm"].unique().to_list()
     of_comm = pl.DataFrame(
         {"comm": comms, "kind": [task_class(c) for c in comms]},
@@ -226,7 +227,7 @@ def _classes(part: pl.DataFrame) -> tuple[list[str], np.ndarray]:
     return top, coded["code"].to_numpy()
 
 
-#: pixels of a node's panel
+#: height of a node's panel in pixels
 _HEIGHT = 70
 
 
@@ -240,8 +241,8 @@ def threads_per_node(
 ) -> go.Figure:
     """Draw how many threads run or wait on every node, beside the number of its CPUs.
 
-    A balanced machine has the same number everywhere. Where one node has more threads than CPUs and another has fewer, CPUs are
-    wasted, as in the paper's picture of Overload-on-Wakeup, in which two nodes of 8 CPUs have 9 and 7 threads.
+    On a balanced machine, every node has the same number of threads. Where one node has more threads than CPUs and another has
+    fewer, CPUs are wasted, as in the paper's picture of Overload-on-Wakeup, in which two nodes of 8 CPUs have 9 and 7 threads.
     """
     scene = run.scene
     starts = scene.node_starts()
@@ -290,7 +291,7 @@ def threads_per_node(
 def _between(
     fig: go.Figure, x: np.ndarray, size: int, edge: np.ndarray, name: str, colour: str, row: int
 ) -> None:
-    """Fill the area between the number of CPUs and the number of threads, on one side of it."""
+    """Fill the area between the number of CPUs and the number of threads, on one side of the number of CPUs."""
     flat = np.full(x.size, float(size), np.float32)
     line = {"width": 0}
     fig.add_scatter(

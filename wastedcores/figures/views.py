@@ -49,7 +49,7 @@ def overview(
 def with_window(
     fig: go.Figure, traces: Sequence[Examined], window: tuple[int, int] | None = None
 ) -> go.Figure:
-    """Cover the row of the episodes in a heat map where nobody looked for any, because the time does not count."""
+    """Cover the row of the episodes in a heat map outside the window that counts, because no episodes were looked for there."""
     shown = [window or run.scene.window for run in traces]
     width = max(last - first for first, last in shown)
     covered = False
@@ -109,7 +109,7 @@ def who_ran_in(
 def waits(
     run: Examined, against: Examined | None = None, *, palette_name: str = "safe"
 ) -> go.Figure:
-    """Draw how long threads waited for a CPU, of two runs in the same panels."""
+    """Draw how long threads waited for a CPU; two runs are drawn in the same panels."""
     both = [run, against] if against else [run]
     names = [r.label for r in both]
     if len(set(names)) < len(names):  # files in two folders may have one name

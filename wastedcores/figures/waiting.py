@@ -108,7 +108,7 @@ def lost_time(
     most: int = 16,
     palette_name: str = "safe",
 ) -> go.Figure:
-    """Draw, for the threads that waited longest beside an idle CPU, how long they waited."""
+    """Draw how long threads waited beside an idle CPU, for the threads that waited longest."""
     colours = palette(palette_name)
     part = threads.head(most).reverse()
     names = [literal(f"{comm} {pid}") for comm, pid in part.select("comm", "pid").iter_rows()]

@@ -51,7 +51,7 @@ def _padded(part: bytes) -> bytes:
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
-    """Return an archive with these programs and files by path; all of them may be executed."""
+    """Return an archive with these files, which are given by path; all of them may be executed."""
     parts = [(f, stat.S_IFDIR | 0o755, b"", (0, 0)) for f in FOLDERS]
     parts += [(name, stat.S_IFCHR | 0o600, b"", device) for name, device in _DEVICES.items()]
     parts += [(name, stat.S_IFREG | 0o755, content, (0, 0)) for name, content in files.items()]
@@ -60,7 +60,7 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 
 
 def initramfs(emulator: Emulator) -> bytes:
-    """Return the archive with the shell and the runner; what lies below ``/job`` is given when the guest has booted."""
+    """Return the archive with the shell and the runner; the guest gets the files below ``/job`` only after it has booted."""
     files = {"init": (INSIDE / "init").read_bytes(), "bin/runner": runner().read_bytes()}
     files["bin/busybox"] = Path(emulator.busybox).read_bytes()
     return archive(files)
@@ -78,7 +78,7 @@ def given(jobs: Mapping[str, bytes]) -> bytes:
     return _padded(size.to_bytes(4, "little") + packed.getvalue())
 
 
-#: virtual ns in which each virtual CPU has its turn; their clocks are never further apart
+#: the length of a round in virtual ns: each virtual CPU has its turn in it, and two CPUs' clocks are never further apart
 ROUND_NS = 4000
 #: the boot parameters of every guest; its clock is the emulated TSC, which counts virtual ns
 PARAMETERS = (
@@ -188,7 +188,7 @@ def booted(
     options: Options,
     said: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Path]:
-    """Boot a guest, wait until it has done all jobs, and give the file that it sent, which is removed afterwards."""
+    """Boot a guest, wait until it has done all jobs, and yield the file that it sent; the file is removed afterwards."""
     try:
         with tempfile.TemporaryDirectory(prefix="wastedcores-guest-") as name:
             folder = Path(name)
@@ -228,7 +228,7 @@ def _boot(
     options: Options,
     said: Callable[[str], None],
 ) -> None:
-    """Run a guest to its end, from where it was saved if it was. A file that keeps all of the console wants a whole boot."""
+    """Run a guest to its end, from its saved state if there is one; if all of its console is to be kept, the guest boots anew."""
     begun = False
 
     def heard(line: str) -> None:
@@ -298,7 +298,7 @@ def _watch(
                     wrong = f"did not keep the scheduler of --scx to the end: {line[at + 10 :]}"
                     break
             elif "Kernel panic" in line:
-                # kept, because later lines may push it out of the last ones
+                # kept, because later lines may push this one out of the last lines
                 wrong = wrong or f"panicked ({line[line.index('Kernel panic') :]})"
             elif line.endswith(_HALTED.decode()):
                 wrong = "could not be started, because its image is damaged"
@@ -327,7 +327,7 @@ def _watch(
 
 
 def _lines(stream: IO[bytes]) -> Iterator[str]:
-    """Yield what the console says line by line, and the last words of a damaged image, which end no line."""
+    """Yield the console's lines, and also the last words of a damaged image, which no end of a line follows."""
     rest = b""
     while piece := os.read(stream.fileno(), 1 << 16):
         *lines, rest = (rest + piece).split(b"\n")

@@ -27,7 +27,7 @@ from wastedcores.trace.trace import Trace
 from wastedcores.units import number
 from wastedcores.workload.scenarios import SCENARIOS
 
-#: what is measured of each run, in its window: a name, and the words for people
+#: what is measured in the window of each run: its name, and its name for people
 QUANTITIES = {
     "window_s": "window, s",
     "busy_cpus": "busy CPUs",
@@ -54,7 +54,7 @@ class Comparison(Shown):
     #: the numbers of each run, by :data:`QUANTITIES`; a prediction has fewer of them
     recorded: tuple[dict[str, float], ...]
     replayed: tuple[dict[str, float], ...]
-    notes: tuple[str, ...] = ()  #: how the two differ in what was run
+    notes: tuple[str, ...] = ()  #: how the recorded runs differ from the replayed ones
 
     def _facts(self) -> dict[str, str]:
         rows = self.rows()
@@ -70,8 +70,9 @@ class Comparison(Shown):
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each quantity.
 
-        ``recorded`` and ``replayed`` are means over the seeds, ``difference`` is that of the means, ``noise`` the mean difference
-        of two recordings of different seeds, and ``within_noise`` says whether the means differ by at most that.
+        ``recorded`` and ``replayed`` are means over the seeds, ``difference`` is the difference of these means, and ``noise`` the
+        mean difference of two recordings with different seeds. ``within_noise`` tells whether the means differ by no more than
+        the noise.
         """
         return [
             _row(
@@ -142,9 +143,9 @@ def compare(
     options: Options | None = None,
     kept: Callable[[int, Trace], None] = lambda seed, trace: None,
 ) -> Comparison:
-    """Record a scenario in a guest with several seeds, replay it with the same ones, and lay both side by side.
+    """Record a scenario in a guest with several seeds, replay it with the same seeds, and put both side by side.
 
-    There are at least 2 seeds, for the noise floor. ``kept`` is called with the seed and the trace of each recording.
+    The noise floor needs at least 2 seeds. ``kept`` is called with the seed and the trace of each recording.
     """
     if seeds < 2:
         raise UsageError(
@@ -175,7 +176,7 @@ def compare(
 
 
 def _model(kernel: Kernel, features: tuple[str, ...]) -> tuple[str, list[str]]:
-    """Return the model that is replayed, and what it does not have."""
+    """Return the model that is replayed, and notes on how it differs from the kernel."""
     if not kernel.release:
         raise GuestError(
             f"{kernel.name}: nothing says which release this image is, so no replay can stand beside it. Take a kernel by name, "
@@ -195,7 +196,7 @@ def _model(kernel: Kernel, features: tuple[str, ...]) -> tuple[str, list[str]]:
 
 
 def measured(trace: Trace) -> dict[str, float]:
-    """Return the numbers of one run, in the window that its workload measures or in all of it."""
+    """Return the numbers of one run: of the window that its workload measures, or of the whole run if there is no window."""
     header: Header = trace.header
     window = header.window
     found = check(trace, between=(window.start_ns, window.end_ns) if window else None)

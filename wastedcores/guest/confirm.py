@@ -1,4 +1,4 @@
-"""A prediction of ``whatif`` beside the truth: the recovered work in guests that boot the recorded and the predicted kernels."""
+"""Compares a prediction of ``whatif`` with guests that boot the recorded and predicted kernels and run the recovered work."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Confirmation(Shown):
     def gains(self) -> list[dict[str, Any]]:
         """Return a row for each predicted kernel that was booted.
 
-        ``predicted`` is the median and the range of the predicted gain, ``booted`` the mean gain of the guests, ``noise`` the
-        mean size of the gain of one recording of the recorded kernel over another, and ``confirmed`` whether the booted gain
+        ``predicted`` is the median and the range of the predicted gain, and ``booted`` the mean gain of the guests. ``noise`` is
+        the mean size of the gain between two recordings of the recorded kernel. ``confirmed`` tells whether the booted gain
         lies in the predicted range, widened by the noise.
         """
         base, *others = self.kernels
@@ -137,7 +137,7 @@ def confirm(
 
 
 def _booted(name: str, options: Options) -> tuple[Kernel, Options]:
-    """Return the kernel and the options that make a kernel of this name."""
+    """Return the kernel to boot, and the options that make it the kernel of this name."""
     model = KernelModel.named(name)
     patch = next((f"the change {fix}" for fix in model.fixes), "")
     if model.is_design:
@@ -181,7 +181,7 @@ def _compared(
 
 
 def with_window(task: Task) -> tuple[Program, tuple[str, str]]:
-    """Return a program whose tasks mark its window, and the texts of the marks: the last ones of their texts count."""
+    """Return a program whose tasks mark its window, and the texts of the marks; of marks with equal texts the last one counts."""
     if task.marks is not None:
         return task.program, task.marks
     program = task.program
@@ -198,7 +198,7 @@ def with_window(task: Task) -> tuple[Program, tuple[str, str]]:
 
 
 def _writers(program: Program, text: str) -> int:
-    """Return how many tasks and templates write a mark; a recovered template is forked once."""
+    """Return how many tasks write a mark; a template counts as one task, because a recovered template is forked once."""
     mark = (ops.OP_MARK, program.texts.index(text)) if text in program.texts else None
     specs = (*program.tasks, *program.templates)
     return sum(any(row[:2] == mark for row in spec.rows) for spec in specs)
@@ -208,7 +208,7 @@ def _counted(trace: Trace, task: Task, on: GuestMachine, texts: Sequence[str]) -
     """Return a recording with the window and the CPUs that the question is about."""
     told = trace.only("mark").select("ts_ns", pl.col("text").cast(pl.String)).collect()
     at = dict(zip(told["text"], told["ts_ns"], strict=True))
-    # each task for whose end the window waits writes this mark once
+    # the window ends when all tasks that write this mark have ended; each writes it once
     ended, ends = told["text"].to_list().count(END_MARK), _writers(task.program, END_MARK)
     missing = [text for text in texts if text not in at or (text == END_MARK and ended < ends)]
     if missing:

@@ -1,6 +1,6 @@
-"""Packages of Debian, fetched without installing them; apt checks their signatures, with package lists in the cache.
+"""Fetches packages of Debian without installing them; apt checks their signatures, and its package lists are in our cache.
 
-The addresses are those from which this machine's apt takes its packages, so a local mirror is used where there is one.
+The packages come from the addresses that this machine's apt uses, so a local mirror is used where there is one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def mirrors() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Packages:
-    """Debian's packages for x86-64, under lists of their own in the cache."""
+    """Debian's packages for x86-64; their lists are in the cache, apart from those of this machine's apt."""
 
     folder: Path
     log: Path
@@ -62,7 +62,7 @@ class Packages:
         return next(into.glob("*.dsc"))
 
     def versions(self, prefix: str) -> dict[str, str]:
-        """Return the names of packages that begin like this, with the newest version of each."""
+        """Return the packages whose names begin with ``prefix``, with the newest version of each."""
         names = run(
             ["apt-cache", *self._options(), "pkgnames", prefix], self.log, "listing packages"
         )

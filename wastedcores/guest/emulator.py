@@ -75,7 +75,7 @@ class Emulator:
 
 
 def _name() -> str:
-    """Return the name of the emulator's folder, another one for each patch and set of options."""
+    """Return the name of the emulator's folder; it is different for each patch and each set of options."""
     seen = hashlib.sha256(PATCH.read_bytes() + " ".join(CONFIGURE).encode())
     return f"emulator-{seen.hexdigest()[:12]}"
 
@@ -98,12 +98,12 @@ def has_emulator() -> bool:
 
 
 def missing_of(needed: Mapping[str, str]) -> dict[str, str]:
-    """Return what of some needs of a build this machine lacks: programs, libraries, and headers by path."""
+    """Return the needs of a build (programs, libraries, and headers by path) that this machine lacks."""
     return {need: package for need, package in needed.items() if not _is_there(need)}
 
 
 def require(needed: Mapping[str, str], purpose: str) -> None:
-    """Refuse, with the command that installs it, what lacks some of its needs; ``purpose`` begins the sentence."""
+    """Raise an error if this machine lacks something that a build needs; the error tells how to install it."""
     if missing := missing_of(needed):
         raise GuestError(
             f"{purpose} needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not there. Install "
@@ -129,9 +129,9 @@ def _is_there(need: str) -> bool:
 
 
 def build_emulator(source: Path | None = None, jobs: int | None = None) -> Emulator:
-    """Fetch, patch and compile the emulator, unless it is there, with ``jobs`` compilers at a time.
+    """Fetch, patch and compile the emulator, unless it is there already, with ``jobs`` compilers at a time.
 
-    ``source`` is a folder with QEMU's unpacked source of version 7.2, which stays as it is; None stands for that of Debian 12.
+    ``source`` is a folder with the unpacked source of QEMU 7.2, which is not changed; None stands for Debian 12's source.
     """
     try:
         return find_emulator()
@@ -235,13 +235,13 @@ def _compile(tree: Path, jobs: int, log: Path) -> None:
 
 
 def inside_sha256() -> str:
-    """Return the digest of what runs inside of every guest: other programs there move its events by a little."""
+    """Return the digest of the programs that run inside of every guest; other programs would shift its events a little."""
     parts = sorted(f for f in INSIDE.iterdir() if f.is_file())
     return hashlib.sha256(b"".join(f.read_bytes() for f in parts)).hexdigest()
 
 
 def runner() -> Path:
-    """Return the program that runs jobs inside of the guest, compiled if its source is another one than in the cache."""
+    """Return the program that runs jobs inside of the guest; it is compiled unless the cache has it from the same source."""
     parts = sorted(INSIDE.glob("*.[ch]"))
     return static_program("runner", "runs workloads", parts, ["-pthread"], ["-lm"])
 
@@ -249,7 +249,7 @@ def runner() -> Path:
 def static_program(
     name: str, purpose: str, parts: list[Path], options: list[str], libraries: list[str]
 ) -> Path:
-    """Return a program for the guest, compiled if its source is another one than in the cache."""
+    """Return a program for the guest; it is compiled unless the cache has it from the same source."""
     digest = hashlib.sha256(b"".join(p.read_bytes() for p in parts)).hexdigest()[:12]
     program = guest_cache() / f"{name}-{digest}"
     if not program.exists():

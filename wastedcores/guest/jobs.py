@@ -1,8 +1,8 @@
 """Workloads as jobs: the text that the runner inside of the guest reads.
 
-The programs are those of the replay. Two parts of a program stand for what a kernel does, and the guest has a kernel of its own:
-tasks that are kernel threads are left out, and so are the stretches that stand for a fork or for the page faults of a new thread.
-Their random numbers are drawn nevertheless, so that all other stretches have the same lengths as in the replay.
+The programs are those of the replay. Parts that stand for a kernel's work are left out, because the guest has its own kernel:
+tasks that are kernel threads, and stretches that stand for a fork or for the page faults of a new thread. The random numbers of
+these stretches are drawn nevertheless, so that all other stretches have the same lengths as in the replay.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KERNEL_THREADS = ("kworker/", "rcu_sched")
 
 @dataclass(frozen=True)
 class Work:
-    """What runs in a guest, once."""
+    """What a guest runs in one job."""
 
     name: str  #: the name of the scenario or of the file
     #: the files of the job by name; ``JOB`` in a name stands for the job's number
@@ -72,7 +72,7 @@ def program_work(name: str, program: Program, seed: int, limit_ns: int | None = 
 
 
 def renumbered(program: Program, on: GuestMachine) -> Program:
-    """Return a program that names the CPUs of a machine's description with the guest's numbers."""
+    """Return a program with the guest's CPU numbers in place of those in the machine's description."""
     new = {old: number for number, old in enumerate(on.numbers)}
     if asked := sorted({c for c in _named_cpus(program) if c not in new}):
         raise UsageError(
@@ -180,8 +180,8 @@ def _is_kernel_thread(task: TaskSpec) -> bool:
 def without_kernel(rows: tuple[Row, ...], shared_locks: set[int]) -> list[Row]:
     """Mark the rows that stand for the kernel's own work with d = 1; the runner draws their lengths and does nothing else.
 
-    They are the stretch right before a fork, and all that belongs to a lock that tasks share (the semaphore of a process's
-    memory map, ``workload/builder.py``): taking it, the stretches while it is held, and the one after it.
+    These rows are the stretch right before a fork, and all that belongs to a lock that tasks share (the semaphore of a process's
+    memory map, ``workload/builder.py``): taking and releasing it, the stretches while it is held, and the stretch after it.
     """
     out = [list(row) for row in rows]
     under = after = False

@@ -29,7 +29,7 @@ from wastedcores.guest.places import (
 )
 from wastedcores.kernels import KernelModel
 
-#: what the guest needs, beside `make allnoconfig`
+#: the options that the guest needs in addition to those of `make allnoconfig`
 CONFIG = Path(__file__).parent / "guest.config"
 IMAGE = Path("arch/x86/boot/bzImage")
 #: what the build needs: a program or a header, and Debian's package that has it
@@ -136,7 +136,7 @@ def _compile(tree: Path, jobs: int, log: Path) -> None:
         )
 
 
-# neither -rt nor -cloud
+# packages of kernels, but neither -rt nor -cloud
 _PACKAGE = re.compile(r"linux-image-(\d+\.\d+\.\d[\w.+~]*(?:-\d+)?)-amd64")
 
 

@@ -1,7 +1,8 @@
-"""A machine as options of the emulator; machines that it cannot have are refused with words.
+"""Translates a machine into options of the emulator; a machine that the emulator cannot have is refused with the reason.
 
-QEMU's x86 machines are regular: as many dies in each package, cores in each die and threads in each core, numbered in this
-order, and a last-level cache per die. The kernel splits a cache that spans two nodes, so a die may lie on several nodes.
+QEMU's x86 machines are regular: all packages have the same number of dies, all dies the same number of cores, and all cores
+the same number of threads. CPUs are numbered in this order, and each die has one last-level cache. The kernel splits a cache
+that spans two nodes, so a die may lie on several nodes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class GuestMachine:
 
     @property
     def highest_apic_id(self) -> int:
-        """The number that the last CPU gets: its package, die, core and thread, in as many bits as the last of each needs."""
+        """The APIC number of the last CPU. It joins its package, die, core and thread, each in as many bits as its last needs."""
         return _highest_apic_id(self.machine.cpus, self.dies, self.cores, self.threads)
 
     @property
@@ -67,7 +68,7 @@ class GuestMachine:
         m = self.machine
         each = _MEMORY_MB.get(m.nodes, _MANY_NODES_MB)
         dies = f"dies={self.dies}," if self.dies > 1 else ""
-        processor = "Nehalem,-monitor"  # without MWAIT, which would never halt
+        processor = "Nehalem,-monitor"  # without MWAIT, with which an idle CPU would never halt
         if self.highest_apic_id > MOST_XAPIC_ID:
             processor += ",+x2apic"
         out = [
@@ -149,7 +150,7 @@ def _renumbered(asked: Machine) -> tuple[Machine, tuple[int, ...]]:
 
 
 def _same_sets(a: IntArray, b: IntArray) -> bool:
-    """Tell whether two numberings divide the CPUs alike."""
+    """Tell whether two numberings divide the CPUs into the same sets."""
     pairs = set(zip(a.tolist(), b.tolist(), strict=True))
     return len(pairs) == len(set(a.tolist())) == len(set(b.tolist()))
 

@@ -92,7 +92,7 @@ def run(
 def made_whole(folder: Path) -> Iterator[Path | None]:
     """Make a folder that appears under its name when it is complete; what an interrupted run left is removed.
 
-    One process at a time makes it. None says that another one has made it meanwhile.
+    Only one process at a time makes the folder. The context yields None if another process has made it meanwhile.
     """
     part = folder.with_name(folder.name + PART)
     there = folder.exists()
@@ -114,7 +114,7 @@ def made_whole(folder: Path) -> Iterator[Path | None]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Make a folder and lock it, however often others rename or remove it meanwhile; their lock goes with it."""
+    """Make a folder and lock it; if another process renames or removes it before it is locked, make and lock it again."""
     waiting = False
     while True:
         folder.mkdir(parents=True, exist_ok=True)

@@ -51,7 +51,7 @@ class Received:
         return text_of(self.root / path, "replace")
 
     def lost(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Return the events that each CPU lost, and of these those that were overwritten."""
+        """Return how many events each CPU lost, and how many of these were overwritten."""
         lost, overwritten = {}, {}
         for file in (self.root / "sys/kernel/tracing/per_cpu").glob("cpu*/stats"):
             counts = dict(
@@ -116,7 +116,7 @@ def _file(stream: BinaryIO, root: Path, name: str) -> None:
                 left -= len(piece)
 
 
-#: the runner's mark for a change of affinity of the task that writes it
+#: the mark that a task of the runner writes when its own affinity changes
 _AFFINITY = "wastedcores affinity "
 #: host seconds per virtual second of a busy guest, by CPUs; measured (benchmarks/RESULTS.md), for the estimate only
 _COST = ((4, 1), (16, 4), (64, 14), (256, 50))
@@ -143,7 +143,7 @@ def record(
     seed, given
         The seed of its draws, and parameters of the scenario that differ from their defaults.
     limit_ns
-        Stop after this much virtual time since the workload's start. None: when every task that is no daemon has finished.
+        Stop after this much virtual time since the workload's start. None: stop when every task that is no daemon has finished.
     options
         How the guest is booted.
 
@@ -208,7 +208,7 @@ def _events() -> str:
 
 
 def _progress(works: Sequence[Work], began: float) -> Callable[[str], None]:
-    """Return what tells a person how far the guest is."""
+    """Return a function that tells the user how far the guest is."""
     words = {"@@BOOTED": "booted", "@@RUN": "recording", "@@SEND": "sending", "@@EXIT": "exit code"}
 
     def said(line: str) -> None:
@@ -250,7 +250,7 @@ def _trace(
     facts = system_facts(got.root) | {
         "tasks": list(tasks_below(got.root)),
         "kernel_release": got.text("proc/sys/kernel/osrelease"),
-        # of the kernel's own scheduler, which no thread had
+        # the model is of the kernel's own scheduler; no thread ran under it if the guest loaded another one
         "kernel_model": None if options.scheduler else kernel.model(options.features),
         "scheduler": got.text("sys/kernel/sched_ext/root/ops"),
         "host": "guest",
@@ -316,7 +316,7 @@ def _digest_of(packed: Path) -> str:
 
 
 def _seen_machine(got: Received, asked: GuestMachine) -> Machine:
-    """Return the machine as the kernel showed it, with offline CPUs, which it hides, as they were asked for."""
+    """Return the machine that was asked for; raise an error if the guest's kernel shows another (it hides offline CPUs)."""
     m = asked.machine
     seen = live(got.root, m.name)
     online = list(seen.online_cpus)

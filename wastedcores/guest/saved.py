@@ -1,4 +1,4 @@
-"""Booted guests that are kept: the next recording of the same kernel on the same machine goes on from there.
+"""Keeps booted guests: the next recording of the same kernel on the same machine goes on from the saved state.
 
 The guest stands still when it has booted, before it is given its jobs (``inside/init``). The emulator then writes the whole
 machine into a file, and goes on. A guest that begins with such a file is in the same state, so its events are the same.
@@ -24,9 +24,9 @@ from wastedcores.guest.places import guest_cache
 
 #: how many booted guests are kept, the most recently used ones
 MOST_KEPT = 4
-#: free space in MB without which none is written; one of 256 CPUs has 270 MB
+#: no guest is saved when less than this many MB are free; a saved guest with 256 CPUs takes 270 MB
 _FREE_MB = 2048
-#: for the one who saves and the one who goes on: the machine runs as soon as it is whole
+#: options of an emulator that saves, and of one that goes on: a restored machine runs as soon as it is complete
 _RUNNING = ("-global", "migration.store-global-state=off")
 
 
@@ -37,7 +37,7 @@ def _folder() -> Path:
 def saved_guest(
     emulator: Emulator, kernel: Kernel, options: list[str], parameters: str, image: bytes
 ) -> Path:
-    """Return the file of a booted guest, which may not be there, by all that the boot depends on."""
+    """Return the file for a booted guest, named after all that the boot depends on; the file may not exist."""
     built = (emulator.folder / "emulator.json").read_text()
     parts = [built, kernel.sha256, options, parameters, hashlib.sha256(image).hexdigest()]
     name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
@@ -54,8 +54,8 @@ def restoring(file: Path) -> list[str]:
 def saving(file: Path) -> Iterator[tuple[list[str], tuple[int, ...], dict[str, str]]]:
     """Save the guest of an emulator that is started inside of this context.
 
-    It gives the emulator's options, the file descriptor that it inherits, and its environment. Nothing is saved if there is
-    little space, or if the guest ends before it has booted.
+    The context yields options for the emulator, file descriptors that it must inherit, and variables for its environment. Nothing
+    is saved if there is little space, or if the guest ends before it has booted.
     """
     file.parent.mkdir(exist_ok=True)
     if shutil.disk_usage(file.parent).free >> 20 < _FREE_MB:

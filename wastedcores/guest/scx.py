@@ -17,7 +17,7 @@ from wastedcores.guest.places import GuestError, guest_cache, run
 OWN = "work-conserving"
 SOURCE = "collectors/scx/work_conserving.bpf.c"
 CLANG = ("clang", "-target", "bpf", "-O2", "-g", "-I/usr/include/x86_64-linux-gnu")
-#: what a kernel needs
+#: the options that a kernel's configuration needs to load a scheduler
 CONFIG = ("BPF_SYSCALL", "BPF_JIT", "DEBUG_INFO_BTF", "SCHED_CLASS_EXT")
 #: what the loader needs, and what compiling a scheduler needs
 NEEDED = {"pkg-config": "pkg-config", "libbpf": "libbpf-dev"}
@@ -41,8 +41,8 @@ class Scheduler:
 
     def files(self) -> dict[str, bytes]:
         """Return the loader and the object, by their names in the guest."""
-        # A scheduler in the section .struct_ops.link ends when the loader ends, and libbpf 1.1 does not know that section. One in
-        # .struct_ops stays, so the section is renamed. Its name is in the object twice: as a section and as a BTF type.
+        # A scheduler in the section .struct_ops.link ends when the loader ends, and libbpf 1.1 does not know that section. A
+        # scheduler in .struct_ops stays, so the section is renamed. Its name occurs twice: as a section and as a BTF type.
         unlinked = self.content.replace(b".struct_ops.link\0", b".struct_ops".ljust(17, b"\0"))
         return {"scx": loader().read_bytes(), "scheduler.bpf.o": unlinked}
 
@@ -84,7 +84,7 @@ def check_kernel(kernel: Kernel) -> None:
 
 
 def loader() -> Path:
-    """Return the program that loads a scheduler inside of the guest, compiled if its source is another one than in the cache."""
+    """Return the program that loads a scheduler inside of the guest; it is compiled unless the cache has it from this source."""
     require(
         NEEDED, "the program that loads a scheduler inside of the guest has to be linked, which"
     )
@@ -95,7 +95,7 @@ def loader() -> Path:
 
 
 def _compiled() -> Path:
-    """Compile our own scheduler, if its source is another one than in the cache."""
+    """Return our own scheduler's object; it is compiled unless the cache has it from the same source."""
     source = find(*SOURCE.split("/"))
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
     target = guest_cache() / f"work_conserving-{digest}.bpf.o"

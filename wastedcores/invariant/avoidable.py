@@ -25,9 +25,9 @@ SCHEMA = pl.Schema(
 
 
 class IdleTime:
-    """For each set of allowed CPUs, how long there has been an idle one among them, at any moment still needed.
+    """For each set of allowed CPUs, how long in all one of them has been idle, up to any moment that is still needed.
 
-    With ``part``, a number for each CPU, each set is split by it: the CPUs of set m and part p are those of set m * parts + p.
+    ``part`` gives each CPU a number, by which each set is split: the CPUs of set m and part p form the set m * parts + p.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class IdleTime:
         self._steps = tuple(column[keep] for column in self._steps)  # type: ignore[assignment]
 
     def until(self, mask: NDArray[np.int32], moment_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return for pairs of a mask and a moment how long the mask has had an idle CPU up to that moment."""
+        """Return, for pairs of a mask and a moment, how long in all the mask has had an idle CPU up to that moment."""
         masks, ts_ns, sum_ns, grows = self._steps
         out = np.zeros(moment_ns.size, np.int64)
         for m in np.unique(mask[mask >= 0]).tolist():
@@ -125,11 +125,11 @@ class AvoidableWaits:
         self._idle.forget(batch.oldest_wait_ns)
 
     def by_thread(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return for each task of ``rq.tasks`` how long it waited, and for how long of that a CPU that it may use was idle."""
+        """Return for each task of ``rq.tasks`` how long it waited, and how much of that time a CPU that it may use was idle."""
         return self._threads[:, aj.WAITED], self._threads[:, aj.AVOIDABLE]
 
     def table(self) -> pl.DataFrame:
-        """Return the threads that waited avoidably, those that lost most time first."""
+        """Return the threads that waited avoidably; the threads that lost most time come first."""
         task = np.flatnonzero(self._threads[:, aj.WAITS])
         rows = self._threads[task]
         return pl.DataFrame(

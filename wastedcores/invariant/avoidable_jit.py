@@ -1,4 +1,4 @@
-"""Since when some idle CPU could have run a thread: for each set of allowed CPUs, the time with an idle one among them."""
+"""How long an idle CPU could have run a thread: for each set of allowed CPUs, the time in which one of them was idle."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class IdleState(NamedTuple):
     nr: I32  # (cpus,) tasks on each runqueue, -1 unknown
     counted: NDArray[np.uint8]  # (cpus,) 1: the CPU takes part
     first: I32  # (cpus + 1,) where the masks of each CPU begin in ``mask``
-    mask: I32  # the masks that have the CPU, CPU after CPU
+    mask: I32  # the masks that contain each CPU, CPU after CPU
     idle: I32  # (masks,) idle CPUs of the mask
     since: I64  # (masks,) since when the mask has had an idle CPU
     sum_ns: I64  # (masks,) time for which the mask had an idle CPU, up to ``since``
 
 
 class Steps(NamedTuple):
-    """Where the time with an idle CPU of a mask begins or ceases to grow; ``n[0]`` rows are valid."""
+    """The moments at which a mask's time with an idle CPU begins or ceases to grow; ``n[0]`` rows are valid."""
 
     mask: I32
     ts_ns: I64
@@ -37,7 +37,7 @@ class Steps(NamedTuple):
 
 @jit
 def steps(s: IdleState, out: Steps, ts_ns: I64, cpu: I32, nr: I32) -> None:
-    """Take changes of runqueues in order of time; ``out`` needs room for as many steps as CPUs have masks in all changes."""
+    """Take changes of runqueues in order of time; ``out`` needs room for one step per change and mask of its CPU."""
     n = 0
     for i in range(ts_ns.size):
         c = cpu[i]
@@ -63,7 +63,7 @@ def steps(s: IdleState, out: Steps, ts_ns: I64, cpu: I32, nr: I32) -> None:
     out.n[0] = n
 
 
-#: columns of the table of threads: the end of its last wait, the avoidable part of the present wait, the number of waits that
+#: columns of the table of threads: the end of the last wait, the avoidable part of the present wait, the number of waits that
 #: were partly avoidable, the time waited, the avoidable part of it, and the longest avoidable part of one wait
 LAST_END, PRESENT, WAITS, WAITED, AVOIDABLE, LONGEST = range(6)
 WIDTH = 6

@@ -25,9 +25,9 @@ from wastedcores.runqueues.state import PARKS, SKEW_NS
 
 
 class AtMost(NamedTuple):
-    """The most waste that can be in the window: of CPU time in all, in one piece, and whether it reaches an end of the window.
+    """The most waste that can be in the window: in all, in the longest piece, and whether a piece reaches an end of the window.
 
-    The last two leave out overloads that are too brief to count: in one piece, and as a chronic share.
+    The last two leave out overloads that are too brief to count: the longest piece, and the chronic waste.
     """
 
     waste_ns: int
@@ -38,7 +38,7 @@ class AtMost(NamedTuple):
 
 
 class Pooled:
-    """Runqueues with one more behind those of the CPUs: it holds all threads that could run and do not, and one more thread."""
+    """The CPUs' runqueues, followed by an extra one that holds all threads that could run and do not, and one more thread."""
 
     source, counted, kept, is_strict = "nr_running", False, False, False
 
@@ -56,7 +56,7 @@ class Pooled:
         waiting = state == task_row.WAITING
         curr = start.cpu[:, cpu_row.CURR]
         task = np.zeros((rq.tasks.count, 3), np.int8)
-        # one that was first seen after a loss may have waited from the start on
+        # a thread that was first seen after a loss may have waited since the start
         unsure = start.task[:, task_row.DOUBTED] == task_row.PERHAPS_WAITS
         task[:, pool_jit.STATE] = np.where(unsure, task_row.UNKNOWN, state)
         task_ns = np.full((rq.tasks.count, 7), rq.start_ns, np.int64)
@@ -146,9 +146,9 @@ class Pooled:
         return int(told and self._rq.start.numbers[PARKS] != 0)
 
     def _kinds(self) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.int32]]:
-        """The kind of each thread, the CPUs (kinds, cpus) and the limiting group of each kind.
+        """The kind of each thread, and for each kind its CPUs (kinds, cpus) and its limiting group.
 
-        A thread whose affinity is not known, or not all the time, may run anywhere; group 0 limits nothing that is known.
+        A thread whose affinity is not known, or not all the time, may run anywhere. Group 0: no known group limits the threads.
         """
         rq = self._rq
         mask = np.zeros(rq.tasks.count, np.int32)
@@ -175,7 +175,7 @@ class Pooled:
         waiting: NDArray[np.int32],
         ghosts: NDArray[np.int32],
     ) -> Batch:
-        # what stands where the codes of events are is their number
+        # the column for the codes of events holds the number of ghosts instead
         return Batch(ts_ns, cpu, nr, waiting, np.zeros(ts_ns.size, np.int32), ghosts)  # type: ignore[arg-type]
 
 
@@ -199,7 +199,7 @@ class _WithoutBriefWaits(WithoutBrief):
     """
 
     def push(self, batch: Batch) -> Batch:
-        """Take changes, and return those that the coming ones cannot change any more."""
+        """Take changes, and return those that later changes can no longer alter."""
         waiting = np.where(batch.cpu == self._cpus - 1, batch.free + 1, batch.nr).astype(np.int32)
         return self._counting(super().push(replace(batch, nr=waiting, free=batch.nr)))
 
@@ -236,7 +236,7 @@ def at_most(
     # a wait can be longer than the part of it that the trace shows
     near = (spans + np.array([-FLOOR_NS, FLOOR_NS])).clip(*window)
     assert found.firm is not None
-    # the queue that all waiting threads share is no CPU, and no busy one
+    # the queue that all waiting threads share is no CPU, so it is no busy CPU either
     found.firm_state.counted[-1] = 0
     slices = found.firm_state.slices
     slices[:, 0] -= length * np.arange(1, slices.shape[0] + 1)

@@ -1,4 +1,4 @@
-"""Runqueues without the overloads that are over before moving a thread would have paid.
+"""Runqueues without the overloads that end before moving a thread would have paid off.
 
 A thread that waits for 50 us beside an idle CPU is no worse off than one that is moved: its caches are where it is. The
 kernel takes 0.5 ms as the price of a move (``sysctl_sched_migration_cost``, kernel/sched/fair.c, v4.1 to v6.12). Measurements
@@ -22,7 +22,7 @@ FLOOR_NS = 1_500_000
 
 
 class WithoutBrief:
-    """Passes changes on, with one task on a CPU wherever it holds two or more for less than ``FLOOR_NS``."""
+    """Passes changes on, but shows one task on a CPU where it holds two or more for less than ``FLOOR_NS``."""
 
     def __init__(self, cpus: int) -> None:
         self._cpus = cpus
@@ -30,7 +30,7 @@ class WithoutBrief:
         self._held = no_changes()
 
     def push(self, batch: Batch) -> Batch:
-        """Take changes, and return those that the coming ones cannot change any more."""
+        """Take changes, and return those that later changes can no longer alter."""
         both = _joined(self._held, batch) if self._held.ts_ns.size else batch
         size = both.ts_ns.size
         rows = int(np.searchsorted(both.ts_ns, both.ts_ns[-1] - FLOOR_NS)) if size else 0

@@ -1,4 +1,4 @@
-"""Overloads that are over before a thread could be moved, taken out of the changes of runqueues."""
+"""Removes from the changes of runqueues the overloads that end before a thread could be moved."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def drop_brief(
 ) -> None:
     """Set ``nr`` to 1 in the first ``rows`` changes wherever a CPU is overloaded for less than ``floor_ns``.
 
-    The changes after these rows are only read; they extend ``floor_ns`` beyond them.
+    The changes after these rows are only read; they must reach ``floor_ns`` beyond these rows.
     """
     o.row[:] = -1
-    before = np.full(ts_ns.size, -1, np.int64)  # the row before about the same CPU
+    before = np.full(ts_ns.size, -1, np.int64)  # the previous row about the same CPU
     for i in range(rows):
         c = cpu[i]
         if mask[i] > 0:

@@ -189,7 +189,7 @@ def check_runqueues(
     elif (losses or (lost > 0 and not rq.lost_spans)) and not located:
         verdict = "unknown"
         notes.append(f"{lost} events were lost: the verdict is unknown")
-        # what was lost may tell otherwise
+        # the lost events might show that there was no waste
         bound = bound._replace(waste_at_least_ns=0)
         episodes = episodes.with_columns(certain=pl.lit(False))
     elif scalars[sweep_jit.KNOWN_NS] == 0 and (outside or end_ns > start_ns):
@@ -253,7 +253,7 @@ def check_runqueues(
 
 
 def _allowing(result: CheckResult, more: CheckResult) -> CheckResult:
-    """Return what is true whether or not there was one more CPU, with which the trace was checked again."""
+    """Return what is true whether or not there was one more CPU; ``more`` is the check with this CPU."""
     bound = result.bound._replace(
         waste_at_most_ns=more.bound.waste_at_most_ns,
         longest_at_most_ns=more.bound.longest_at_most_ns,
@@ -280,11 +280,11 @@ def _offline(rq: Runqueues) -> NDArray[np.bool_]:
 def _that_matter(
     rq: Runqueues, inside: list[tuple[int, int, int]], end_ns: int, all_known: bool
 ) -> list[tuple[int, int, int]]:
-    """Return the losses that can make the verdict on a window wrong, of which some are ``inside``.
+    """Return the losses that can make the verdict on a window wrong; the losses ``inside`` lie in the window.
 
     What is lost before the window can leave a wrong state behind. If the trace only has lengths, a loss at a known place leaves
-    every CPU unknown until its next length, so none matters to a window in which all CPUs are known. Readers state a loss of
-    which neither the CPU nor the time is known at the end of the trace: it may have happened at any time.
+    every CPU unknown until its next length, so none matters to a window in which all CPUs are known. If neither the CPU nor the
+    time of a loss is known, readers place it at the end of the trace: it may have happened at any time.
     """
     before = [s for s in rq.lost_spans if s[0] <= end_ns or (s[2] < 0 and s[1] >= rq.end_ns)]
     healed = rq.source == "nr_running" and all_known and all(c >= 0 for _, _, c in before)
@@ -301,7 +301,7 @@ def _located(rq: Runqueues, losses: list[tuple[int, int, int]]) -> bool:
 
 
 def _evidence(rq: Runqueues, by_grade_ns: NDArray[np.int64], seen_ns: int) -> dict[str, int]:
-    """Avoidable waiting in ns by what says that the thread could have run elsewhere."""
+    """Avoidable waiting in ns, by the evidence that the thread could have run elsewhere."""
     assumed = int(by_grade_ns[task_row.ASSUMED])
     seen = min(seen_ns, assumed)
     return {

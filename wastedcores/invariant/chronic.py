@@ -1,11 +1,11 @@
 """Chronic waste: many short violations that add up, found in slices as long as a violation must last to be persistent.
 
-A trace wastes chronically if some window of ten consecutive slices has at least five of which each wastes a given share
-(0.75 % by default) or more of the CPU time that was used in it, and at least 0.5 % of the machine's. Five of ten leave out the
-burst at the start of a program, while a balancer that repairs each imbalance within M and never prevents the next one is found.
-Overloads that are shorter than moving a thread costs do not count (:mod:`wastedcores.invariant.brief`), and the share of the
-machine keeps an idle machine, on which little is used, from being found wasteful for a wait now and then. docs/verdict.md has
-the measurements behind the three numbers.
+A trace wastes chronically if, in some window of ten consecutive slices, at least five slices each waste a given share (0.75 % by
+default) or more of the CPU time that was used in them, and at least 0.5 % of the machine's CPU time. The rule of five in ten
+leaves out the burst at the start of a program, but finds a balancer that repairs each imbalance within M and never prevents the
+next one. Overloads that are shorter than moving a thread costs do not count (:mod:`wastedcores.invariant.brief`). The share of
+the machine is there because on a nearly idle machine a wait now and then is a large share of the little CPU time that is used.
+docs/verdict.md has the measurements behind the three numbers.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def worst(
 
     * ``state``: a finished sweep with slices.
     * ``offline``: (slices,) CPU time in ns of each slice that CPUs spent offline, see :func:`offline_ns`.
-    * ``more``: (slices,) CPU time in ns of each slice that may be wasted besides, as far as there was so much that was not used.
+    * ``more``: (slices,) CPU time in ns that each slice may waste in addition; its waste cannot exceed its unused CPU time.
     * ``at_least``: (slices,) ns of each slice in which some CPU was certainly wasted.
-    * ``surely``: a CPU of which it is not known whether it was busy counts as used, else as not used.
+    * ``surely``: if true, a CPU that may or may not have been busy counts as used, otherwise as not used.
     * Returns the window; None if the sweep had no slices.
     """
     done, length = int(state.scalars[SLICES_DONE]), int(state.scalars[SLICE_NS])
@@ -115,13 +115,13 @@ def covered_ns(spans: pl.DataFrame, state: SweepState) -> NDArray[np.int64]:
     )
     if not spans.height:
         return np.zeros(ends.size - 1, np.int64)
-    # the time since all spans began, minus the time since they ended, at each end of a slice
+    # at each end of a slice: the sum of the times since the spans began, minus the sum of the times since they ended
     since = [_since(spans[column].to_numpy(), ends) for column in ("start_ns", "end_ns")]
     return np.diff(since[0] - since[1])
 
 
 def _since(begun_ns: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for each moment how long ago all that had begun by then began, together."""
+    """Return, for each moment, the times since the beginnings before it, added up."""
     begun_ns = np.sort(begun_ns) - at_ns[0]
     k = np.searchsorted(begun_ns, at_ns - at_ns[0], side="right")
     return k * (at_ns - at_ns[0]) - np.concatenate([[0], np.cumsum(begun_ns)])[k]

@@ -53,7 +53,7 @@ def cpu_times(
         if nr[i] == now[c]:
             continue
         if begun > 0 and ends[begun - 1] > since[c]:
-            # otherwise no episode overlaps, which is true of most changes
+            # otherwise no episode overlaps the time since the CPU's last change; this is so for most changes
             if now[c] == 0:
                 add_overlap(since[c], ts_ns[i], starts, ends, idle_ns, c)
             elif now[c] >= 2:

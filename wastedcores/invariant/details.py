@@ -37,7 +37,7 @@ CAUSES = (
 
 
 def watch(rq: Runqueues, counted: NDArray[np.uint8], end_ns: int) -> Longest | None:
-    """Return what looks at the longest episodes during the sweep, if the trace does not say who waits."""
+    """Return what looks at the longest episodes during the sweep; None if the trace says who waits."""
     return None if rq.source == "tasks" else Longest(rq.cpus, counted, DETAILED, end_ns)
 
 

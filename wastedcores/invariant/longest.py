@@ -1,7 +1,7 @@
 """The longest episodes, looked at while the changes of runqueues stream by, so that a trace is decoded only once.
 
 This is for traces with nr_running events, which say nothing about waiting threads. After each batch it is known how long an
-episode must be to be among the longest; only longer ones are looked at, and one that is still open.
+episode must be to be among the longest, so only longer episodes are looked at, and the one that is still open.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Longest:
     def _begin(
         self, ts_ns: I64, cpu: NDArray[np.int32], nr: NDArray[np.int32], at: int, start_ns: int
     ) -> int:
-        """Go to the beginning of an episode, unless it is the one that is open; return the first change after it."""
+        """Go to the beginning of an episode, unless it was open before this batch; return the first change after it."""
         if start_ns == self._open_ns:
             return at
         first = int(ts_ns.searchsorted(start_ns, side="right"))
@@ -70,7 +70,7 @@ class Longest:
         return max(first, at)
 
     def _candidates(self, ended: I64) -> NDArray[np.int64]:
-        """Return the rows, in order, that may be among the longest; an open episode that ended must be looked at."""
+        """Return, in order, the rows of ``ended`` that may be among the longest, and always the episode that was open before."""
         length = ended[:, 1] - ended[:, 0]
         best = np.lexsort((ended[:, 0], -length))[: self._most]
         if len(self._kept) == self._most:
@@ -87,7 +87,7 @@ class Longest:
             del self._kept[max(self._kept)]
 
     def times(self, chosen: pl.DataFrame) -> tuple[I64, I64]:
-        """Return the times of episodes that are among the longest."""
+        """Return the idle and the overloaded times of each CPU in episodes that are among the longest."""
         keys = [(s - e, s) for s, e in chosen.select("start_ns", "end_ns").iter_rows()]
         both = np.array([self._kept[k] for k in keys], np.int64).reshape(len(keys), 2, -1)
         return both[:, 0], both[:, 1]

@@ -1,4 +1,4 @@
-"""Times per CPU within episodes, from the changes of one batch, which are looked at only where an episode is."""
+"""Times per CPU within episodes, from the changes of one batch; changes outside of the episodes are hardly looked at."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Watch(NamedTuple):
 
 @lean
 def state_before(cpu: I32, nr: I32, first: int, end: int, w: Watch) -> None:
-    """Bring ``w.now`` from the state before change ``first`` to that before ``end``: the last change of each CPU counts."""
+    """Bring ``w.now`` from the state before change ``first`` to the one before change ``end``, by the last change of each CPU."""
     w.seen[:] = False
     left = w.now.size
     i = end - 1
@@ -51,7 +51,7 @@ def _account(c: int, until_ns: int, w: Watch) -> None:
 def within(
     ts_ns: I64, cpu: I32, nr: I32, counted: NDArray[np.uint8], first: int, end_ns: int, w: Watch
 ) -> int:
-    """Add up the times of the open episode from change ``first`` on, until ``end_ns``; return the first change at that time."""
+    """Add up the times of the open episode from change ``first`` on, until ``end_ns``; return the first change from then on."""
     i = first
     while i < ts_ns.size and ts_ns[i] < end_ns:
         c = cpu[i]

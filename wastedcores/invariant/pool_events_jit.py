@@ -53,7 +53,7 @@ def _lose(p: Pool, out: Changes, t: int, c: int) -> None:
 
 @callee
 def _went_idle(p: Pool, out: Changes, t: int, c: int) -> None:
-    """Note that CPU ``c`` was idle; once every online CPU has been, no thread waits unseen any longer."""
+    """Note that CPU ``c`` was idle; once every online CPU has been idle, no thread waits unseen any longer."""
     if p.since_ns[0] < 0:
         return
     p.was_idle[c] = 1
@@ -103,7 +103,7 @@ def _begin(p: Pool, out: Changes, t: int, c: int, q: int, recorder: bool) -> Non
     if p.task[q, po.STATE] == task_row.WAITING:
         po.count(p, out, t, q, -1)
     elif p.task[q, po.LATE] == po.PERHAPS:
-        _settle(p, out, q)  # if it waits since that wakeup, the one before is missing
+        _settle(p, out, q)  # if its last wakeup made it wait, the one before is missing
         if matters:
             _unseen(out, p.task_ns[q, po.SINCE], t)
     elif p.task[q, po.STATE] != task_row.RUNNING and matters:
@@ -117,7 +117,7 @@ def _begin(p: Pool, out: Changes, t: int, c: int, q: int, recorder: bool) -> Non
             _unseen(out, p.task_ns[q, po.SINCE], t)  # it may have waited before the loss, too
             p.task[q, po.LATE] = 0
         elif p.since_ns[0] >= 0 and lost and p.lost_ns[k] + 1 >= p.since_ns[0]:
-            p.task_ns[q, po.FROM] = t  # it is one of those that may wait unseen
+            p.task_ns[q, po.FROM] = t  # it is one of the threads that count as waiting unseen
     p.task[q, po.STATE] = task_row.RUNNING
     p.task[q, po.WOKEN] = 0
 

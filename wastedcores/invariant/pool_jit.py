@@ -8,9 +8,9 @@ there, or its control group is throttled there. Then other threads of the group 
 (kernel/sched/fair.c, v6.12: throttle_cfs_rq() takes the group's cfs_rq of one CPU from its runqueue). On a CPU that was not
 recorded, a thread waits only while that CPU is busy.
 
-After a loss any sleeping thread may have been woken unseen, and it waits on a CPU that was not idle since: a thread of which
-nobody knows is no longer there when its CPU goes idle. So until every CPU was idle once, waste is possible whenever some CPU may
-be idle, and never while all are busy. A thread that begins to run without a wakeup was one of those.
+After a loss any sleeping thread may have been woken unseen. It can only wait on a CPU that has not been idle since then, because
+a CPU goes idle only when no such thread is left on its queue. So until every CPU has been idle once, waste is possible whenever
+some CPU may be idle, and never while all are busy. A thread that begins to run without a wakeup was one of these threads.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ STATE, WOKEN, LATE = 0, 1, 2
     SINCE,  # since when it sleeps
     FROM,  # from when on it may have waited
     BEGAN,  # when it began to run without a wakeup
-    MOVED,  # from when on it may have waited on the CPU from which it was first moved since it sleeps; -1: it was not moved
-    EARLY,  # when it was last woken while it ran; the clocks of two CPUs may tell of this before it stopped
-    AT,  # when it was last moved; they may tell of this before it stopped or was woken, too
+    MOVED,  # from when on it may have waited on the CPU from which its first move since it fell asleep took it; -1: no move
+    EARLY,  # when it was last woken while it ran; as clocks differ, this may have been after it stopped
+    AT,  # when it was last moved; as clocks differ, this may have been after it stopped or was woken
     IDLE,  # the part of the time before it slept in which some CPU may have been idle
 ) = range(7)
-# values of LATE: its wakeup is missing or comes late; a wakeup came when it slept again: late, or to let it wait
+# values of LATE. UNWOKEN: the wakeup to its last run is missing or comes late. PERHAPS: a wakeup came when it slept again; either
+# this is the late wakeup, or the thread waits now.
 UNWOKEN, PERHAPS = 1, 2
 
 
@@ -53,7 +54,7 @@ class Pool(NamedTuple):
     cpu: I32  # (tasks,) the CPU on whose queue the thread is; if not known, the number of CPUs
     queued: I64  # (cpus + 1, kinds) number of threads that could run and do not, by queue
     idle: NDArray[np.int8]  # (cpus + 1,) 1: certainly idle
-    waiting: I64  # (kinds,) number of those whose CPU is not certainly idle
+    waiting: I64  # (kinds,) number of these threads whose CPU is not certainly idle
     may_idle: I64  # (kinds,) number of CPUs that these threads may use and that may be idle
     has: NDArray[np.uint8]  # (kinds, cpus) 1: these threads may use the CPU
     group: I32  # (kinds,) 0: no known group limits them
@@ -63,14 +64,14 @@ class Pool(NamedTuple):
     )
     all_seen: int  # 1: no CPU is unknown at first and no loss is known, so that a wakeup is late rather than missing
     curr: I32  # (cpus,) what each CPU runs; 0 idle, -1 unknown
-    # (3,) number of CPUs that may be idle; for how long there was one since the start, until this number last changed; and when
-    # that was
+    # (3,) number of CPUs that may be idle; for how long, from the start to the last change of this number, it was above 0; and
+    # the time of this change
     some_idle: I64
-    busy_ns: I64  # (cpus,) when each CPU stopped to be idle; it is not earlier if that is not known
+    busy_ns: I64  # (cpus,) when each CPU ceased to be idle; if that is not known, an earlier time
     lost_ns: I64  # times of losses that can explain a missing wakeup, in order
     # (cpus,) 1: idle at some time since the last loss, so that nobody waits there unseen
     was_idle: NDArray[np.uint8]
-    since_ns: I64  # (1,) since when threads may wait unseen: events were lost, or a runnable one has no event; -1: none do
+    since_ns: I64  # (1,) since when threads may wait unseen: events were lost, or a runnable thread has no event; -1: none
     dark: NDArray[np.uint8]  # (cpus,) 1: nothing tells what the CPU did, or whether it was recorded
     ghosts: I32  # (2,) number of threads that may wait unseen on dark CPUs; and 1 + the only dark CPU, or 0 if there are several
 
@@ -109,7 +110,7 @@ def useful(p: Pool) -> int:
 
 @callee
 def haunting(p: Pool) -> int:
-    """Return how many threads may wait unseen while a CPU may be idle. While the only dark CPU has them it is busy."""
+    """Return how many threads may wait unseen while a CPU may be idle. If all of them are on the only dark CPU, it is busy."""
     only, idle, others = p.ghosts[1] - 1, 0, 0
     for c in range(p.nr.size):
         if p.nr[c] == 0:
@@ -122,14 +123,14 @@ def haunting(p: Pool) -> int:
 
 @callee
 def pool_row(p: Pool, out: Changes, t: int) -> None:
-    """Write how many threads wait now that a CPU could run which may be idle."""
+    """Write how many threads wait now that could use a CPU that may be idle."""
     unseen = haunting(p)
     _row(out, t, p.nr.size, useful(p) + unseen + 1, p.waiting.sum(), unseen)
 
 
 @callee
 def throttled(p: Pool, c: int, group: int) -> bool:
-    """Whether CPU ``c`` is idle beside threads of a group."""
+    """Whether CPU ``c`` is idle although threads of a group are on its queue."""
     n = 0
     if group != 0 and p.idle[c] != 0:
         for k in range(p.waiting.size):
@@ -172,7 +173,7 @@ def blocked(p: Pool, c: int, by: int) -> None:
     """Note that the groups of the threads on CPU ``c``'s queue are throttled there (-1), or no longer (1)."""
     for k in range(p.group.size):
         if p.queued[c, k] > 0 and throttled(p, c, p.group[k]):
-            first = True  # of its group
+            first = True  # kind of its group
             for other in range(k):
                 first &= p.group[other] != p.group[k] or p.queued[c, other] == 0
             if first:

@@ -51,7 +51,7 @@ class CheckResult(Shown):
         Time with at least one idle and one overloaded CPU.
     cpu_ns, thread_ns
         Integral over time of min(idle, overloaded) CPUs, and of min(idle CPUs, waiting threads), in ns. With affinity, only
-        as many count as could be paired.
+        pairs count in which the idle CPU may run the waiting thread.
     busy_ns, idle_ns, waiting_ns
         Integral over time of busy CPUs, of idle CPUs, and of waiting threads, in ns.
     episodes
@@ -66,7 +66,7 @@ class CheckResult(Shown):
         overloaded: ``wakeup``, ``wakeup_new`` (fork), ``migrate``, ... or ``before`` (not seen).
     avoidable
         Table of the threads that waited for a CPU while one that they may use was idle, those that lost most time first:
-        pid, waits (of which some was avoidable), waited_ns (all waits of the thread in the window), avoidable_ns,
+        pid, waits (number of partly avoidable ones), waited_ns (all waits of the thread in the window), avoidable_ns,
         longest_ns. Empty if the trace names no tasks. Several threads may wait beside one idle CPU, so the sum can be larger
         than ``thread_ns``.
     episodes_dropped
@@ -92,9 +92,9 @@ class CheckResult(Shown):
         The least and the most waste of CPU time that the trace allows, and the longest that an episode can be:
         ``waste_at_least_ns``, ``waste_at_most_ns``, ``longest_at_most_ns``. If it is not ``bounded``, there may be more.
     evidence
-        Avoidable waiting in ns by what says that the thread could have run on the idle CPU: ``told_ns`` (an event or a
-        snapshot), ``inherited_ns`` (from a parent of which it was told), ``seen_ns`` (it ran there before and after), and
-        ``assumed_ns`` (nothing says so). Seen is only looked for where the verdict depends on it.
+        Avoidable waiting in ns, by the evidence that the thread could have run on the idle CPU: ``told_ns`` (an event or a
+        snapshot), ``inherited_ns`` (from a parent whose affinity was told), ``seen_ns`` (it ran there before and after),
+        and ``assumed_ns`` (nothing says so). ``seen_ns`` is only looked for where the verdict depends on it.
     silent
         The assumed state of the silent CPUs: ``idle`` or ``unknown``.
     oddities

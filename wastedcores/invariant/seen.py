@@ -1,10 +1,10 @@
 """Waste that is certain although nothing tells where the threads may run, because they were seen on the idle CPUs.
 
-A thread counts for an idle CPU while it waits between two stays on that CPU, both at most M away from the persistent episode.
-Chronic waste consists of many short episodes, so there the stays are at most M away from the wait. Threads with a move that looks
-like a change of their affinity do not count at all, nor those that the stopper moved, unless an idle CPU asked for it. No thread
-counts between two stays if such a move of another thread lies in between: a change of a cpuset leaves no sign of those of its
-threads that sleep. Without recorded moves nobody knows of such changes, so nothing is certain.
+An idle CPU could have run a waiting thread if the wait lies between two stays on that CPU, both at most M away from the
+persistent episode. Chronic waste consists of many short episodes, so there the stays are at most M away from the wait. A thread
+does not count at all if a move of it looks like a change of its affinity, or if the stopper moved it and no idle CPU had asked
+for this. No thread counts between two stays if such a move of another thread lies in between: a change of a cpuset leaves no sign
+of the sleeping threads in it. Without recorded moves nobody knows of such changes, so nothing is certain.
 """
 
 from __future__ import annotations
@@ -109,14 +109,14 @@ def _stays(rq: Runqueues, window: NDArray[np.int64]) -> pl.DataFrame:
 
 
 def _words(counted: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """The CPUs that count as a mask."""
+    """The CPUs that count, as a mask."""
     bits = np.zeros((counted.size + 63) // 64 * 64, np.uint8)
     bits[: counted.size] = counted
     return np.packbits(bits, bitorder="little").view(np.uint64)
 
 
 def _waits(rq: Runqueues, window: NDArray[np.int64], counted: NDArray[np.uint8]) -> pl.DataFrame:
-    """Return the waits in the window of threads whose affinity is assumed, without those that a change of affinity moved."""
+    """Return the waits in the window of threads whose affinity is assumed, except threads that a change of it may have moved."""
     cpus = np.flatnonzero(counted).tolist()
     moved = np.flatnonzero(rq.start.task[:, [task_row.REPINNED, task_row.PUSHED]].any(axis=1))
     parts = []
@@ -139,7 +139,7 @@ def _waits(rq: Runqueues, window: NDArray[np.int64], counted: NDArray[np.uint8])
 def _lengths(
     rq: Runqueues, changes: Iterable[Batch], window: NDArray[np.int64]
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int32]], ...]:
-    """Intervals in which CPUs were idle, and in which they were overloaded: (n, 2) by CPU and time, and where each CPU begins."""
+    """Intervals in which CPUs were idle, and in which they were overloaded: (n, 2) by CPU and time, and each CPU's first row."""
     now, since = np.zeros(rq.cpus, np.int32), np.zeros(rq.cpus, np.int64)
     end = np.arange(rq.cpus, dtype=np.int32)
     none = np.full(rq.cpus, -1, np.int32)

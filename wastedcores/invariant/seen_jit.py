@@ -1,4 +1,4 @@
-"""Where threads stayed, and when an idle CPU could have run one that stayed there both before and after."""
+"""Where threads stayed, and when an idle CPU could have run a thread that stayed there both before and after its wait."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def shared(
     cpu: I32, start_ns: I64, end_ns: I64, places: U64,
     over: I64, over_first: I32, idle: I64, idle_first: I32, room: int,
 ) -> I64:  # fmt: skip
-    """Return the spans (n, 2) in which a waiting thread's CPU was overloaded and one of its places was idle, at most ``room``.
+    """Return at most ``room`` spans (n, 2) in which the CPU of a waiting thread was overloaded and one of its ``places`` idle.
 
     ``over`` and ``idle`` are (n, 2), ordered by CPU and time; those of CPU c begin at ``over_first[c]`` and ``idle_first[c]``.
     """

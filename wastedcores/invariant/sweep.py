@@ -60,7 +60,7 @@ class Collected:
         return np.concatenate(self.times), np.concatenate(self.idle), np.concatenate(self.over)
 
     def shrink(self, keep: int) -> int:
-        """Keep only the ``keep`` longest episodes, of equal ones the first; return how many were dropped."""
+        """Keep only the ``keep`` longest episodes (of equally long ones the first); return how many were dropped."""
         times, idle, over = self.whole()
         longest = np.sort(np.argsort(times[:, 0] - times[:, 1], kind="stable")[:keep])
         dropped = self.size - longest.size
@@ -143,7 +143,7 @@ def sweep(
     * ``changes``: what to stream; None: all changes of the runqueues.
     * ``longest``: gets every batch and the episodes that ended in it.
     * ``firm``: whether to look at what remains without brief overloads.
-    * ``brief``: what leaves them out; None: the usual.
+    * ``brief``: what leaves out these overloads; None: the usual filter.
     """
     firm_state = deepcopy(state)
     plain, other = _Pass(rq, state), _Pass(rq, firm_state)
@@ -208,7 +208,7 @@ def firm_sweep(
 def without(
     rq: Runqueues, hidden: pl.DataFrame, hidden_nr: int = sweep_jit.UNKNOWN
 ) -> Iterator[Batch]:
-    """Stream the changes of the runqueues, but not what is known of CPUs in hidden spans."""
+    """Stream the changes of the runqueues, without what is known of a CPU in its hidden spans."""
     if not hidden.height:
         yield from rq.batches()
         return
@@ -253,7 +253,7 @@ def merged(spans: pl.DataFrame, cpus: int) -> pl.DataFrame:
         everywhere = np.tile(np.arange(cpus, dtype=np.int32), int((cpu < 0).sum()))
         cpu = cpu[row]
         cpu[cpu < 0] = everywhere
-    # how many spans contain each moment; of the borders at one moment, the beginnings come first
+    # depth: how many spans contain each moment; where spans begin and end at the same moment, beginnings are sorted first
     begins = np.repeat([True, False], cpu.size)
     cpu, ts_ns = np.tile(cpu, 2), np.concatenate([start, end])
     order = np.lexsort((~begins, ts_ns, cpu))

@@ -114,7 +114,7 @@ def match(allowed: NDArray[np.uint8], room: I64) -> int:
 
 @callee
 def _settled(s: SweepState, a: StealState) -> bool:
-    """Set THREADS and CPUS, waiting threads and overloaded CPUs that the idle CPUs could relieve now, if no search is needed."""
+    """Set THREADS and CPUS, the waiting threads and overloaded CPUs that idle CPUs could relieve; return whether it is final."""
     tot = a.totals
     tot[DIRTY] = 0
     idle = s.scalars[IDLE]

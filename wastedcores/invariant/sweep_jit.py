@@ -1,12 +1,12 @@
 """The invariant of the paper's Algorithm 2 as one pass over nr_running changes, in constant memory.
 
-The invariant is "no core remains idle while another core is overloaded". The sweep integrates over time by how much it is
-broken, as a whole and up to the end of each slice of equal length, and finds the maximal intervals (episodes) in which it
-is broken. All changes of one timestamp are applied before the state is looked at. A CPU whose runqueue is not known counts
-neither as idle nor as overloaded.
+The invariant is "no core remains idle while another core is overloaded". The sweep integrates over time by how much the
+invariant is broken, as a whole and up to the end of each slice of equal length, and finds the maximal intervals (episodes) in
+which it is broken. All changes of one timestamp are applied before the state is looked at. A CPU whose runqueue is not known
+counts neither as idle nor as overloaded.
 
 A CPU that runs only SCHED_IDLE tasks is busy, as it is for the kernel's idle_cpu(): sched_idle_cpu() makes it a target of
-wakeups, but no core is idle (kernel/sched/fair.c, v6.12). A SCHED_IDLE task that waits beside an idle CPU is waste like any.
+wakeups, but no core is idle (kernel/sched/fair.c, v6.12). A SCHED_IDLE task that waits beside an idle CPU is waste, too.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def end_slices(
 ) -> int:  # fmt: skip
     """Write the slices that end in (lo, hi], in which the state did not change; return the next one's end.
 
-    ``busy_ns``, ``thread_ns`` and ``idle_ns`` are the integrals at ``lo``, the last three what is added per ns from there.
+    ``busy_ns``, ``thread_ns`` and ``idle_ns`` are the integrals at ``lo``; the last three arguments are added per ns from there.
     """
     end_ns = next_slice_end(s)
     # next_slice_end() returns the largest time when no slice is left, and a damaged trace may last that long
@@ -271,7 +271,7 @@ def sweep(s: SweepState, out: Episodes, ts_ns: I64, cpu: I32, nr: I32, first: in
                     ep_start = -1
             started = 1
             last = t
-        where = np.uint64(cpu[i])  # with an unsigned index, numba does not test for one below 0
+        where = np.uint64(cpu[i])  # numba does not test whether an unsigned index is below 0
         old = state[where]
         new = nr[i] if counted[where] != 0 else old
         state[where] = new

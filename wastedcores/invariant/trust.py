@@ -1,8 +1,8 @@
 """How far the verdict can be trusted: which violations are certain, and whether one may have been missed.
 
-A violation decides only if it remains one after everything is taken out that may be wrong: spans in which the trace
-contradicts itself, waits of threads that may have been throttled, and threads of which nothing says that they may use the idle
-CPU. A trace without a violation is clean only if what is in doubt could not hide one.
+A violation decides the verdict only if it is still a violation after everything that may be wrong is taken out: spans in which
+the trace contradicts itself, waits of threads that may have been throttled, and threads of which nothing says that they may use
+the idle CPU. A trace without a violation is clean only if what is in doubt could not hide one.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from wastedcores.runqueues.doubts import HEADER_REASONS, ONLY_LESS, ONLY_MORE
 from wastedcores.runqueues.runqueues import Runqueues
 from wastedcores.units import human_ns
 
-#: so many of the longest episodes are examined for threads that were seen on the idle CPUs
+#: this many of the longest episodes are examined for threads that were seen on the idle CPUs
 _LOOKS = 8
 #: reasons that are no contradictions; any other one makes a window shorter than M doubtful
 _NO_CONTRADICTION = (*ONLY_LESS, "bound_by_name", *ONLY_MORE)
-#: Doubts beside which the most waste is unknown, too: what the header says about the whole trace can excuse an idle CPU, and the
-#: kernel's count can reveal one.
+#: Doubts that also leave the upper bound of the waste unknown: what the header says about the whole trace can excuse an idle CPU,
+#: and the kernel's count can reveal one.
 _NO_BOUND = (*HEADER_REASONS, "count_differs")
-#: The same if both are there: the bound believes who ran, and here too many events are missing that say so.
+#: If both of these doubts are there, the upper bound is unknown, too: it relies on the events that tell who ran, and too many of
+#: them are missing.
 _UNBELIEVED = {"contradicted_often", "out_without_in"}
 
 
@@ -162,7 +163,7 @@ def judge(
         pl.Series("certain", sure, pl.Boolean),
     ]
     table = episodes.select("start_ns", "end_ns", *columns, pl.col(episodes.columns[3:]))
-    # a CPU that idles beside a waiting thread idles beside a CPU that does not
+    # while CPUs idle beside a waiting thread, at least one other CPU does not idle
     ceiling_ns = (counted - 1 + int(unknown_cpus.sum())) * length_ns
     most_ns = max(min(most.waste_ns, ceiling_ns) if most else 0, waste_ns)
     longest_ns = int((episodes["end_ns"] - episodes["start_ns"]).max() or 0)  # type: ignore[arg-type]
@@ -193,7 +194,7 @@ def _perhaps_unrecorded(rq: Runqueues) -> NDArray[np.bool_]:
 
 
 def _idle_beside(doubts: pl.DataFrame) -> int:
-    """Return how long, in ns, a CPU idles beside a thread on its own queue, which the bound takes for throttled."""
+    """Return the longest time, in ns, that a CPU idles beside a thread on its own queue, which the bound takes for throttled."""
     spans = doubts.filter(pl.col("reason") == "idle_beside_waiting")
     return int(spans.select((pl.col("end_ns") - pl.col("start_ns")).max()).item() or 0)
 
@@ -221,7 +222,7 @@ def _rests_on_parked(
     limit: float,
     offline: NDArray[np.int64],
 ) -> bool:
-    """Whether there is a violation if threads wait that are on the queue of an idle CPU, which the bound takes for throttled."""
+    """Whether it is a violation if the threads on an idle CPU's queue count as waiting; the bound takes them for throttled."""
     parked = doubts["reason"].is_in(["idle_beside_waiting", "starved"])
     if rq.trace.header.quotas or "idle_beside_waiting" not in doubts["reason"]:
         return False
@@ -233,7 +234,7 @@ def _rests_on_parked(
 
 
 def _longer_queues(rq: Runqueues, state: sweep_jit.SweepState, doubts: pl.DataFrame) -> bool:
-    """Whether more is wasted if as many threads as can be wait where only the length of a queue is in doubt.
+    """Whether more is wasted if as many threads as possible wait wherever only the length of a queue is in doubt.
 
     The upper bound knows the tasks only, and the kernel may have counted more of them.
     """
@@ -310,7 +311,7 @@ def _certain(
             sure = persistent & _survives(episodes, spans.with_columns(persistent=long))
             if sure.any():
                 break
-        # several threads may have waited at once, beside several CPUs, so it may be more
+        # several threads may have waited at once, beside several CPUs, so more may have been wasted
         seen_ns = int((proven["end_ns"] - proven["start_ns"]).sum())
         if still is not None:
             seen_too = covered_ns(spans, left.firm_state)
@@ -384,10 +385,10 @@ def _again(
 
 
 def _survives(episodes: pl.DataFrame, left: pl.DataFrame) -> NDArray[np.bool_]:
-    """For each episode: whether it contains a persistent one of those that are left."""
+    """For each episode: whether a persistent episode of ``left`` lies in it."""
     long = left["persistent"].to_numpy()
     start, end = episodes["start_ns"].to_numpy(), episodes["end_ns"].to_numpy()
-    # episodes are disjoint and in order, and so are those that are left
+    # episodes are disjoint and in order, and so are those of ``left``
     after = np.searchsorted(left["start_ns"].to_numpy()[long], end)
     before = np.searchsorted(left["end_ns"].to_numpy()[long], start, side="right")
     return after > before
@@ -419,7 +420,7 @@ def _may_hide(
 ) -> bool:
     """Whether a persistent or chronic violation may lie in the spans in doubt, together with the waste around them.
 
-    Where only the length of a queue is in doubt, the CPU is busy, and it cannot hide more than many waiting threads.
+    Where only the length of a queue is in doubt, its CPU is busy, and the doubt can hide waiting threads only.
     """
     doubts = doubts.filter(~pl.col("reason").is_in(ONLY_LESS))
     if not doubts.height:
@@ -433,7 +434,7 @@ def _may_hide(
     spans = [_union(t) for t in (pl.concat([_times(episodes), _times(doubts)]), doubts)]
     if int((spans[0]["end_ns"] - spans[0]["start_ns"]).max() or 0) >= persist_ns:  # type: ignore[arg-type]
         return True
-    # all CPUs may be idle beside one
+    # in a span in doubt, all CPUs but one may be idle
     more = covered_ns(spans[1], state) * (int(state.counted.sum()) - 1)
     chronic = worst(state, offline, more=more)
     return chronic is not None and chronic.share >= limit

@@ -38,9 +38,9 @@ def who_took(result: CheckResult) -> pl.DataFrame:
     polars.DataFrame
         One row per control group, those that waited longest first; if the trace knows no group but the root, one row per
         name of a process or task. Columns: name, kind (``cgroup`` or ``process``), tasks, ran_ns (on a CPU, without what was
-        stolen), waited_ns (no CPU that the task may use was idle), wasted_ns (one was), throttled_ns (its group had used up its
-        limit), stolen_ns (the hypervisor ran something else; the count of a CPU is divided among the tasks by how long they
-        were on it), and runnable_ns, the sum of those that are known. Empty if the trace has no switch events.
+        stolen), waited_ns (no CPU that the task may use was idle), wasted_ns (such a CPU was idle), throttled_ns (its group had
+        used up its limit), stolen_ns (the hypervisor ran something else; the count of a CPU is divided among the tasks by how
+        long they were on it), and runnable_ns, the sum of the parts that are known. Empty if the trace has no switch events.
     """
     rq = runqueues(result.trace, silent=result.silent, affinity=result.affinity != "ignored")
     if rq.source != "tasks":
@@ -153,7 +153,7 @@ def _throttled(result: CheckResult, end_ns: int) -> pl.DataFrame:
 
 
 def _steal_known(result: CheckResult) -> bool:
-    """Whether the hypervisor's share is known: it was counted, and either for this window or as nothing at all."""
+    """Whether the hypervisor's share is known: it was counted, either for just this window or as 0."""
     header = result.trace.header
     whole = result.window is None and result.start_ns == (header.start_ns or 0)
     return header.stolen_ns is not None and (whole or not any(header.stolen_ns.values()))

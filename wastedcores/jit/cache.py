@@ -1,14 +1,14 @@
 """The cache of machine code: a file for each signature of each function, in a folder for each version of the function.
 
 A function's folder is named by a digest of everything that the function depends on (:mod:`wastedcores.jit.fingerprint`). These
-folders lie in one that is named by the versions of numba and Python and by the sources of this package. An edit therefore
-recompiles the functions that it changes. The four folders of a function that were used last are kept. A folder or file that
+folders lie in a folder that is named by the versions of numba and Python and by the sources of this package. An edit therefore
+recompiles the functions that it changes. Of each function, the four folders that were used last are kept. A folder or file that
 somebody else owns or may write is not used (docs/security.md). ``WASTEDCORES_JIT_CACHE=0`` turns the cache off,
 ``WASTEDCORES_CACHE_DIR`` moves it.
 
 numba's own cache has an index per function that gives its files numbers. Two processes that compile a function for different
 types at the same time give both files the same number, and one of them later runs the other's machine code. Here the name of a
-file is a digest of what is in it, so what processes and threads write at the same time never meets.
+file is a digest of the function and of the signature, so files that processes and threads write at the same time never collide.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class FileCache(NullCache):  # type: ignore[misc]  # numba has no types here
         return CompileResult._rebuild(target_context, *pickle.loads(memoryview(data)[len(key) :]))
 
     def save_overload(self, signature: Any, result: Any) -> None:
-        """Write what was compiled for a signature; readers see the whole file or none. A full disk costs the file only."""
+        """Write what was compiled for a signature; readers see the whole file or none. If the disk is full, nothing is kept."""
         if result.library.has_dynamic_globals or not all(x.can_cache for x in result.lifted):
             return
         path, key = self._file(signature, result.codegen)

@@ -87,10 +87,10 @@ def lean(function: F) -> F:
 def callee(function: F, *, inline: bool = True) -> F:
     """Compile ``function`` into callers that are compiled themselves.
 
-    Their state has ten arrays or more, each of some nine words, which a call would copy: where runqueues are rebuilt, calls took
-    four fifths of the time. It cannot be called from Python, so there is no wrapper to compile, and it makes no arrays (see
-    :func:`lean`). It takes every integer as int64 and is compiled once; numba would compile it anew for each width and for each
-    constant.
+    The callers' state has ten arrays or more, each of some nine words, which a call would copy: where runqueues are rebuilt,
+    calls took four fifths of the time. The function cannot be called from Python, so there is no wrapper to compile, and it
+    makes no arrays (see :func:`lean`). It takes every integer as int64 and is compiled once; numba would compile it anew for
+    each width and for each constant.
     """
     dispatcher: Any = numba.njit(  # type: ignore[call-overload]  # its stubs leave some options out
         fastmath=False,
@@ -110,7 +110,7 @@ def callee(function: F, *, inline: bool = True) -> F:
 
 
 def rare(function: F) -> F:
-    """Compile as :func:`callee` does, but once and to be called, for what happens rarely or is called from many places."""
+    """Compile as :func:`callee` does, but without inlining, for functions that run rarely or are called from many places."""
     return callee(function, inline=False)
 
 
@@ -124,8 +124,8 @@ def inner(function: F) -> F:
 
     It cannot be called from Python and is never a function of its own in the machine code, so there is less to compile. Division
     by zero is not checked: the scheduler's divisors are never zero, and the check costs a third of the compile time. numba's
-    rewrites are left out, which fuse expressions of whole arrays. These functions have none, and looking for them takes an eighth
-    of the function calls that numba makes when it compiles the engine.
+    rewrites, which fuse expressions of whole arrays, are left out: these functions have no such expressions, and looking for them
+    takes an eighth of the function calls that numba makes when it compiles the engine.
     """
     return cast(
         F,

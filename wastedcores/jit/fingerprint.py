@@ -64,9 +64,9 @@ def referenced(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 @cache
 def _globals(code: CodeType) -> tuple[str, ...]:
-    """Return the names of the globals that some code reads, without those of attributes, which lie in the same table.
+    """Return the names of the globals that some code reads, without the names of attributes, which are in the same table.
 
-    ``dis.get_instructions()`` takes 77 ms for the engine, and a warm start of it takes one second.
+    ``dis.get_instructions()`` would take 77 ms for the engine, whose warm start takes one second.
     """
     out, high = [], 0
     for opcode, low in zip(code.co_code[::2], code.co_code[1::2], strict=True):

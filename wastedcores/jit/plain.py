@@ -1,7 +1,8 @@
 """Compiled functions as plain Python in the same process: to step through them, to debug them, and to replace some of them.
 
-A compiled function keeps its Python source. :class:`Plain` makes functions of the same code whose globals name the plain forms
-of what the compiled one calls. Each :class:`Plain` has functions of its own, so that replacing one changes no other replay.
+A compiled function keeps its Python source. :class:`Plain` makes functions of the same code, in whose globals the
+compiled functions are replaced by their plain forms. Each :class:`Plain` has functions of its own, so that replacing one changes
+no other replay.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Plain:
     def __init__(self) -> None:
         self._modules: dict[str, ModuleType] = {}
         self._functions: dict[FunctionType, Callable[..., Any]] = {}
-        #: functions whose addresses are in tables: the address is the place in this list
+        #: functions whose addresses are in tables: the address is the index in this list
         self.addresses: list[Callable[..., Any]] = []
 
     def of(self, function: Any) -> Callable[..., Any]:

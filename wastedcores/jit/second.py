@@ -25,7 +25,7 @@ def second_process(module: str, call: str) -> subprocess.Popen[bytes] | None:
 
 
 class Prepared:
-    """Compiled functions that a second process prepares, if they were never compiled, until they are needed."""
+    """Compiled functions that a second process prepares before they are needed, if they were never compiled."""
 
     def __init__(self, function: Callable[..., Any], module: str, call: str) -> None:
         self._process = None if cached(function) else second_process(module, call)

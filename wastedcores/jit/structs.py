@@ -11,9 +11,9 @@ module. The struct named ``Kernel`` is row 0, and it stands for the whole table:
 
 Compiled code takes a reference as the table's address and a row (:mod:`wastedcores.jit.struct_types`). In plain Python a
 reference is an object that ctypes lays over the memory of the row, so what it reads and writes is the NumPy table. One row of
-one struct is always the same object, and ``==`` compares identity. A row or column outside of the table and a field of NULL are
-errors there, which compiled code does not notice; only ``p[-1]`` is the last column of a row. A stored value must be a Python
-integer or bool, not one of NumPy's; it wraps as int64 does.
+one struct is always the same object, and ``==`` compares identity. In plain Python,
+a row or column outside of the table and a field of NULL are errors, which compiled code does not notice; the only exception is
+``p[-1]``, the last column of a row. A stored value must be a Python integer or bool, not one of NumPy's; it wraps as int64 does.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Field(int):
 
     @property
     def column(self) -> int:
-        """The number of the column, that of the first one for an array."""
+        """The number of the column; for an array, that of its first column."""
         return int(self)
 
     def __repr__(self) -> str:
@@ -123,7 +123,7 @@ def array(column: int, length: int) -> Integers:
 def method(column: int) -> Callable[[F], F]:
     """Declare a field that holds the address of a function (:func:`wastedcores.jit.units.install`).
 
-    What is decorated is its prototype: ``self`` is the struct, and the annotations of the other parameters are those of the
+    The decorated function is its prototype: ``self`` is the struct, and the annotations of the other parameters are those of the
     function. ``k.fair.task_tick(k, p)`` calls the function without ``self``.
     """
 
@@ -135,7 +135,7 @@ def method(column: int) -> Callable[[F], F]:
     return declare
 
 
-#: functions of plain Python whose addresses are in tables: the address is the place in this list
+#: functions of plain Python whose addresses are in tables: the address is the index in this list
 plain_functions: list[Callable[..., Any]] = []
 
 
@@ -322,8 +322,8 @@ class _Kernel(Reference):
 def referred(table: Any, struct: str, row: Any) -> Any:
     """Return the object of a row, and make it if this is the first time; ``table`` is any object of the same table.
 
-    Whoever asks often looks into ``_tables`` first. As the rows there are mere dicts, without ``__missing__``, replays take 3 to
-    6 % less time (measured 2026-11-27).
+    A caller that asks often looks into ``_tables`` first. As the rows there are mere dicts, without ``__missing__``, replays take
+    3 to 6 % less time (measured 2026-11-27).
     """
     kernel, row = table._kernel, int(row)
     found = kernel._tables[struct].get(row)

@@ -196,7 +196,7 @@ def install(
 ) -> None:
     """Write the addresses of functions into the fields of a row that :func:`wastedcores.jit.structs.method` declares.
 
-    With ``plain`` they are those of the plain forms.
+    With ``plain``, these are the addresses of the plain forms.
 
     Raises
     ------
@@ -239,7 +239,7 @@ def _taking_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_order() -> list[Unit]:
-    """Return all units, each behind those it calls: a symbol must be known when its caller is loaded."""
+    """Return all units, each after the units that it calls: a symbol must be known when its caller is loaded."""
     out: dict[Unit, None] = {}
     seen: set[Any] = set()
 
@@ -277,7 +277,7 @@ def prepare() -> None:
 
 
 def compile_from_the_end(modules: list[str]) -> None:
-    """Compile the units of these modules into the cache, the last one first; the second process runs this, and no unit."""
+    """Compile the units of these modules into the cache, the last one first. The second process calls this; it runs no unit."""
     for module in modules:
         __import__(module)
     for unit in _units:

@@ -3,16 +3,16 @@
 "paper" is a fix as the paper's text describes it, and "patch" is the authors' published patch. They differ: the group
 construction patch also lets every CPU balance, and the group imbalance patch takes the last group that passes (see
 docs/scheduler-model.md, section 13). A name is ``vX.Y`` from v3.19 to v7.2, followed by any number of ``+fix`` or
-``+fix:patch``, or by ``+all_fixes``. From v5.5 on the stable release is part of it, as in ``v6.12.107``, because stable releases
-change the balancer. The release of a running kernel, as ``uname -r`` prints it, is a name too: ``6.12.107+deb13-amd64``.
+``+fix:patch``, or by ``+all_fixes``. From v5.5 on, a name has the stable release, too, as in ``v6.12.107``, because stable
+releases change the balancer. The release of a running kernel, as ``uname -r`` prints it, is a name too: ``6.12.107+deb13-amd64``.
 :func:`recorded_kernel` finds the model of a kernel that ran, which may be newer than v7.2.
 
-``+fork_wait:1`` and ``+fork_wait:2`` are the two placement strategies of the fork/wait paper, on any of these kernels. They are
-no fixes of the four bugs, so ``all_fixes`` has neither.
+``+fork_wait:1`` and ``+fork_wait:2`` are the two placement strategies of the fork/wait paper, on any of these kernels. They do
+not fix any of the four bugs, so ``all_fixes`` does not include them.
 
 Besides Linux there are designs (paper, section 5). ``core`` is a scheduler that keeps every core busy while a thread waits.
-Optimisation modules follow in the order in which it asks them, as in ``core+cache_affinity+power``. docs/design-mode.md
-has the rules.
+After it a name has optimisation modules in the order in which the core asks them, as in ``core+cache_affinity+power``.
+docs/design-mode.md has the rules.
 """
 
 from wastedcores.kernels._parsing import is_release

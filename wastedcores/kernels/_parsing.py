@@ -1,4 +1,4 @@
-"""Read a kernel's name: the version, the fixes and the modules in it, or why it is refused."""
+"""Read a kernel's name: the version, the fixes and the modules in it, or the reason for which the name is refused."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def dotted(numbers: tuple[int, ...]) -> str:
 
 
 def is_release(name: str) -> bool:
-    """Tell whether a name is the release of a running kernel, with whatever its distributor appended.
+    """Tell whether a name is the release of a running kernel, which may have a distributor's suffix.
 
     A release has three numbers and no ``v`` (Makefile: KERNELVERSION). If a word after a ``+`` is, or nearly is, a fix or a
-    module, it is the name of a model, so that a misspelt fix is not taken for a distributor's suffix.
+    module, the name is that of a model. So a misspelt fix is not taken for a distributor's suffix.
     """
     name = name.strip()
     if not re.fullmatch(r"\d+\.\d+\.\d+(?:[-+~_.#][\w.~+#-]*)?", name, re.ASCII):
@@ -40,7 +40,7 @@ def is_release(name: str) -> bool:
 
 
 def _of_models(part: str) -> bool:
-    """Tell whether a part of a name is, or nearly is, what names of models have after a ``+``."""
+    """Tell whether a part of a name is, or nearly is, a word that names of models have after a ``+``."""
     near = [*FIXES, "all_fixes", "base_slice_ns", "newidle", FORK_WAIT, NO_AUTOGROUP]
     near += [f"no_{feature.lower()}" for feature in FEATURES]
     return part in (*SHORT, *MODULES) or bool(difflib.get_close_matches(part.lower(), near, 1, 0.7))
@@ -86,7 +86,7 @@ def fix_name(fix: str, name: str) -> str:
 def version(base: str, name: str) -> tuple[int, ...]:
     """Read ``v4.1``, ``4.1.3`` or ``6.1.0-56-amd64``.
 
-    The third number counts from v5.5 on, and before that in 4.1.52, which builds other groups than 4.1. A 0 is left out.
+    The third number counts from v5.5 on, and before v5.5 only in 4.1.52, which builds other groups than 4.1. A 0 is left out.
     """
     match = re.fullmatch(
         r"(v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?)(?:[-~_.#]([\w.~#-]*))?", base, re.ASCII
@@ -119,7 +119,7 @@ def version(base: str, name: str) -> tuple[int, ...]:
 
 
 def feature(part: str, numbers: tuple[int, ...], name: str) -> str:
-    """Return the scheduler feature that a part of a name switches off: ``NI_RANDOM`` for ``NO_NI_RANDOM`` in any case."""
+    """Return the scheduler feature that a part of a name switches off: ``NI_RANDOM`` for ``NO_NI_RANDOM``. Case is ignored."""
     found = part.upper().removeprefix("NO_")
     if found not in FEATURES:
         near = difflib.get_close_matches(found, FEATURES, 1)

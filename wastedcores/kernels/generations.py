@@ -1,14 +1,14 @@
 """Generations of Linux's balancer, and the releases whose balancer has been read.
 
-Stable releases change the balancer too: 6.12.107 places, counts and balances differently from 6.12. So a replay models exact
-releases, and another kernel has a nearest one. docs/scheduler-model.md describes v4.1.
+Stable releases change the balancer, too: 6.12.107 places, counts and balances differently from 6.12. So a replay models exact
+releases, and any other kernel has a nearest release. docs/scheduler-model.md describes v4.1.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-#: the four bugs of the paper, by the names of their fixes and in the paper's order, and the short names in recordings
+#: the names of the fixes for the four bugs, in the paper's order, and the short names that recordings use for them
 FIXES = ("group_imbalance", "group_construction", "overload_on_wakeup", "missing_domains")
 SHORT = {
     "gi": "group_imbalance",
@@ -35,7 +35,7 @@ MODULES = {
 }
 #: name of the fork/wait paper's strategies in kernel names, as in ``v4.19+fork_wait:1``
 FORK_WAIT = "fork_wait"
-#: the boot parameter that leaves sessions without groups of their own, in kernel names, as in ``v6.12.107+noautogroup``
+#: the boot parameter without which sessions would be task groups, as it is written in kernel names: ``v6.12.107+noautogroup``
 NO_AUTOGROUP = "noautogroup"
 
 #: the release from which mainline does not need a fix: 0372dd2736e0 for groups, 8f37961cf223 for domains, 0b0695f2b34a
@@ -50,7 +50,7 @@ PRESETS = (
     "v6.6", "v6.12", "v6.12.107", "v6.12.107+overload_on_wakeup", "v6.18", "v7.2",
 )  # fmt: skip
 
-#: names in oracle cases -> kernels that are more than a version
+#: names in oracle cases that stand for more than a version -> the kernels that they mean
 LITERAL = {
     "4.1.3-patched": "v4.1+group_construction:patch+missing_domains:patch",
     "4.1.3-nodebug": "v4.1",
@@ -76,7 +76,7 @@ class Generation(NamedTuple):
     """Releases with the same structure of balancing and of picking the next task."""
 
     name: str  #: the first release, ``v5.5``
-    since: tuple[int, int]  #: the same as numbers
+    since: tuple[int, int]  #: the first release as numbers
     rules: str  #: what distinguishes the generation, in words
 
 
@@ -98,22 +98,22 @@ REPLAYED: frozenset[tuple[int, ...]] = frozenset(
     {(6, 1, 166), (6, 1, 192), (6, 12, 107), (6, 18, 15), (7, 2, 13)}
 )
 
-#: the releases of v4.1's generation whose load tracking the replay has; other releases of it differ only in their domains
+#: the releases of v4.1's generation whose load tracking the replay has; in a replay, others differ only in their domains
 ORIGINAL = ((4, 1), (4, 4))
 
-#: from this release on, a replay of the nearest release that is modelled may stand for a kernel
+#: from this release on, a replay of the nearest modelled release may stand for a kernel that is not modelled
 STAND_IN_SINCE = (5, 15)
-#: the first release with EEVDF (147f3efaa241); no release stands for one with another fair class
+#: the first release with EEVDF (147f3efaa241); no release stands for a release with another fair class
 EEVDF_SINCE = (6, 6)
 
 
 def replayed() -> list[str]:
-    """Names of the releases that the replay models, the oldest first; sentences that list them are made of these."""
+    """The names of the releases that the replay models, the oldest first, for sentences that list them."""
     return [f"v{'.'.join(map(str, version))}" for version in sorted({*ORIGINAL, *REPLAYED})]
 
 
 def replayed_listed() -> str:
-    """The same for a sentence: ``v4.1, v4.4, ... and v6.12.107``."""
+    """The names of :func:`replayed` as a part of a sentence: ``v4.1, v4.4, ... and v6.12.107``."""
     *names, last = replayed()
     return f"{', '.join(names)} and {last}"
 
@@ -134,7 +134,7 @@ def stand_in(version: tuple[int, ...]) -> tuple[int, ...] | None:
     if version < STAND_IN_SINCE:
         return None
     alike = (r for r in REPLAYED if (r >= EEVDF_SINCE) == (version >= EEVDF_SINCE))
-    # a version without the number of a stable release is usually a distributor's, which is a late stable release
+    # a version without a stable release's number is usually a distributor's kernel, which is based on a late stable release
     late = len(version) == 2
 
     def far(read: tuple[int, ...]) -> tuple[int, int]:
@@ -151,7 +151,7 @@ def _distance(read: tuple[int, ...], version: tuple[int, ...]) -> tuple[int, int
 
 
 def _position(version: tuple[int, ...]) -> int:
-    """Number the releases in order; a major version has 20 minor ones since 3.x."""
+    """Number the releases in order; since 3.x, a major version has 20 minor versions."""
     return 20 * version[0] + version[1]
 
 

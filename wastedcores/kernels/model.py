@@ -24,7 +24,7 @@ class KernelModel:
     group_imbalance, group_construction, overload_on_wakeup, missing_domains
         None (as released), ``"paper"`` or ``"patch"``.
     sched_debug
-        The kernel was booted with ``sched_debug``.
+        Whether the kernel was booted with ``sched_debug``.
     modules
         The optimisation modules of a design, in order; None for a Linux.
     fork_wait
@@ -35,9 +35,9 @@ class KernelModel:
         What was written to ``/sys/kernel/debug/sched/base_slice_ns`` after boot, in ns (``v6.12.107+base_slice_ns:3000000``);
         None if nothing was. When a CPU goes online or offline, the kernel sets its own value again.
     newidle
-        When newidle balancing tries a level, where that differs from the release (``v6.12.107+newidle:bump``); else None.
+        The rule of newidle balancing if it differs from the release's (``v6.12.107+newidle:bump``); else None.
     noautogroup
-        The kernel was booted with ``noautogroup`` (``v6.12.107+noautogroup``): a session is no group of its own.
+        Whether the kernel was booted with ``noautogroup`` (``v6.12.107+noautogroup``), so that a session is no group of its own.
     """
 
     name: str
@@ -64,7 +64,7 @@ class KernelModel:
             ``v4.1``, ``v4.1+group_construction:patch``, ``v4.12``, ``4.1.3-patched``, ...; a release such as
             ``6.12.107+deb13-amd64`` or ``6.19.0-rc3+``; ``core``, ``core+cache_affinity``, ...
         sched_debug
-            The kernel was booted with ``sched_debug``.
+            Whether the kernel was booted with ``sched_debug``.
 
         Returns
         -------
@@ -74,7 +74,7 @@ class KernelModel:
         Raises
         ------
         UnknownKernelError
-            The version is older than 3.19, it cannot take the fix, or the module is unknown.
+            The version is older than 3.19, the fix does not apply to it, or the module is unknown.
         UnmodelledKernelError
             The version is newer than 7.2.
         """
@@ -184,12 +184,12 @@ class KernelModel:
 
     @property
     def linux(self) -> KernelModel:
-        """The Linux whose domains a replay uses: this kernel, or v4.1 for a design, whose modules may imitate it."""
+        """The Linux whose domains a replay uses: this kernel or, for a design, v4.1, which the modules may imitate."""
         return KernelModel.named("v4.1", self.sched_debug) if self.is_design else self
 
     @property
     def fixes(self) -> dict[str, str]:
-        """The fixes that this kernel has, each with its reading, ``paper`` or ``patch``."""
+        """The fixes that this kernel has, each with its version, ``paper`` or ``patch``."""
         return {f: r for f in gs.FIXES if (r := getattr(self, f)) is not None}
 
     def has(self, fix: str) -> bool:
@@ -200,12 +200,12 @@ class KernelModel:
 
     @property
     def generation(self) -> str:
-        """The load balancer by its first release: ``v4.1``, ``v5.5``, ``v6.6`` or ``v6.12``; see :data:`GENERATIONS`."""
+        """The balancer's generation, named by its first release: ``v4.1``, ``v5.5``, ``v6.6`` or ``v6.12`` (`GENERATIONS`)."""
         return generations.generation(self.version).name
 
     @property
     def rules(self) -> Rules:
-        """What distinguishes the scheduler of this release from other modern ones; an error if the replay has no such model."""
+        """What distinguishes the scheduler of this release from that of others; an error if the replay has no rules of it."""
         try:
             rules = without(RULES[self.version], self.features_off)
             return rules._replace(newidle=self.newidle) if self.newidle else rules
@@ -226,30 +226,30 @@ class KernelModel:
 
     @property
     def fork_migrates(self) -> bool:
-        """True if sched_migrate_task tells of the CPU that a fork chooses.
+        """True if the event sched_migrate_task is recorded when a fork chooses another CPU.
 
-        Since v4.8 it does not, because wake_up_new_task() (kernel/sched/core.c) calls __set_task_cpu() and not set_task_cpu().
+        Since v4.8 it is not, because wake_up_new_task() (kernel/sched/core.c) calls __set_task_cpu() and not set_task_cpu().
         """
         return not self.is_modern
 
     @property
     def stand_in(self) -> str | None:
-        """The release nearest to this one that the replay models, for one since v5.15 that it does not model; else None."""
+        """The nearest release that the replay models, if this release is v5.15 or later and not modelled itself; else None."""
         near = None if self.is_replayed else generations.stand_in(self.version)
         return None if near is None else "v" + _parsing.dotted(near)
 
     @property
     def nearest(self) -> str:
-        """The release nearest to this one, of its generation, whose balancer has been read: ``v6.12.107`` for 6.12.94."""
+        """The nearest release of the same generation whose balancer has been read: ``v6.12.107`` for 6.12.94."""
         return "v" + _parsing.dotted(generations.nearest(self.version))
 
     @property
     def replay_warning(self) -> str | None:
-        """A warning that a replay under this kernel is not a model of all of it, or None.
+        """A warning that a replay does not model all of this kernel, or None.
 
-        The replay balances load, places tasks and tracks load as v4.1 or as v4.4 does. For another release before 5.5 only the
-        domains and groups are those of that release, from v4.10 on the CPU of a new task (:attr:`forks_avoid_blocked_load`,
-        :attr:`forks_stay_on_node`), and for v4.3 the load metric (:attr:`tracks_load_v4_4`).
+        The replay balances load, places tasks and tracks load as v4.1 or as v4.4 does. Of any other release before 5.5 it models
+        the domains and groups, from v4.10 on also the CPU of a new task (:attr:`forks_avoid_blocked_load`,
+        :attr:`forks_stay_on_node`), and for v4.3 also the load metric (:attr:`tracks_load_v4_4`).
         """
         if self.version[:2] in generations.ORIGINAL or self.generation != "v4.1":
             return None
@@ -263,7 +263,7 @@ class KernelModel:
 
     @property
     def left_out(self) -> str | None:
-        """A sentence about a feature of this kernel that its replay does not have, and when that matters; or None."""
+        """A sentence about a feature of this kernel that its replay does not have, and when this matters; or None."""
         if self.version not in CACHE_AWARE:
             return None
         return (
@@ -274,10 +274,10 @@ class KernelModel:
 
     @property
     def tracks_load_v4_4(self) -> bool:
-        """True if load is tracked, compared and used for wakeups as v4.4 does, with the metric of v4.3 (9d89c257dfb9).
+        """True if load is tracked, compared and used for wakeups as in v4.4, with the metric of v4.3 (9d89c257dfb9).
 
-        kernel/sched/fair.c, v4.4. v4.3 differs from it in details (98d8fd812667, fde7d22e01aa), so it has a warning. Releases
-        from v4.5 on are replayed with the metric of v4.1, and a warning.
+        kernel/sched/fair.c, v4.4. v4.3 differs from v4.4 in details (98d8fd812667, fde7d22e01aa), so its replay has a warning.
+        Releases from v4.5 on are replayed with the metric of v4.1 and have a warning, too.
         """
         return self.version[:2] in ((4, 3), (4, 4))
 
@@ -285,8 +285,8 @@ class KernelModel:
     def group_builder(self) -> str:
         """The version of ``build_overlap_sched_groups`` that builds overlapping groups.
 
-        ``v4.1`` begins with the span's first CPU. ``v4.1.52`` does the same with the later balance mask. ``authors`` begins
-        with the CPU's own group. ``v4.13`` begins with the CPU and wraps around. ``v5.13`` does that with
+        ``v4.1`` begins with the span's first CPU. ``v4.1.52`` does the same, but with the later balance mask. ``authors`` begins
+        with the CPU's own group. ``v4.13`` begins with the CPU and wraps around. ``v5.13`` does the same, but with
         ``find_descended_sibling`` (585b6d2723dc).
         """
         if self.at_least(5, 13):
@@ -307,7 +307,7 @@ class KernelModel:
 
     @property
     def forks_avoid_blocked_load(self) -> bool:
-        """True if for a new task groups of about equal queued load are also compared by the loads of their sleeping tasks.
+        """True if, to place a new task, groups of about equal queued load are compared by the loads of their sleeping tasks, too.
 
         kernel/sched/fair.c: find_idlest_group(), v4.10 to v5.4 (6b94780e45c1).
         """
@@ -315,7 +315,7 @@ class KernelModel:
 
     @property
     def forks_stay_on_node(self) -> bool:
-        """True if a new task leaves its parent's node only for one that is less loaded by more than the imbalance.
+        """True if a new task leaves its parent's node only for a node that is less loaded by more than the imbalance.
 
         kernel/sched/fair.c: find_idlest_group(), v4.17 to v5.4 (2c83362734da).
         """
@@ -323,5 +323,5 @@ class KernelModel:
 
     @property
     def every_cpu_balances(self) -> bool:
-        """True if should_we_balance() always returns true, which it does with the published group construction patch only."""
+        """True if should_we_balance() always returns true. It does so only with the published group construction patch."""
         return self.group_construction == "patch"

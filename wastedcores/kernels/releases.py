@@ -1,4 +1,4 @@
-"""The model of a kernel that ran, from what ``uname -r`` prints, and what that name does not tell."""
+"""The model of a kernel that ran, found by what ``uname -r`` prints, and what this name does not tell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wastedcores.kernels._parsing import dotted, is_release
 from wastedcores.kernels.generations import NEWEST, OLDEST
 from wastedcores.kernels.model import KernelModel
 
-#: kernels whose vendors take over scheduler changes of later releases and keep the version: Enterprise Linux and its rebuilds
+#: kernels whose vendors backport scheduler changes of later releases and keep the version: Enterprise Linux and its rebuilds
 #: (``.el9_5``, ``.el8uek``), SUSE (``-150600.23.25-default``, ``-lp150.12-default``, ``-122.37-default``), openEuler, Anolis,
 #: OpenCloudOS and TencentOS
 #: (ELRepo's builds of mainline are not among them)
@@ -23,7 +23,7 @@ _PATCHED = re.compile(
     r"[-.](?:android\w*|cachyos|zen\d*|xanmod\d*|liquorix|tkg|bore|bmq|pds|muqss|prjc|ck\d*)(?![a-z])",
     re.ASCII,
 )
-#: the real-time patches, in mainline's own numbering and in distributors'
+#: the names of kernels with the real-time patches, as mainline and as distributors write them
 _REAL_TIME = re.compile(r"[-.+]rt\d*(?![a-z])|[-.]realtime|PREEMPT_RT", re.ASCII)
 #: names of releases that are not for x86-64
 _ELSEWHERE = re.compile(
@@ -43,19 +43,20 @@ class Balancer(NamedTuple):
     nearest: (
         str  #: the nearest release of its generation whose balancer has been read, ``v6.12.107``
     )
-    #: whether the replay may stand for it: it models the generation, and nothing says that the vendor changed the balancer
+    #: whether the replay may stand for it: it models the kernel's generation, and no vendor is known to have changed the balancer
     replayed: bool
-    reason: str = ""  #: why the replay may not stand for it, as a sentence without a full stop; empty if it may
+    reason: str = ""  #: why the replay may not stand for the kernel, as a sentence without a full stop; empty if it may
     #: the nearest release that the replay models, if its replay may be used with less trust; else None
     stand_in: str | None = None
 
 
 def recorded_kernel(release: str) -> tuple[KernelModel, str | None]:
-    """Find the model of a kernel that ran, from what ``uname -r`` prints or the name of a model.
+    """Find the model of a kernel that ran, by what ``uname -r`` prints or by the name of a model.
 
-    A newer kernel gets the newest model and an older one the oldest. With it comes None, or a sentence without a full stop if
-    the domains may differ from those of that kernel: it is newer than the newest model or older than the oldest, it lies
-    between releases whose source was read, its vendor changes the scheduler, or it is not for x86-64.
+    A kernel that is newer than all models gets the newest model, and a kernel that is older than all models gets the oldest. If
+    the domains of the model may differ from those of the kernel, the second result is a sentence without a full stop: the kernel
+    is newer or older than all models, it lies between releases whose source was read, its vendor changes the scheduler, or it is
+    not for x86-64. Otherwise the second result is None.
     """
     release = spelt(release)
     numbers = _NUMBERS.match(release)
@@ -100,7 +101,7 @@ def recorded_balancer(release: str) -> Balancer:
 
 
 def balancer_of(model: KernelModel, release: str = "") -> Balancer:
-    """Find out whether the replay may stand for a kernel; ``release`` is empty if it was named as a model."""
+    """Find out whether the replay may stand for a kernel. ``release`` is empty if the kernel was named as a model."""
     said = f"kernel {release or model.name}"
     if release and (changed := _changed(release)):
         return Balancer(
@@ -121,10 +122,10 @@ def balancer_of(model: KernelModel, release: str = "") -> Balancer:
 
 
 def spelt(release: str) -> str:
-    """Return a release as ``uname -r`` prints it, without what some recorders write behind it.
+    """Return a release as ``uname -r`` prints it, without the text that some recorders append to it.
 
-    KUtrace writes ``uname -r`` and ``uname -v`` in one word, ``5.10.66#8SMPMonSep20...``; others add the architecture or the
-    date after a space.
+    KUtrace writes ``uname -r`` and ``uname -v`` in one word, ``5.10.66#8SMPMonSep20...``; other recorders append the architecture
+    or the date after a space.
     """
     words = release.strip().removeprefix("Linux ").removeprefix("Linux-").split()
     return words[0].partition("#")[0] if words else ""

@@ -19,7 +19,7 @@ from wastedcores.trace.window import Moment
 
 #: replays of each kernel: enough to tell a gain from chance, few enough to wait for
 SEEDS = 5
-#: a smaller gain is not worth a patch; from the same share on, the check calls waste chronic
+#: a smaller gain is not worth a patch; the check calls waste chronic if it has at least this share
 LEAST_GAIN = 0.01
 
 
@@ -29,7 +29,7 @@ class Proposal:
 
     #: ``group_imbalance``, ``group_construction``, ``overload_on_wakeup``, ``missing_domains`` or ``all_fixes``
     fix: str
-    #: the share of the window's time that the fix saves or, for work that never ends, the share by which more CPUs are busy
+    #: the share of the window's time that the fix saves; for work that never ends, the share by which more CPUs are busy
     gain: Range
 
 
@@ -37,7 +37,7 @@ class Proposal:
 class Advice:
     """What would have helped, as far as replays tell."""
 
-    #: the fixes that pay, see :func:`advise`; those that gain most first
+    #: the fixes that pay (see :func:`advise`), the greatest gain first
     proposals: tuple[Proposal, ...]
     found: WhatIf | None  #: the prediction on which the proposals rest; None if there is none
     #: The gain of a scheduler that never lets a CPU idle while a thread waits; no scheduler can gain much more. None if it is
@@ -90,10 +90,10 @@ def advise(
     Returns
     -------
     Advice
-        The fixes that pay: they gain 1 % or more, and more than their own range, both against the replay of the recorded
-        kernel and against the recording itself. A fix that the recorded kernel has is never among them, and nothing is if the
-        replay does not show what was recorded. For a kernel that the replay does not
-        have, and for which none may stand, only the upper bound is given.
+        The fixes that pay: they gain 1 % or more, and more than their own range is wide, both against the replay of the recorded
+        kernel and against the recording itself. A fix that the recorded kernel already has is never proposed, and no fix is
+        proposed if the replay does not show what was recorded. If the replay does not have the recorded kernel, and no other
+        kernel may stand for it, only the upper bound is given.
     """
     ask: dict[str, Any] = {
         "machine": machine,
@@ -106,7 +106,7 @@ def advise(
     }
     try:
         balancer = balancer_on(trace, kernel)
-        # for a kernel that is not named, another one is replayed
+        # if no kernel is named, whatif() assumes one
         if balancer is None or balancer.replayed or balancer.stand_in:
             found = whatif(trace, kernel=kernel, **ask)
             return _from(found)
@@ -132,7 +132,7 @@ def _from(found: WhatIf) -> Advice:
 
 
 def _pays(found: WhatIf, variant: Variant) -> bool:
-    """Tell whether a variant gains enough, also against the recording: a replay that is too slow itself proves nothing."""
+    """Tell whether a variant gains enough, also against the recording: if all replays are too slow, a gain proves nothing."""
     gain = variant.gain
     if (window := variant.window_ns) is not None:
         over_recorded = 1 - window.median / max(found.window_ns, 1)
@@ -145,8 +145,8 @@ def _pays(found: WhatIf, variant: Variant) -> bool:
 def weigh(found: Explanation, advice: Advice) -> Explanation:
     """Compare the bug that an explanation names with the replays.
 
-    The result is ``found``; or an explanation that is ``undecided``, if the replay of the recorded kernel can be trusted and
-    those with the bug's fix gain nothing: no more than chance, or less than 1 %.
+    Returns ``found`` unchanged, with one exception. If the replay of the recorded kernel can be trusted, and the replays with the
+    bug's fix gain no more than chance or less than 1 %, the result is ``undecided``.
     """
     bug, told = found.looks_like, advice.found
     if bug not in FIXES or told is None or told.trust != "high":
@@ -165,7 +165,7 @@ def weigh(found: Explanation, advice: Advice) -> Explanation:
 
 
 def _fix(recorded: str, variant: str) -> str | None:
-    """Return the fix that a variant has and the recorded kernel lacks; ``all_fixes`` for several, None for a design."""
+    """Return the fix that a variant has and the recorded kernel lacks; ``all_fixes`` for several fixes, None for a design."""
     model = KernelModel.named(variant)
     if model.is_design:
         return None

@@ -1,4 +1,4 @@
-"""Where a recording was made and where its work is to run: machines, kernels, and what is refused."""
+"""Where a recording was made and where its work is to run: the machines and kernels, and which of them are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHORTEST_NS = 50_000_000
 
 
 def variants_of(kernel: KernelModel) -> list[str]:
-    """Return the kernels to compare with: the same one with each fix that it lacks, with all of them, and the core."""
+    """Return the kernels to compare with: this kernel with each fix that it lacks, with all these fixes, and the core."""
     if kernel.is_modern:
         changes = [] if kernel.overload_on_wakeup else ["overload_on_wakeup"]
         changes += ["NO_NI_RANDOM"] if kernel.rules.newidle == "random" else []
@@ -60,7 +60,7 @@ def check_recoverable(trace: Trace, recovered: Recovered) -> None:
 def place_of(
     trace: Trace, machine: Machine | str | None, kernel: KernelModel | str | None
 ) -> tuple[Machine, KernelModel, tuple[str, ...]]:
-    """Return the machine and the kernel of a recording, with its setting of autogroups if the trace tells it."""
+    """Return the machine and the kernel of a recording. The kernel has no autogroups if the trace tells that they were off."""
     if isinstance(machine, str):
         machine = find_machine(machine).machine
     where = place(trace, machine, kernel)
@@ -145,7 +145,7 @@ def elsewhere(here: Task, machine: Machine | str | None, pin: Iterable[int] | No
 
 
 def _widened(program: Program, before: int, cpus: int) -> Program:
-    """Return a program in which a task that could use all CPUs can use all of a larger machine."""
+    """Return a program in which a task that could use all CPUs can use all CPUs of a larger machine."""
     all_before, every = frozenset(range(before)), frozenset(range(cpus))
     masks = tuple(every if m == all_before else m for m in program.masks)
     templates = tuple(
@@ -155,10 +155,10 @@ def _widened(program: Program, before: int, cpus: int) -> Program:
 
 
 def _online(program: Program, machine: Machine) -> Program:
-    """Return a program that keeps no task off every online CPU.
+    """Return a program in which every task may run on some online CPU.
 
-    As in the kernel (select_fallback_rq()), a task whose CPUs are all offline may run anywhere. One that slept when its CPU went
-    offline begins on another one.
+    As in the kernel (select_fallback_rq()), a task whose CPUs are all offline may run anywhere. A task whose first CPU is offline
+    begins on another CPU, because it slept when its CPU went offline.
     """
     online = frozenset(machine.online_cpus)
 
@@ -183,7 +183,7 @@ def _pinned(program: Program, cpus: frozenset[int]) -> Program:
     def bound(m: frozenset[int]) -> frozenset[int]:
         return m & cpus if len(m) > 1 and m & cpus else m
 
-    # a template without CPUs of its own has those of its parent
+    # a template without CPUs of its own has the CPUs of its parent
     templates = tuple(
         t if t.allowed is None else replace(t, allowed=bound(t.allowed)) for t in program.templates
     )

@@ -29,11 +29,11 @@ PATIENCE = 5
 class Task:
     """Everything that the replays of one question share."""
 
-    #: what runs where, and the machine's constants
+    #: the program, the machine on which it runs, and the machine's constants
     program: Program
     machine: Machine
     costs: Costs
-    #: texts of the marks around the window; None: it is bounded by times
+    #: texts of the marks around the window; None: the window is bounded by times
     marks: tuple[str, str] | None
     lead_ns: int  #: how long the replay runs before the moment at which the recording began
     #: the recorded window, counted from the beginning of the recording
@@ -101,7 +101,7 @@ def given_up(task: Task, raw: RawReplay) -> bool:
 
 
 def window_of(task: Task, raw: RawReplay) -> tuple[int, int]:
-    """Return the window of a replay; that of one that was given up lasts until then, whichever of its tasks had ended."""
+    """Return the window of a replay. If the replay was given up, its window lasts until then, even if some tasks had ended."""
     begin = raw.phase_ns + task.lead_ns
     start = begin + task.start_ns
     at = marks(raw, task.program)
@@ -116,7 +116,7 @@ def window_of(task: Task, raw: RawReplay) -> tuple[int, int]:
 def moved(
     raw: RawReplay, machine: Machine, kernel: KernelModel, start: int, end: int
 ) -> dict[str, float]:
-    """Return how often per second tasks move to another CPU, last-level cache and node, as the kernel's events would tell."""
+    """Return how often per second tasks move to another CPU, last-level cache and node, as far as kernel events would show it."""
     log = raw.of(log_kind.MIGRATE)
     if not kernel.fork_migrates:
         log = log[log[:, log_column.OP] != log_op.FORK]
@@ -127,7 +127,7 @@ def moved(
 
 
 def wasted_ns(raw: RawReplay, cpus: list[int], start: int, end: int) -> int:
-    """Return the wasted thread time of a replay: threads that waited while a CPU was idle, at most one per idle CPU."""
+    """Return the wasted thread time of a replay: the time for which threads waited beside idle CPUs, at most one per idle CPU."""
     log = raw.of(log_kind.NR_RUNNING)
     log = log[np.isin(log[:, log_column.CPU], cpus)]
     order = np.lexsort((np.arange(len(log)), log[:, log_column.CPU]))

@@ -67,22 +67,22 @@ def whatif(
     trace
         A trace with switches and wakeups.
     machine, kernel
-        The machine, with its hotplug history, and the kernel of the recording; default: those that the trace names.
+        The machine, with its hotplug history, and the kernel of the recording; default: what the trace names.
     to
-        The kernels to compare with; default: each fix that the recorded one lacks, all of them, and ``core``.
+        The kernels to compare with; default: the recorded kernel with each fix that it lacks, with all these fixes, and ``core``.
     to_machine
         Another machine for the variants.
     between, cpus
-        The window whose time is predicted, and the CPUs that count; default: those that the recording names.
+        The window whose time is predicted, and the CPUs that count; default: what the recording names.
     whole
-        Predict the time of the whole trace on all CPUs, and not of the window and the CPUs that the recording names.
+        Predict the time of the whole trace on all CPUs instead of the window and the CPUs that the recording names.
     tasks, sessions
         As for :func:`wastedcores.recover`.
     pin
         CPUs to which the variants bind every task that was free to move.
     refill_ns
-        What a task pays, in ns, when it first runs behind another last-level cache than before, also under the recorded kernel.
-        What the recorded moves did cost is part of the recorded work already.
+        The time in ns that a task loses when it first runs on a CPU with another last-level cache than before, also under the
+        recorded kernel. What the recorded moves cost is already part of the recorded work.
     seeds
         Number of replays of each kernel.
     workers
@@ -93,7 +93,7 @@ def whatif(
     Returns
     -------
     WhatIf
-        Recorded, replayed and predicted.
+        What was recorded, replayed and predicted.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def _wasted_cpus(trace: Trace, recovered: Recovered, counted: Sequence[int] | No
 
 
 def _recorded_as(trace: Trace, kernel: KernelModel | str | None) -> str:
-    """Return the name of the recorded kernel, as it was given or as the trace has it."""
+    """Return the name of the recorded kernel as the user gave it, or as the trace has it."""
     if isinstance(kernel, KernelModel):
         return kernel.name
     return str(kernel or trace.header.kernel_model or trace.header.kernel_release)
@@ -198,7 +198,7 @@ def _replays(
 
 
 def _variant(name: str, rows: list[dict[str, Any]], ends: bool, itself: Variant | None) -> Variant:
-    """Return the replays of one kernel, with their gains against those of the recorded one."""
+    """Return the replays of one kernel, with their gains against the replays of the recorded kernel."""
     windows = tuple(int(r["window_ns"]) for r in rows) if ends else None
     busy = tuple(float(r["busy_cpus"]) for r in rows)
     gains: tuple[float, ...] = ()

@@ -16,10 +16,10 @@ from wastedcores.units import human_ns, number
 SCHEMA = "wastedcores.whatif/1"
 #: percentiles of the seeds that bound a range
 RANGE = (5, 95)
-#: the replay of the recorded kernel agrees with the recording if it is this close, or if the recording is in its range and it
-#: is not beyond the second error
+#: the replay of the recorded kernel agrees with the recording if its error is at most CLOSE, or if the recording is in the
+#: replay's range and the error is at most FAR
 CLOSE, FAR = 0.05, 0.15
-#: trust is high, or medium, up to these shares of the CPU time before sleeps whose cause is only guessed
+#: trust can be high (medium) if at most the first (second) share of the CPU time was used before sleeps with a guessed cause
 LITTLE, MUCH = 0.1, 0.4
 
 
@@ -38,13 +38,13 @@ class Range:
         return cls(float(np.median(values)), float(low), float(high))
 
     def to_dict(self, whole: bool = False) -> dict[str, float]:
-        """Return the three numbers, as whole ones if asked for."""
+        """Return the three numbers; they are rounded to whole numbers if ``whole`` is set."""
         values = {"median": self.median, "low": self.low, "high": self.high}
         return {k: round(v) for k, v in values.items()} if whole else values
 
 
 def _shows(found: Range, recorded: float, error: float) -> bool:
-    """Tell whether replays show a recorded value: close to their median, or in their range."""
+    """Tell whether replays show a recorded value: it is close to their median, or in their range and not too far away."""
     return error <= CLOSE or (found.low <= recorded <= found.high and error <= FAR)
 
 
@@ -56,16 +56,16 @@ class Variant:
     #: the length of the window, one value per seed; None if no time can be predicted
     windows_ns: tuple[int, ...] | None
     busy: tuple[float, ...]  #: the mean number of busy CPUs in the window, one value per seed
-    #: thread time that was wasted in the window, one value per seed: the integral of the number of waiting threads for which a
-    #: CPU was idle
+    #: the wasted thread time in the window, one value per seed: the integral over time of the number of waiting threads for which
+    #: a CPU was idle
     wasted_ns: tuple[int, ...]
-    #: the gain over the replay of the recorded kernel, one value per seed: the share of the time that is saved or, if no time
-    #: can be predicted, the share by which more CPUs are busy
+    #: the gain over the replay of the recorded kernel, one value per seed: the share of the time that is saved; if no time can be
+    #: predicted, the share by which more CPUs are busy
     gains: tuple[float, ...] = ()
-    #: threads that move to another CPU, last-level cache and node per second (``per_s``, ``across_caches_per_s`` and
-    #: ``across_nodes_per_s``), means of the seeds; None if they were not counted
+    #: how many threads per second move to another CPU, last-level cache and node (``per_s``, ``across_caches_per_s`` and
+    #: ``across_nodes_per_s``), as means of the seeds; None if the moves were not counted
     moves: dict[str, float | None] | None = None
-    #: how many seeds were given up before their work ended, so that their windows would be longer than is said here
+    #: how many replays were given up before their work ended; their windows would be longer than is said here
     given_up: int = 0
 
     @property
@@ -111,22 +111,22 @@ class WhatIf:
     trace: str
     kernel: str
     machine: str
-    #: the recorded length of the window, and the recorded mean numbers of busy and of wasted CPUs in it; waste is counted as in
-    #: a replay, as if every thread could run everywhere
+    #: the recorded length of the window, and the recorded mean numbers of busy and of wasted CPUs in it. Waste is counted as in a
+    #: replay, that is, as if every thread could run everywhere
     window_ns: int
     busy_cpus: float
     wasted_cpus: float
     recovered: Recovered  #: the recovered work
     itself: Variant  #: the replay under the recorded kernel
-    variants: tuple[Variant, ...]  #: the replays under other kernels, those that gain most first
+    variants: tuple[Variant, ...]  #: the replays under other kernels, the greatest gain first
     seeds: int  #: number of seeds
-    #: why the model is that of another kernel than the recorded one, as a sentence without a full stop; empty if it is not
+    #: why another kernel than the recorded one is modelled, as a sentence without a full stop; empty if the recorded one is
     stands_in: str = ""
     #: the name of the recorded kernel if another one stands for it; else empty
     recorded_as: str = ""
-    #: sentences about the machine and the kernel where neither the trace nor the user names them, without full stops
+    #: sentences without full stops about the machine and the kernel, if neither the trace nor the user names them
     assumed: tuple[str, ...] = ()
-    #: what was replayed under the recorded kernel, and under the others
+    #: what was replayed under the recorded kernel, and what was replayed under the other kernels
     work: tuple[Task, ...] = ()
 
     @property
@@ -136,7 +136,7 @@ class WhatIf:
 
     @property
     def error(self) -> float:
-        """How far the replay under the recorded kernel is from the recording, as a share: of time, else of busy CPUs."""
+        """How far the replay under the recorded kernel is from the recording, as a share of the time, else of the busy CPUs."""
         if (window := self.itself.window_ns) is not None:
             return abs(window.median - self.window_ns) / max(self.window_ns, 1)
         return abs(self.itself.busy_cpus.median - self.busy_cpus) / max(self.busy_cpus, 1e-9)
@@ -145,7 +145,7 @@ class WhatIf:
     def waste_error(self) -> float:
         """How far the replay under the recorded kernel is from the recorded waste, as a share of the busy CPUs.
 
-        Waste is what a scheduler can win or lose, so this is about how wrong a gain may be although the time is right.
+        Waste is what a scheduler can win or lose. So this error tells how wrong a gain may be even if the time is right.
         """
         found = self.itself.wasted_cpus(self.window_ns).median
         return abs(found - self.wasted_cpus) / max(self.busy_cpus, 1e-9)
@@ -172,9 +172,9 @@ class WhatIf:
     def trust(self) -> str:
         """How far to trust the answer: ``high``, ``medium`` or ``low``; :attr:`reasons` say why.
 
-        It is low if nobody names the machine or the kernel. It is never high if another kernel stands for the recorded one,
-        nor for a modern kernel, because few predictions
-        for one have been compared with a recording (docs/what-if.md), nor if a replay was given up before its work ended.
+        It is low if neither the trace nor the user names the machine or the kernel. It is never high if another kernel stands for
+        the recorded one, or if a replay was given up before its work ended. It is also never high for a modern kernel, because
+        few predictions for modern kernels have been compared with recordings (docs/what-if.md).
         """
         modern = KernelModel.named(self.kernel).is_modern
         if self.assumed:
@@ -191,7 +191,7 @@ class WhatIf:
 
     @property
     def _given_up(self) -> list[str]:
-        """Sentences about the variants with replays that were given up."""
+        """Sentences about the variants of which replays were given up."""
         return [
             f"{v.given_up} of {self.seeds} replays under {v.kernel} did not end within {PATIENCE} times the recorded time and "
             "were given up, so their windows would be longer than is said here"
@@ -201,7 +201,7 @@ class WhatIf:
 
     @property
     def reasons(self) -> list[str]:
-        """Sentences behind :attr:`trust`, without full stops."""
+        """Sentences that explain :attr:`trust`, without full stops."""
         what = "window" if self.itself.window_ns else "number of busy CPUs"
         shows = "shows" if self.shows_result else "does not show"
         wasted = self.itself.wasted_cpus(self.window_ns).median

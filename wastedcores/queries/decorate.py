@@ -78,7 +78,7 @@ def filtered(events: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
 
 #: a user's decoration: events in, events with more columns out
 Decoration: TypeAlias = Callable[[pl.DataFrame], pl.DataFrame]
-#: names of tasks, and the columns that say whose they are
+#: columns with names of tasks, and the columns with the pids of these tasks
 _COMMS = {"comm": "pid", "prev_comm": "prev_pid", "by_comm": "by_pid"}
 #: an added column -> the columns from which it is computed
 _FROM = {

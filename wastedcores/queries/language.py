@@ -380,7 +380,7 @@ def _plain(column: pl.Expr) -> pl.Expr:
 
 
 def _texts(a: _Value, b: _Value, *, ordered: bool) -> tuple[pl.Expr, pl.Expr]:
-    """Return two operands; categories are compared as texts, except one for equality with a constant."""
+    """Return two operands; categories are compared as texts, except when one is tested for equality with a constant."""
     if a.type != TEXT or (not ordered and (a.constant is None) != (b.constant is None)):
         return a.expr, b.expr
     return _plain(a.expr), _plain(b.expr)

@@ -31,7 +31,7 @@ def lengths(events: pl.DataFrame, span: Span, *, at_end: bool = False) -> pl.Ser
 
     schema = dict(events.schema)
     broken_by = span.broken_by or span.keys[0]
-    # what one CPU lost does not concern the spans of other CPUs, but a task may have run there
+    # what one CPU lost does not concern the spans of other CPUs, but any task may have run on that CPU
     lost = pl.col("kind") == "lost" if "kind" in schema else pl.lit(False)
     here = pl.lit({*span.keys, broken_by} == {"cpu"}) & pl.col(broken_by).is_not_null()
     missing = [c for c in (*span.keys, broken_by, *(span.same or ())) if c not in schema]

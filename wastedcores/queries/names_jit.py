@@ -32,7 +32,7 @@ def carry_names(kind, pid, comm, by_pid, by_comm, names):
             names[p] = -1
 
 
-#: in the lengths and in ``opened``: there is none
+#: in the lengths: there is no length; in ``opened``: no span is open
 NONE = np.iinfo(np.int64).min
 
 
@@ -40,7 +40,7 @@ NONE = np.iinfo(np.int64).min
 def pair(
     ts, begins, ends, breaks, forgets, begin_key, end_key, break_key, begin_check, end_check, opened, at_end
 ):  # fmt: skip
-    """Return the length of the span that each event begins, or, ``at_end``, of the one that it ends; :data:`NONE` without.
+    """Return the length of the span that each event begins or, with ``at_end``, ends; :data:`NONE` if there is no length.
 
     ``ts`` are rising times. The keys are numbers of the CPU or task whose span begins, ends or is broken, -1 for none. Where
     ``forgets`` is true, all open spans are broken.

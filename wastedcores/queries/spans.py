@@ -17,7 +17,7 @@ class Span:
         Queries, as :func:`wastedcores.queries.language.parse` reads them. An event can be both: it ends one span and begins
         another. An event that begins a span while one is open is passed over.
     by
-        The column that both events share, for example ``cpu``; two columns, if the ending event has the number elsewhere.
+        The column that both events share, for example ``cpu``; two columns, if the ending event has the number in another one.
     same
         A column of the beginning event and one of the ending event that must agree. Where they do not agree, an event in
         between was not recorded, and the length is unknown.

@@ -1,8 +1,8 @@
-"""Barriers: groups of tasks of which all but the last to arrive sleep until that one wakes them.
+"""Barriers: the tasks of a group sleep until the last task of the group arrives and wakes them.
 
 A release is a burst of wakeups. Tasks that are woken in the same bursts again and again form a group. A group meets at a
-barrier if usually exactly one of its members did not sleep in a round, and it is not always the same one. Otherwise a task
-outside the group wakes them, or always the same member does (a master and its workers); that counts as a message to each.
+barrier if in most rounds exactly one member did not sleep, and this member is not always the same one. Otherwise a task outside
+the group wakes its members, or always the same member does (a master and its workers). Each wakeup is then a message.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ GAP_NS = 50_000
 RELEASE_NS = 1_000_000
 #: tasks belong to a group if they are woken together in at least this share of their sleeps
 TOGETHER = 0.3
-#: a barrier is recognised by at least this many rounds, of which this share has exactly one task that did not sleep
+#: for a barrier, at least this many rounds, and this share of all rounds, must have exactly one task that did not sleep
 ROUNDS, ONE_MISSING = 3, 0.5
-#: the smallest group: of two tasks at a barrier only one sleeps, so they are never woken together
+#: the smallest group, because of two tasks at a barrier only one sleeps, so that they are never woken together
 SMALLEST = 3
-#: where the waker of a round is known, it must be the last task to arrive, except in this share of the rounds
+#: a known waker must be the last task to arrive at the barrier, except in this share of the cases
 CONTRADICT = 0.3
-#: if the same task is the last one in a larger share of rounds, it is a master and not a member
+#: a task that arrives last in a larger share of the rounds is a master and not a member
 MASTER = 0.9
-#: about this many pairs of wakeups are looked at
+#: about this many pairs of wakeups are examined
 MOST_PAIRS = 1_000_000
 
 
@@ -41,10 +41,10 @@ MOST_PAIRS = 1_000_000
 class Rounds:
     """The rounds of all barriers."""
 
-    #: int64 (n,): sleeps that end in a round, and the number of that round
+    #: int64 (n,): the sleeps that end in rounds, and the number of the round of each sleep
     sleep: I64
     of_sleep: I64
-    #: int64 (m,): tasks that arrived without a sleep, and the round; the last to arrive is among them
+    #: int64 (m,): the tasks that arrived without a sleep, and the number of the round; the last task to arrive is one of them
     late: I64
     of_late: I64
     ts_ns: I64  #: int64 (rounds,): time of each release
@@ -110,7 +110,7 @@ def _groups(woken: I64, tasks: int) -> I64:
 
 
 def _sampled(woken: I64) -> tuple[I64, I64]:
-    """Return some wakeups, and the burst of each: all bursts, or every n-th if these have too many pairs."""
+    """Return wakeups and the burst of each: those of all bursts, or of every n-th burst if all bursts have too many pairs."""
     ts = woken[:, sj.S_WAKE_NS]
     burst = np.cumsum(np.diff(ts, prepend=ts[:1]) > GAP_NS)
     size = np.bincount(burst) if len(burst) else np.zeros(1, np.int64)
@@ -137,7 +137,7 @@ def _pairs(woken: I64, burst: I64) -> tuple[I64, I64]:
 
 
 def _rounds_of(seen: Seen, members: I64, mine: I64) -> list[tuple[I64, I64, int]]:
-    """Return the rounds of a group that meets at a barrier: sleeps, tasks that did not sleep, and time of the release."""
+    """Return the rounds of a group: sleeps, tasks that did not sleep, and time of the release; none if it meets at no barrier."""
     cuts = _split(seen.sleeps[mine])
     late = _missing(seen, members, mine, cuts)
     release = seen.sleeps[mine[np.concatenate(([0], cuts))], sj.S_WAKE_NS]
@@ -152,7 +152,7 @@ def _rounds_of(seen: Seen, members: I64, mine: I64) -> list[tuple[I64, I64, int]
 
 
 def _contradicted(seen: Seen, rounds: list[tuple[I64, I64, int]]) -> bool:
-    """Tell whether too many of the known wakers are tasks other than the members that did not sleep."""
+    """Tell whether too many of the known wakers are not among the members that did not sleep in the round."""
     tasks, numbers = len(seen.tasks), np.arange(len(rounds))
     rows = seen.sleeps[np.concatenate([r[0] for r in rounds])]
     of = np.repeat(numbers, [len(r[0]) for r in rounds])
@@ -165,7 +165,7 @@ def _contradicted(seen: Seen, rounds: list[tuple[I64, I64, int]]) -> bool:
 
 
 def _split(woken: I64) -> I64:
-    """Return where new rounds begin, without the first."""
+    """Return where all rounds after the first begin."""
     cuts = np.empty(len(woken), np.int64)
     wake_ns, out_ns = (np.ascontiguousarray(woken[:, c]) for c in (sj.S_WAKE_NS, sj.S_OUT_NS))
     return cuts[1 : split(wake_ns, out_ns, GAP_NS, RELEASE_NS, cuts)]

@@ -12,9 +12,9 @@ I64 = NDArray[np.int64]
 
 @jit
 def split(wake_ns: I64, out_ns: I64, gap_ns: int, release_ns: int, cuts: I64) -> int:
-    """Write where new rounds begin into ``cuts``, and return how many do.
+    """Write the positions where rounds begin into ``cuts``, and return the number of rounds.
 
-    A round ends before a task that fell asleep after the round's release, and where wakeups are too far apart.
+    A new round begins with a task that fell asleep after the last round's release, and where wakeups are too far apart.
     """
     n, release, before = 0, 0, 0
     for i in range(len(wake_ns)):

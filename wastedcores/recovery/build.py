@@ -28,7 +28,7 @@ Row = tuple[Any, ...]
 LEAD_NS = 20_000_000
 #: tasks that always computed begin this long before the trace, so that their load is known when it begins
 WARM_NS = 200_000_000
-#: until then they compute in pieces of this length, one of which may last into the trace
+#: until the trace begins, they compute in pieces of this length; the last piece may last into the trace
 WARM_PIECE_NS = 100_000
 #: the text of the mark that a task writes if its exit may end the span
 END_MARK = "recorded work ends"
@@ -51,7 +51,7 @@ def build(
         w.lock()
     for _ in np.unique(plan.actions[plan.actions[:, tl.A_WHAT] == tl.UNTIL, tl.A_TASK]):
         w.timer()
-    # the parents of the tasks that end the span must be there until the last of them is born
+    # the parents of the tasks that end the span must exist until the last of these tasks is born
     ends = {*span.ending, *_forebears(seen, span.ending)}
     plan = replace(plan, actions=_until(seen, plan.actions, ends, span.end_ns))
     templates = _templates(seen)
@@ -75,7 +75,7 @@ def build(
 
 
 def _forebears(seen: Seen, tasks: Iterable[int]) -> set[int]:
-    """Return the tasks that forked some tasks, and those that forked them in turn."""
+    """Return the tasks that forked some tasks, the tasks that forked these, and so on."""
     found: set[int] = set()
     for t in tasks:
         parent = int(seen.tasks[t, sj.T_PARENT])
@@ -86,10 +86,10 @@ def _forebears(seen: Seen, tasks: Iterable[int]) -> set[int]:
 
 
 def _until(seen: Seen, actions: I64, tasks: set[int], end_ns: int) -> I64:
-    """Let tasks exit at the end of the span at the latest, so that a replay, which waits for them, does not outlast it.
+    """Let ``tasks`` exit at the end of the span at the latest, so that a replay, which waits for them, does not outlast the span.
 
-    An action before that moment depends only on earlier ones, except a wait that lasts beyond it: the task that would end it
-    may have exited. Such a wait is left out, too.
+    An action before that moment depends only on earlier actions, unless it is a wait that lasts beyond that moment: the task that
+    would end the wait may have exited. Therefore such waits are left out, too.
     """
     mine = np.isin(actions[:, tl.A_TASK], list(tasks))
     late = mine & (actions[:, tl.A_NS] > end_ns)
@@ -116,7 +116,7 @@ def _templates(seen: Seen) -> I64:
 def _add_old(
     w: Workload, seen: Seen, facts: Facts, t: int, rows: list[Row], daemon: bool, place: float
 ) -> None:
-    """Add a task that is older than the trace: it begins on the CPU where it was seen first, before the trace does."""
+    """Add a task that is older than the trace. It begins before the trace, on the CPU where it was seen first."""
     state = int(seen.tasks[t, sj.T_FIRST_STATE])
     endless = state != sj.ASLEEP and not seen.tasks[t, sj.T_NUMBER]
     start = WARM_NS if state != sj.ASLEEP else WARM_NS - LEAD_NS + int(place * LEAD_NS)
@@ -133,7 +133,7 @@ def _add_old(
     if state == sj.ASLEEP and born < 0:
         script.sleep(WARM_NS - start)
     if endless and born < 0:
-        # afterwards it goes on as in the trace, however much of the CPU it got before that
+        # when the trace begins, the task continues as in the trace, however much CPU time it got before
         script.loop(until_ns=WARM_NS).compute(WARM_PIECE_NS).end()
     _append(script, rows)
     w.task(
@@ -149,7 +149,7 @@ def _add_old(
 
 
 def _append(script: Script, rows: list[Row]) -> None:
-    """Append rows to a script; their loops jump to where the rows are then."""
+    """Append rows to a script, and let their loops jump to the new places of the rows."""
     offset = len(script.rows)
     script.rows += [
         (op, a + offset if op == ops.OP_LOOP else a, b, c, d) for op, a, b, c, d in rows
@@ -188,14 +188,14 @@ def _scripts(
 
 
 def _endless(seen: Seen, t: int, length: int, never: int) -> list[Row]:
-    """Return the rows of a task whose exit was not seen: it goes on computing if it always did, else it sleeps."""
+    """Return the last rows of a task whose exit was not seen: it computes for ever if it always computed, else it sleeps."""
     if seen.tasks[t, sj.T_STATE] in (sj.RUNNING, sj.WAITING) and not _slept_lately(seen, t):
         return _computing(length)
-    return [(ops.OP_WAIT, never, ops.MODE_BLOCK, 0, 0)]  # nobody ends it
+    return [(ops.OP_WAIT, never, ops.MODE_BLOCK, 0, 0)]  # no task ends this wait
 
 
 def _computing(length: int) -> list[Row]:
-    """Return the rows of a loop that computes for ever, behind ``length`` other rows."""
+    """Return the rows of an endless loop that computes; ``length`` other rows precede them."""
     return [(ops.OP_COMPUTE, PIECE_NS, PIECE_NS, 0, 0), (ops.OP_LOOP, length, 0, -1, -1)]
 
 
@@ -219,7 +219,7 @@ def _computed(actions: I64) -> I64:
 
 
 def _timers(plan: Timeline) -> I64:
-    """Return the operations of periodic sleeps: each ends one period after the last one ended."""
+    """Return the operations of periodic sleeps. Each sleep ends one period after the end of the sleep before it."""
     until = plan.actions[plan.actions[:, tl.A_WHAT] == tl.UNTIL]
     _, number = np.unique(until[:, tl.A_TASK], return_inverse=True)
     first = np.append(True, number[1:] != number[:-1])[: len(number)]

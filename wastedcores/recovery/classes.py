@@ -4,7 +4,7 @@ from __future__ import annotations
 
 #: the trace ends before the sleep does
 UNENDED = -1
-#: nothing is known but the length
+#: only the length of the sleep is known
 UNKNOWN = 0
 #: one of its children exits
 CHILD = 1
@@ -12,11 +12,11 @@ CHILD = 1
 BARRIER = 2
 #: another task does something: it releases a lock, sends a message, signals a condition
 MESSAGE = 3
-#: a time is over: sleeps of one length, or wakeups at equal distances
+#: a time is over: the sleeps have one length, or the wakeups have equal distances
 TIMER = 4
-#: nobody: an interrupt at irregular times
+#: no task: an interrupt that comes at irregular times
 DEVICE = 5
-#: as MESSAGE, but who woke it is concluded from what others did at that moment
+#: as MESSAGE, but the waker is concluded from what other tasks did at that moment
 LIKELY = 6
 #: a master waits for the workers that it started
 JOIN = 7
@@ -31,6 +31,6 @@ NAMES = {
     LIKELY: "likely message or lock",
     JOIN: "end of workers",
 }
-#: classes that are recognised, and those that are guessed; the rest is unknown
+#: the recognised classes and the guessed classes; all other classes are unknown
 RECOGNISED = (CHILD, BARRIER, MESSAGE, TIMER, JOIN)
 GUESSED = (DEVICE, LIKELY)

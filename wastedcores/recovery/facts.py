@@ -1,7 +1,7 @@
 """Facts about tasks that no scheduler event tells: session or control group, allowed CPUs, nice value.
 
-It comes from the trace's header, from a file that ``wastedcores snapshot`` writes (``wastedcores.tasks/1``), or from names of
-tasks that lead a session.
+The facts come from the trace's header, from a file that ``wastedcores snapshot`` writes (``wastedcores.tasks/1``), or from the
+names of tasks that lead a session.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _REALTIME = ("fifo", "rr", "deadline")
 
 @dataclass
 class Facts:
-    """What is known of tasks beside their events."""
+    """What is known of the tasks in addition to their events."""
 
     #: int64 (tasks,): number of the session or control group of each task; 0 is the root group
     session: I64
-    #: the CPUs on which each task may run; None: those of its parent, or all if it has none in the trace
+    #: the CPUs on which each task may run; None: the CPUs of its parent, or all CPUs if the trace has no parent of it
     allowed: list[frozenset[int] | None]
     #: bool (tasks,): tasks whose affinity is known from a snapshot or from their name
     placed: NDArray[np.bool_]
@@ -48,7 +48,7 @@ class Facts:
     idle: NDArray[np.bool_]  #: bool (tasks,): tasks of SCHED_IDLE, which a fork inherits
     #: the source of the sessions: "tasks", "names", or "" if there is none, so that all tasks share the root group
     told: str
-    #: whether the sessions are autogroups that were switched off, which only other kernels have
+    #: whether the sessions are autogroups that were switched off in the recording, so that only another kernel may use them
     switched_off: bool
 
 
@@ -61,8 +61,8 @@ def gather(
 ) -> Facts:
     """Collect what is known of the tasks; ``task_groups`` and ``autogroups`` are as in a trace's header.
 
-    Autogroups that are switched off are left out beside control groups. Without these they are kept, because a kernel to which
-    the work goes may have them on; a model with ``+noautogroup`` puts all tasks into the root group.
+    If autogroups are switched off and there are control groups, the autogroups are left out. Without control groups they are
+    kept, because the kernel of a replay may have autogroups on. A model with ``+noautogroup`` puts all tasks into the root group.
     """
     count = len(seen.tasks)
     by_pid = {}
@@ -120,7 +120,7 @@ def gather(
 
 
 def task_group(fact: TaskFacts, task_groups: Collection[str] | None) -> str | None:
-    """Return the control group with which a task shares CPU time: the nearest one of the scheduler; None if it is not known."""
+    """Return the control group whose CPU time a task shares: the nearest that is a task group; None if it is not known."""
     if task_groups is None or fact.cgroup is None:
         return None
     path = PurePosixPath(fact.cgroup)
@@ -154,7 +154,7 @@ def _group(
 
 
 def _leads(seen: Seen, task: int, parent: int, sessions: tuple[str, ...]) -> bool:
-    """Tell whether a task leads a session; one whose parent has the name too inherited the name."""
+    """Tell whether a task leads a session: it has the name of a leader, and its parent, from which it may inherit it, has not."""
     for name in sessions:
         if any(n.startswith(name) for n in seen.names[task]):
             return parent < 0 or not any(n.startswith(name) for n in seen.names[parent])
@@ -168,8 +168,8 @@ _OF_A_TASK = ("wakeup", "wakeup_new", "migrate", "fork", "exec", "exit", "mark")
 def family_of(trace: Trace, name: str) -> Trace:
     """Return the events of the first task of a name, and of all tasks that descend from it.
 
-    While a CPU runs other tasks it counts as idle, and wakeups by other tasks have no waker. So the result says how much each
-    task of the family computed and why it slept, but not who had to wait: a check of it means nothing.
+    A CPU that runs other tasks counts as idle, and wakeups by other tasks have no waker. So the result shows how much each task
+    of the family computed and why it slept, but not which tasks had to wait. A check of the result means nothing.
     """
     events = trace.only("switch", *_OF_A_TASK).collect().with_row_index("row")
     named = events.filter(pl.col("comm") == name, pl.col("pid") > 0)
@@ -181,7 +181,7 @@ def family_of(trace: Trace, name: str) -> Trace:
     forks = events.filter(pl.col("kind") == "fork").select("row", "pid", "by_pid")
     births = forks.filter(pl.col("pid") == root, pl.col("row") <= first)["row"].to_list()
     born = births[-1] if births else -1
-    # a fork begins another task of a pid that was used before
+    # a fork whose child has a known pid begins another task with this pid
     inside, changes = {root}, [(max(born, 0), root, True)]
     for row, child, parent in forks.filter(pl.col("row") > born).iter_rows():
         if (parent in inside) != (child in inside):

@@ -1,9 +1,9 @@
 """Masters that start their workers and wait for all of them, again and again, as in a parallel region of OpenMP.
 
-A master is a task that ends sleeps of several others. It waits for them if one of its own sleeps, before it starts them again,
-ends when the last of them is done. A sleep of the master shows only which workers were late in this run, and under another
-kernel other workers are late. So every worker reports the end of its round to the master, whether or not the master slept for
-it.
+A master is a task that ends sleeps of several other tasks, its workers. It waits for them if one of its own sleeps, before it
+starts the workers again, ends when the last worker is done. The master's sleeps show only which workers were late in this run,
+and under another kernel other workers are late. So in the workload every worker reports the end of its round to the master,
+whether or not the master slept until that worker was done.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from wastedcores.recovery.task_tables import Seen
 
 I64 = NDArray[np.int64]
 
-#: a parent is woken within this time after the exit (exit_notify() of kernel/exit.c follows the event after some us), or within
-#: this time before the child leaves its CPU for ever if that is much later than the event
+#: a parent is woken within this time after its child's exit event (exit_notify() of kernel/exit.c comes some us after it). If the
+#: child leaves its CPU for ever much later, the parent is woken within this time before that
 WITHIN_NS = 100_000
 
 
@@ -62,11 +62,11 @@ def alive(seen: Seen, parent: int) -> tuple[I64, I64]:
     return ts[order], np.cumsum(change[order])
 
 
-#: a worker is done when it wakes its master if it sleeps after at most this much work, or has slept for at most this long
+#: a worker was done when its master woke if it had at most this much work left before its sleep, or had slept for at most so long
 LEFT_NS, SLEPT_NS = 10_000, 5_000
-#: a master is recognised by at least this many rounds with several workers, which are this share of its rounds
+#: a master is recognised if at least this many of its rounds, and at least this share of them, have several workers
 ROUNDS, SEVERAL = 3, 0.5
-#: a master waited for the last worker in at least the first share of its rounds, and went on earlier in at most the second
+#: in at least the first share of its rounds a master waited for the last worker; in at most the second it continued earlier
 WAITED, CONTRADICT = 0.7, 0.1
 
 
@@ -74,11 +74,11 @@ WAITED, CONTRADICT = 0.7, 0.1
 class Joins:
     """The rounds in which masters wait for their workers."""
 
-    #: int64 (n,): sleeps of workers, who report to the master before they sleep; the number of the round; the time of the report
+    #: int64 (n,): the sleeps of workers, which report to the master before they sleep; the round's number; the report's time
     sleep: I64
     of_sleep: I64
     reported_ns: I64
-    #: int64 (rounds,): the sleep with which the master begins to wait, or -1: it came when all were done
+    #: int64 (rounds,): the sleep in which the master waits for the last worker; -1 if it came when all workers were done
     wait: I64
     #: int64 (rounds,): the master's number among the tasks, and among the masters
     master: I64
@@ -87,12 +87,12 @@ class Joins:
 
 @dataclass
 class _Round:
-    """Sleeps of workers that a master ends at once, and what it did before that."""
+    """The sleeps of workers that a master ends together, and what the master did before it ended them."""
 
     workers: I64
     #: the sleeps of the master in a round, up to the one that ended when all workers were done
     waits: I64
-    #: whether it slept until the last worker was done; whether it went on before that
+    #: whether the master slept until the last worker was done; whether it continued before that
     waited: bool = False
     late: bool = False
 
@@ -119,7 +119,7 @@ def find_joins(seen: Seen) -> Joins:
 
 
 def _bursts(s: I64, master: int, woken: I64) -> list[tuple[I64, I64]]:
-    """Return the sets of workers that a master wakes without sleeping in between, and the master's sleeps before each set."""
+    """Return the sets of sleeps that a master ends without sleeping in between, and the master's own sleeps before each set."""
     own = np.flatnonzero(s[:, sj.S_TASK] == master)
     own = own[np.argsort(s[own, sj.S_OUT_NS], kind="stable")]
     before = np.searchsorted(s[own, sj.S_OUT_NS], s[woken, sj.S_WAKER_NS])
@@ -129,7 +129,7 @@ def _bursts(s: I64, master: int, woken: I64) -> list[tuple[I64, I64]]:
 
 
 def _round(seen: Seen, workers: I64, own: I64) -> _Round:
-    """Tell whether the master waited until all the workers that it wakes next were done."""
+    """Tell whether the master waited until all workers that it wakes next were done, and return the round."""
     s = seen.sleeps
     own = own[s[own, sj.S_WAKE_NS] >= 0]
     if not len(own):
@@ -177,7 +177,7 @@ def _joined(s: I64, found: list[tuple[int, list[_Round]]]) -> Joins:
 
 
 def _end_waits(s: I64, r: _Round, out: I64) -> None:
-    """Set the waker of each sleep of the master in a round to the worker that was done at that moment."""
+    """For each sleep of the master in a round, set as its waker the worker that was done when the sleep ended."""
     wakes = s[r.waits, sj.S_WAKE_NS]
     nearest = np.abs(out[:, None] - wakes).argmin(axis=0)
     s[r.waits, sj.S_CLASS] = JOIN

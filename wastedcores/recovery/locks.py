@@ -1,9 +1,9 @@
-"""Sleeps that the users of a lock end for each other.
+"""Locks: their users end each other's sleeps.
 
-Which task is woken when a lock is given back depends on which tasks wait at that moment, so under another kernel it is another
-one. The workload therefore uses a lock for them, and the replay decides. A hold is measured where a task waited for the lock
-and later wakes another one; where only one of the two is seen, the median of the measured holds is taken. A lock for which
-nobody waited leaves no trace and is not replayed.
+Which task is woken when a lock is given back depends on the tasks that wait at that moment, so under another kernel it is
+another task. Therefore the workload has a lock, and the replay decides which task is woken. The length of a hold is measured if a
+task waited for the lock and later woke another task. If only one of these two events is seen, the median of the measured holds
+is taken. A lock for which no task waited leaves no trace and is not replayed.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from wastedcores.recovery.task_tables import Seen
 
 I64 = NDArray[np.int64]
 
-#: a task that runs for more than this many usual holds before it wakes another one has released the lock and taken it again
+#: if a task runs for more than this many usual holds before it wakes another task, it has released the lock and taken it again
 LONGEST = 2
 #: these quantiles of the holds of a lock differ by a factor of two at most
 QUARTILES = (0.25, 0.75)
 
 
 def circles(waker: I64, sleeper: I64, slept: I64) -> I64:
-    """Return for each wakeup its circle, named by the circle's first task, or -1.
+    """Return for each wakeup the first task of its circle, which stands for the circle, or -1.
 
     A circle is a set of tasks that wake each other, as the users of a lock do.
 
-    Each task wakes at least two others of its circle that also wake it, at least half of all pairs wake each other, and the
-    tasks end at least half of each other's sleeps. ``slept`` has the number of sleeps of each task.
+    Each task wakes at least two tasks of its circle that also wake it, at least half of all pairs wake each other, and the tasks
+    end at least half of each other's sleeps. ``slept`` has the number of sleeps of each task.
     """
     count = len(slept)
     codes = np.unique(waker * count + sleeper)
     mutual = codes[np.isin(codes % count * count + codes // count, codes)]
     a, b = mutual // count, mutual % count
     first = np.arange(count)
-    while True:  # the first of all tasks that are reached
+    while True:  # find the first of all tasks that each task reaches
         least = first.copy()
         np.minimum.at(least, a, first[b])
         if (least == first).all():
@@ -57,7 +57,7 @@ def circles(waker: I64, sleeper: I64, slept: I64) -> I64:
 def of_locks(seen: Seen, sleeps: I64) -> I64:
     """Return for each sleep the lock that it waited for, or -1.
 
-    It is that of a circle whose tasks mostly wake another one after they got it, and about equally soon.
+    A circle has a lock if its tasks, after they got the lock, mostly wake another task, and do so after about equal times.
     """
     slept = np.bincount(seen.sleeps[:, sj.S_TASK], minlength=len(seen.tasks))
     circle = circles(sleeps[:, sj.S_WAKER], sleeps[:, sj.S_TASK], slept)
@@ -73,16 +73,16 @@ def of_locks(seen: Seen, sleeps: I64) -> I64:
 
 
 def _turns(seen: Seen, sleeps: I64, circle: I64) -> tuple[NDArray[Any], ...]:
-    """Return all moments at which a task got a lock for which it had waited, or woke another one, ordered by task and clock.
+    """Return the moments at which tasks got a lock for which they had waited or woke another task, ordered by task and clock.
 
-    The columns are: task, clock, whether it got the lock, lock, the clocks at its sleeps before and after, the time until the
-    next moment, and whether the hold that begins here ends then (the task did not sleep meanwhile).
+    The columns are: task, clock, whether it got the lock, lock, the clocks at its sleeps before and after the moment, the time
+    until the next moment, and whether a hold begins here and ends at the next moment (the task did not sleep in between).
     """
     task = np.concatenate([sleeps[:, sj.S_TASK], sleeps[:, sj.S_WAKER]])
     at = np.concatenate([sleeps[:, sj.S_AT], sleeps[:, sj.S_WAKER_AT]])
     got = np.repeat([True, False], len(sleeps))
     lock = np.tile(circle, 2)
-    # without tasks that wake another one at once when they get the lock
+    # the order of equal clocks leaves out tasks that wake another task at once when they get the lock
     order = np.lexsort((~got, at, task))
     task, at, got, lock = task[order], at[order], got[order], lock[order]
     before, after = _between_sleeps(seen, task, at, got)
@@ -111,7 +111,7 @@ def holds(seen: Seen, sleeps: I64, circle: I64) -> tuple[I64, I64, I64, I64, NDA
 
 
 def _between_sleeps(seen: Seen, task: I64, at: I64, got: NDArray[np.bool_]) -> tuple[I64, I64]:
-    """Return the clocks at the sleeps before and after some moments; one that ends a sleep begins behind it."""
+    """Return the clocks at the sleeps before and after some moments. A moment that ends a sleep is itself the clock before."""
     clock = seen.sleeps[:, [sj.S_TASK, sj.S_AT]]
     span = (
         int(max(clock[:, 1].max(initial=0), at.max(initial=0), seen.tasks[:, sj.T_RAN].max())) + 2

@@ -1,19 +1,19 @@
 """Sleeps that another task ends: it releases a lock, sends a message, signals a condition, starts a step of a pipeline.
 
-Where sched_waking is recorded with the interrupt flag, it names the waker. What follows is for other recordings.
+If sched_waking is recorded with the interrupt flag, it names the waker. The rest of this text is about other recordings.
 
-A wakeup is written where it is decided or, if the task was put on the queue of a far CPU (before Linux 4.3's sched_waking), on
-that CPU. A wakeup by an interrupt is recorded under the task that was interrupted. So the task that ran there is sometimes the
-waker and sometimes a bystander. It counts as the waker if the wakeup was decided on another CPU than that of the sleeper, and
-if the two have a common ancestor or the coincidence is too frequent for chance. For a wakeup on the sleeper's own CPU, one of
-the two must also have woken the other from another CPU. Where the trace tells that an interrupt ran, the interrupted task is no
-waker. Where nobody ran, the waker is inferred from coincidence: if a task falls asleep right after the wakeups again and again,
-it has made them.
+A wakeup is recorded on the CPU where it is decided or, if the task was put on the queue of a far CPU (before Linux 4.3's
+sched_waking), on that CPU. A wakeup by an interrupt is recorded under the task that was interrupted. So the task that ran where a
+wakeup was recorded is sometimes the waker and sometimes a bystander. It counts as the waker if the wakeup was decided on another
+CPU than the sleeper's, and if task and sleeper have a common ancestor or the coincidence is too frequent for chance. For a
+wakeup on the sleeper's own CPU, the task or the sleeper must also have woken the other one from another CPU. If the trace tells
+that an interrupt ran, the interrupted task is not the waker. If no task ran, the waker is inferred from coincidence: a task that
+falls asleep right after the wakeups again and again has made them.
 
-Synchronous wakeups carry the hint that the waker will sleep soon (WF_SYNC), as a write to a pipe or a Unix socket does. No
-event shows the hint, but the CPU that the kernel chose does. Where the sleeper's last CPU was idle and has another last-level
-cache than the waker, and the waker was alone on its CPU, an ordinary wakeup leaves the sleeper where it was, but a synchronous
-one pulls it to the waker's cache (wake_affine_idle() in kernel/sched/fair.c of v6.1 and v6.12).
+Synchronous wakeups carry the hint that the waker will sleep soon (WF_SYNC). A write to a pipe or a Unix socket wakes so. No event
+shows the hint, but the CPU that the kernel chose does. If the sleeper's last CPU was idle and has another last-level cache than
+the waker, and the waker was alone on its CPU, an ordinary wakeup leaves the sleeper where it was. A synchronous wakeup then pulls
+the sleeper to the waker's cache (wake_affine_idle() in kernel/sched/fair.c of v6.1 and v6.12).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ ENOUGH = 3
 
 
 def synchronous(seen: Seen, sleeps: I64, pair: I64, llc_of_cpu: I64 | None) -> NDArray[np.bool_]:
-    """Return for each pair of a waker and a sleeper whether the one wakes the other synchronously.
+    """Return for each pair of a waker and a sleeper whether the waker wakes the sleeper synchronously.
 
-    A pair with too few wakeups that show it is taken to do what most such wakeups of its waker's family do.
+    If too few wakeups of a pair show this, the majority of the wakeups of the waker's family that show it decides.
     """
     pairs = int(pair.max(initial=-1)) + 1
     if llc_of_cpu is None or len(llc_of_cpu) < seen.cpus or not pairs:
@@ -60,18 +60,18 @@ def synchronous(seen: Seen, sleeps: I64, pair: I64, llc_of_cpu: I64 | None) -> N
 
 Bool = NDArray[np.bool_]
 
-#: a waker that itself waits right after the wakeup falls asleep within these two times
+#: a waker that waits right after it woke a task falls asleep at most the first time before, or the second after, the wakeup
 BEFORE_NS, AFTER_NS = 5_000, 30_000
-#: a waker is concluded from this number of coincidences, this share of the sleeps in question, and this many times chance
+#: a waker is concluded if there are this many coincidences, in this share of the sleeps, and this many times as many as by chance
 TIMES, SHARE, LIFT = 3, 0.5, 5.0
-#: a task that ends at least this share of the explained sleeps of another is taken for its only waker
+#: a task that ends at least this share of another task's explained sleeps is taken for that task's only waker
 ONLY = 0.8
 #: if a task has at most this many wakeups on far CPUs, they are not doubted
 FEW = 3
 
 
 def find_messages(seen: Seen, bound: Bool) -> None:
-    """Find the wakers of sleeps, and give these the class MESSAGE or LIKELY."""
+    """Find the wakers of sleeps, and give these sleeps the class MESSAGE or LIKELY."""
     sleeps = seen.sleeps
     free = (sleeps[:, sj.S_CLASS] == UNKNOWN) & (sleeps[:, sj.S_WAKE_NS] >= 0)
     free &= ~bound[sleeps[:, sj.S_TASK]] & (sleeps[:, sj.S_BY] != sj.INTERRUPT)
@@ -124,7 +124,7 @@ def family(seen: Seen) -> I64:
 
 
 def _conclude(seen: Seen, free: I64) -> None:
-    """Find the task that falls asleep whenever another one wakes up."""
+    """Find tasks that fall asleep whenever another task wakes up: they are the wakers."""
     sleeps = seen.sleeps
     if not len(free):
         return
@@ -165,7 +165,7 @@ def _conclude(seen: Seen, free: I64) -> None:
 
 
 def _conclude_that(seen: Seen, sleep: I64, waker: I64, latest_at: I64, latest_ns: I64) -> None:
-    """Note the inferred wakers of some sleeps; each made its wakeup before it fell asleep itself."""
+    """Note the inferred wakers of some sleeps. Each waker woke the sleeper before it fell asleep itself."""
     s = seen.sleeps
     clock, _ = seen.clock(waker, s[sleep, sj.S_WAKE_NS])
     s[sleep, sj.S_CLASS] = LIKELY
@@ -175,7 +175,7 @@ def _conclude_that(seen: Seen, sleep: I64, waker: I64, latest_at: I64, latest_ns
 
 
 def _complete(seen: Seen, free: I64) -> None:
-    """If one task ends nearly all sleeps of another, let it also have ended the remaining ones during which it ran at the end."""
+    """If a task ends nearly all sleeps of another one, let it be the waker of the remaining sleeps at whose end it ran."""
     s = seen.sleeps
     known = s[np.isin(s[:, sj.S_CLASS], (MESSAGE, LIKELY))]
     if not len(free) or not len(known):

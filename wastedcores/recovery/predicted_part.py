@@ -1,4 +1,4 @@
-"""The part of a trace whose time is predicted, and whether some work or the recording ends it."""
+"""The part of a trace whose time is predicted, and whether this part ends with work or with the recording."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wastedcores.trace.trace import Trace
 BY_CLOCK = 0.9
 #: a task that was asleep for less than this share of the window computes from end to end
 ALWAYS = 0.05
-#: but it does not spin if others woke it at least this often after the first part of its work
+#: but it does not spin if other tasks woke it at least this often after the first part of its work
 SOME, BEGINNING = 2, 0.02
 BY_OTHERS = (cs.CHILD, cs.BARRIER, cs.MESSAGE, cs.LIKELY, cs.JOIN)
 
@@ -38,8 +38,8 @@ class Span:
 def find_span(trace: Trace, seen: Seen, in_rounds: NDArray[np.bool_]) -> Span:
     """Find the part of a trace whose time is predicted.
 
-    It is the window between two marks that tasks wrote. Without such marks it lasts from the start of the window that was asked
-    for (or of the trace) until the last exit of a task. What was asked for beyond the trace is left out.
+    It is the window between two marks that tasks wrote. Without such marks it lasts from the start of the requested window (or of
+    the trace) until the last exit of a task. If a window beyond the trace was requested, that part is left out.
     """
     window = trace.header.window
     start, end = seen.start_ns, seen.end_ns
@@ -68,7 +68,7 @@ def find_span(trace: Trace, seen: Seen, in_rounds: NDArray[np.bool_]) -> Span:
 
 
 def busy_per_cpu(seen: Seen, span: Span, switch_ns: int) -> tuple[float, ...]:
-    """Return the share of a span in which each CPU was busy, with the switches, as it is counted in a replay."""
+    """Return the share of a span in which each CPU was busy. The cost of switches counts, as it does in a replay."""
     begin = np.clip(seen.pieces[:, sj.P_SINCE] - switch_ns, span.start_ns, span.end_ns)
     end = np.clip(seen.pieces[:, sj.P_END], span.start_ns, span.end_ns)
     busy = np.bincount(seen.pieces[:, sj.P_CPU], end - begin, seen.cpus)
@@ -82,7 +82,7 @@ def _mark(seen: Seen, ts_ns: int) -> int | None:
 
 
 def _by_clock(seen: Seen, marker: int, start: int, end: int) -> tuple[str, ...]:
-    """Return a sentence if the task that ends the window mostly slept in it: then a time ends the window, and not work."""
+    """Return a sentence if the task that ends the window mostly slept in it, so that a time and not work ends the window."""
     s = seen.sleeps[seen.sleeps[:, sj.S_TASK] == marker]
     s = s[np.isin(s[:, sj.S_CLASS], (cs.TIMER, cs.DEVICE, cs.UNKNOWN)) & (s[:, sj.S_WAKE_NS] >= 0)]
     slept = np.clip(s[:, sj.S_WAKE_NS], start, end) - np.clip(s[:, sj.S_OUT_NS], start, end)
@@ -95,7 +95,7 @@ def _by_clock(seen: Seen, marker: int, start: int, end: int) -> tuple[str, ...]:
 
 
 def _spinning(seen: Seen, in_rounds: NDArray[np.bool_], start: int, end: int) -> frozenset[int]:
-    """Return the tasks that hardly sleep and end in the window, which may spin; none if there is only one."""
+    """Return the tasks that may spin, because they hardly sleep and end in the window; none if there is only one such task."""
     t = seen.tasks
     exits = (t[:, sj.T_EXIT_NS] >= 0) & (t[:, sj.T_EXIT_NS] <= end + (end - start) // 20)
     lives = np.minimum(np.where(exits, t[:, sj.T_EXIT_NS], end), end) - np.maximum(
@@ -113,7 +113,7 @@ def _spinning(seen: Seen, in_rounds: NDArray[np.bool_], start: int, end: int) ->
 
 
 def _waits(seen: Seen) -> NDArray[np.bool_]:
-    """Return bool (tasks,): tasks that wait for others by sleeping, and not only at their beginning."""
+    """Return bool (tasks,): the tasks that wait for other tasks by sleeping, and not only at their beginning."""
     s = seen.sleeps[np.isin(seen.sleeps[:, sj.S_CLASS], BY_OTHERS)]
     settled = s[:, sj.S_AT] > BEGINNING * seen.tasks[s[:, sj.S_TASK], sj.T_RAN]
     return np.bincount(s[settled, sj.S_TASK], minlength=len(seen.tasks)) >= SOME

@@ -29,18 +29,18 @@ from wastedcores.workload.program import Costs
 
 @dataclass(frozen=True)
 class Recovered:
-    """A workload that was recovered from a trace, and how sure that is."""
+    """A workload that was recovered from a trace, and how certain the recovery is."""
 
     workload: Workload  #: the workload; :func:`wastedcores.replay` runs it
     #: how many tasks and sleeps the trace shows
     tasks: int
     sleeps: int
     classes: dict[str, int]  #: number of sleeps by class, such as ``barrier`` or ``timer``
-    #: the measured window of the recording, from its first event: start and end
+    #: start and end of the recording's measured window, counted from the first event
     window_ns: tuple[int, int]
     #: texts of the marks that begin and end the window, if tasks write them; None: the window is all of the trace
     marks: tuple[str, str] | None
-    ends: bool  #: whether there is work in the window that ends, so that its time can be predicted
+    ends: bool  #: whether work ends in the window, so that its time can be predicted
     #: sentences for the reader about facts that are missing or contradictory
     notes: tuple[str, ...] = ()
     finite: bool = True  #: whether a replay ends when its tasks do, and not after the recorded time
@@ -58,11 +58,11 @@ class Recovered:
         return sum(self.busy_per_cpu[c] for c in counted if c < len(self.busy_per_cpu))
 
     def share(self, *classes: int) -> float:
-        """Return the share of sleeps of some classes; 0 if nobody slept."""
+        """Return the share of sleeps of some classes; 0 if there were no sleeps."""
         return sum(self.classes.get(NAMES[c], 0) for c in classes) / max(self.sleeps, 1)
 
     def counts(self) -> dict[str, Any]:
-        """Return how much was seen, and how much of it is known, for JSON."""
+        """Return for JSON how much was seen, and how much of it is explained."""
         names = ("tasks", "sleeps", "recognised", "guessed", "unknown", "classes")
         return {name: getattr(self, name) for name in names}
 
@@ -78,7 +78,7 @@ class Recovered:
 
     @property
     def unknown(self) -> float:
-        """The share of sleeps of which only the length is known."""
+        """The share of sleeps for which only the length is known."""
         return max(0.0, 1.0 - self.share(*RECOGNISED, *GUESSED)) if self.sleeps else 0.0
 
     @property
@@ -102,19 +102,19 @@ def recover(
     trace
         Any trace with switches and wakeups.
     tasks
-        What a snapshot tells of the tasks (``wastedcores snapshot``); None: what the trace's header has, also of tasks that it
-        shows only when the trace ended.
+        What a snapshot tells about the tasks (``wastedcores snapshot``). None: what the trace's header tells, including the tasks
+        that it has only from the end of the trace.
     sessions
-        Names. A task that is ever called so leads a session of its own, and its children inherit it.
+        Names. A task that ever has one of these names leads a session of its own, and its children inherit the session.
     costs
-        What switches and wakeups cost in the replay; these are taken off the recorded CPU time.
+        What switches and wakeups cost in the replay. These costs are subtracted from the recorded CPU time.
     machine
-        The recorded machine; default: the one that the trace names. Its caches tell which wakeups are synchronous.
+        The recorded machine; default: the machine that the trace names. Its caches tell which wakeups are synchronous.
 
     Returns
     -------
     Recovered
-        The workload and how sure it is.
+        The workload and how certain it is.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def recover(
     """
     trace, costs = opened(trace), costs or Costs()
     s = seen(trace, costs.switch_ns)
-    if tasks is None:  # a pid that is in both was used again, and the first task had it first
+    if tasks is None:  # for a pid that is in both lists, the older entry counts
         tasks = [*(trace.header.later_tasks or ()), *(trace.header.tasks or ())]
     header = trace.header
     facts = gather(s, tasks, sessions, header.task_groups, header.autogroups)
@@ -165,7 +165,7 @@ def classify(s: Seen, facts: Facts) -> Waits:
 
 
 def _forget_stoppers(s: Seen, facts: Facts) -> None:
-    """Leave out the stop machine's threads, which a replay has of its own."""
+    """Leave out the stopper threads, because a replay has its own."""
     s.sleeps = s.sleeps[~facts.stopper[s.sleeps[:, sj.S_TASK]]]
     by = s.sleeps[:, sj.S_BY]
     by[(by >= 0) & facts.stopper[by]] = -1
@@ -182,7 +182,7 @@ def _guessed_work(s: Seen) -> float:
     return float((rows[:, sj.S_AT] - before)[unsure].sum() / max(work, 1))
 
 
-#: a thread that slept so often on one CPU only is probably bound to it
+#: a thread that slept at least this often, and only on one CPU, is probably bound to this CPU
 STAYED = 10
 
 

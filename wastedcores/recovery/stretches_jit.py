@@ -1,7 +1,7 @@
-"""One pass over a trace's task events: what every task did, in CPU time of its own.
+"""One pass over a trace's task events: what every task did, on a clock of its own CPU time.
 
-Each task has a clock that advances while the task is on a CPU. Everything a task does (it sleeps, forks, wakes another task,
-writes a mark, exits) is noted with the time on this clock, because that is what stays the same when the scheduler changes.
+Each task has a clock that advances while the task is on a CPU. Everything that a task does (it sleeps, forks, wakes another task,
+writes a mark, exits) is noted with the time on this clock, because this time stays the same when the scheduler changes.
 The cost of a context switch is the scheduler's and not the task's, so the clock starts ``switch_ns`` after each switch.
 """
 
@@ -14,7 +14,7 @@ from wastedcores.jit.compile import inner, jit
 
 I64 = NDArray[np.int64]
 
-# columns of the tasks and of a change
+# columns of the table of first rows, and of a change of a name
 F_PID, F_ROW, F_TASK = range(3)
 C_TASK, C_ROW, C_PREV = range(3)
 
@@ -34,18 +34,18 @@ E_WIDTH = 10
     T_FIRST_NS,  # time and CPU at which it is seen first
     T_FIRST_CPU,
     T_FIRST_STATE,  # ASLEEP, WAITING or RUNNING before the event that shows it first
-    T_EXIT_NS,  # time of its end, or -1: that of its exit event, or later if it goes on for long
+    T_EXIT_NS,  # time of its end, or -1: the time of its exit event, or a later time if it continues to run for long
     T_EXIT_AT,  # its clock at its end
     T_STATE,  # its state after the last event
-    T_RAN,  # its clock (while it runs: at T_SINCE)
-    T_SINCE,  # when its present piece on a CPU began, with the cost of the switch
-    T_CPU,  # where it is
+    T_RAN,  # its clock (while it runs: its clock at T_SINCE)
+    T_SINCE,  # when its present piece on a CPU began, after the cost of the switch
+    T_CPU,  # the CPU on which it is
     T_SLEEP,  # row of its present sleep, or -1
     T_SLEPT,  # time asleep
     T_NUMBER,  # how many sleeps it had
     T_MOVED,  # whether it was ever seen on two CPUs
     T_PRIO_ROW,  # row of an event that shows its name and priority
-    T_HERE_NS,  # since when it is runnable on its present CPU
+    T_HERE_NS,  # when it became runnable on its present CPU
     T_EXITING_NS,  # time of its exit event, or -1
 ) = range(20)
 T_WIDTH = 20
@@ -53,7 +53,7 @@ T_WIDTH = 20
 #: CPU time; it was 88 us at most in recordings of 4.1 and 6.1.
 EXITING_NS = 100_000
 
-# what a switch leaves of its task, in E_ASLEEP
+# the state in which a switch leaves the task that ran, in E_ASLEEP
 AWAKE, SLEEPS, DEAD = range(3)
 
 UNSEEN, ASLEEP, WAITING, RUNNING, GONE = range(5)
@@ -62,13 +62,13 @@ UNSEEN, ASLEEP, WAITING, RUNNING, GONE = range(5)
 (
     S_TASK,
     S_OUT_NS,  # when it left the CPU
-    S_AT,  # its clock then
+    S_AT,  # its clock at that moment
     S_OUT_CPU,
     S_WAKE_NS,  # when it became runnable; -1: it still sleeps when the trace ends
     S_BY,  # the task that ran where the wakeup happened; -1: idle or not known; INTERRUPT
     S_BY_AT,  # that task's clock
     S_FAR,  # 1: the wakeup was decided on another CPU than the one on which the task was queued, so S_BY is its waker
-    S_TOLD_NS,  # when that was told
+    S_TOLD_NS,  # the time of the event that told S_BY
     S_FROM_CPU,  # where it was before it was woken
     S_WAKE_CPU,
     S_CLASS,  # filled in later
@@ -77,12 +77,12 @@ UNSEEN, ASLEEP, WAITING, RUNNING, GONE = range(5)
     S_WAKER_NS,  # filled in later: when that task acted, which is before the wakeup if it was on a far CPU
 ) = range(15)
 S_WIDTH = 15
-#: not a task: an interrupt on another CPU than the one on which the task was put decided the wakeup
+#: stands for an interrupt that decided the wakeup, on another CPU than the CPU on which the task was put
 INTERRUPT = -2
-#: A task is put on a queue within this time after the sched_migrate_task of its wakeup; 8 us were the most in recordings of 4.1
-#: to 6.12. One before that is the balancer's, which moves sleepers since 6.12 (delayed dequeue, kernel/sched/fair.c).
+#: A task is put on a queue within this time after the sched_migrate_task of its wakeup (in recordings of 4.1 to 6.12, within 8
+#: us). An earlier sched_migrate_task is the balancer's, which moves sleepers since 6.12 (delayed dequeue, kernel/sched/fair.c).
 PLACED_WITHIN_NS = 50_000
-#: in S_FAR until the wakeup: the task was pulled to the CPU of the one that moved it
+#: in S_FAR until the wakeup: the task that moved the sleeper pulled it to its own CPU
 PULLED = 2
 #: in S_FAR: a sched_waking names the task that woke it
 NAMED = 3
@@ -148,11 +148,11 @@ def _begin_sleep(tasks: I64, sleeps: I64, s: int, t: int, now: int, cpu: int) ->
 
 @inner
 def _name_waker(tasks: I64, sleeps: I64, t: int, by: int, event: I64, far: int) -> None:
-    """Note the task that ran where a task's wakeup was decided, unless a move of the sleeper has shown it already.
+    """Note the task that ran where a task's wakeup was decided, unless a move of the sleeper has already shown it.
 
-    A wakeup that an interrupt decided has no waker. An interrupt on the sleeper's new CPU may only have put it on the queue
-    there. A move to the CPU on which the event was written is the waker's only if the same task then puts the sleeper on that
-    queue; otherwise the balancer pulled a sleeper.
+    A wakeup that an interrupt decided has no waker. But an interrupt on the sleeper's new CPU may only have put the sleeper on
+    the queue there. If the sleeper moves to the CPU on which the move is recorded, the move is part of the wakeup only if the
+    same task then puts the sleeper on that queue. Otherwise the balancer pulled a sleeper.
     """
     s, now = tasks[t, T_SLEEP], event[E_TS]
     if s < 0 or sleeps[s, S_FAR] == NAMED:
@@ -198,7 +198,7 @@ def _wake(tasks: I64, sleeps: I64, t: int, now: int, cpu: int) -> None:
         sleeps[s, S_WAKE_CPU] = cpu
         tasks[t, T_SLEPT] += now - sleeps[s, S_OUT_NS]
         tasks[t, T_SLEEP] = -1
-    elif tasks[t, T_EXIT_NS] >= 0:  # it slept on its way out
+    elif tasks[t, T_EXIT_NS] >= 0:  # it slept while it exited
         tasks[t, T_EXIT_NS], tasks[t, T_EXIT_AT] = now, tasks[t, T_RAN]
     tasks[t, T_STATE] = WAITING
     tasks[t, T_HERE_NS] = now
@@ -209,7 +209,7 @@ def _switch_out(tasks: I64, sleeps: I64, s: int, t: int, now: int, cpu: int, asl
     """Take a task from its CPU; return the number of sleeps."""
     tasks[t, T_RAN] = _clock(tasks, t, now)
     if asleep and tasks[t, T_EXIT_NS] >= 0:
-        # it may sleep on its way out, but that is no sleep of its program
+        # a task may sleep while it exits, but this is no sleep of its program
         tasks[t, T_STATE] = GONE if asleep == DEAD else ASLEEP
         if asleep == DEAD and tasks[t, T_RAN] - tasks[t, T_EXIT_AT] > EXITING_NS:
             tasks[t, T_EXIT_NS], tasks[t, T_EXIT_AT] = now, tasks[t, T_RAN]
@@ -238,14 +238,14 @@ def _switch_in(tasks: I64, sleeps: I64, t: int, now: int, cpu: int, switch_ns: i
 
 @inner
 def _seen_running(tasks: I64, t: int, start_ns: int) -> None:
-    """Let a task that is running when it is first seen have run since the trace began."""
+    """Assume that a task which is running when it is first seen has run since the trace began."""
     tasks[t, T_FIRST_NS] = tasks[t, T_SINCE] = tasks[t, T_HERE_NS] = start_ns
     tasks[t, T_FIRST_STATE] = tasks[t, T_STATE] = RUNNING
 
 
 @inner
 def _other(tasks: I64, sleeps: I64, t: int, event: I64, by: int) -> None:
-    """Take an event of a task that is neither a switch nor its birth nor a mark."""
+    """Handle an event of a task that is neither a switch nor its birth nor a mark."""
     now, kind, cpu = event[E_TS], event[E_KIND], event[E_CPU]
     if kind == EXIT:
         tasks[t, T_EXIT_NS] = tasks[t, T_EXITING_NS] = now
@@ -257,7 +257,7 @@ def _other(tasks: I64, sleeps: I64, t: int, event: I64, by: int) -> None:
         far = event[E_SRC] >= 0 and event[E_SRC] != cpu
         _name_waker(tasks, sleeps, t, by, event, int(far))
         _wake(tasks, sleeps, t, now, cpu)
-    # a wakeup can name another CPU before the task has left its own
+    # a wakeup can name another CPU before the task has left its old CPU
     if tasks[t, T_STATE] != RUNNING:
         _place(tasks, t, now, cpu)
 
@@ -300,7 +300,7 @@ def _piece(tasks: I64, pieces: I64, n: int, t: int, now: int) -> int:
 def changes(
     events: I64, comm: I64, prev_comm: I64, first: I64, of_pid: I64, last: I64, out: I64
 ) -> int:
-    """Write for each change of a name: task, row, whether it is the row's previous task; return their number, or -1 for no room.
+    """Write for each change of a name: task, row, whether it is the row's previous task. Return how many, or -1 if room is short.
 
     ``comm`` and ``prev_comm`` have a number for each event's name, -1 for none. ``first`` has the tasks in the order of the rows
     that show them first. ``of_pid`` and ``last`` (the name of each task) begin with -1.
@@ -338,11 +338,11 @@ def stretches(
     start_ns: int,
     switch_ns: int,
 ) -> tuple[int, int, int, int]:
-    """Go through the events once and fill the tables; return the rows of each.
+    """Go through the events once and fill the tables; return the number of rows of each table.
 
     ``events`` is in order of time. E_ASLEEP tells whether a switch leaves its task asleep or dead. ``of_cpu`` is -2 for a CPU
-    without a switch so far, and -1 for an idle one. If another task stops on a CPU than the one that ran there, the latter has
-    left unseen, at that moment at the latest.
+    without a switch so far, and -1 for an idle CPU. If a switch names another previous task than the one that ran on the CPU, the
+    task that ran there has left without an event, at the latest at that moment.
     """
     n = s = m = k = 0
     for e in range(len(events)):

@@ -23,7 +23,7 @@ CODES = {
 _LUT = np.full(len(KINDS), -1, np.int64)
 for _kind, _code in CODES.items():
     _LUT[KINDS.index(_kind)] = _code
-#: stands for a priority that no event tells; -1 is that of SCHED_DEADLINE
+#: stands for a priority that no event tells; -1 is the priority of SCHED_DEADLINE
 _UNTOLD = -(2**15)
 
 
@@ -31,7 +31,7 @@ _UNTOLD = -(2**15)
 class Seen:
     """What a trace shows of its tasks."""
 
-    #: int64: one row per task, sleep, mark and span on a CPU (ordered by task and time);
+    #: int64: tables with one row per task, sleep, mark, and span on a CPU (the spans are ordered by task and time);
     #: :mod:`wastedcores.recovery.stretches_jit` names the columns
     tasks: I64
     sleeps: I64
@@ -39,34 +39,34 @@ class Seen:
     pieces: I64
     comms: list[str]  #: the last name of each task
     names: list[set[str]]  #: all names that each task ever had
-    #: int64 (tasks,): the nice value of each task when it was seen first or, if it was born in the trace and so began with that
-    #: of its parent, when it was seen last; real-time tasks count as -20
+    #: int64 (tasks,): the nice value of each task when it was seen first. A task that was born in the trace began with its
+    #: parent's nice value; for such tasks it is the value when they were seen last. Real-time tasks count as -20
     nice: I64
-    #: bool (tasks,): tasks whose priority some event tells; the others have nice 0
+    #: bool (tasks,): tasks whose priority some event tells; all other tasks have nice 0
     told_nice: NDArray[np.bool_]
     realtime: NDArray[np.bool_]  #: bool (tasks,): tasks that are not of the fair class
     texts: list[str]  #: the text of each mark
     #: times of the first and the last event
     start_ns: int
     end_ns: int
-    cpus: int  #: CPU numbers are below this
+    cpus: int  #: all CPU numbers are below this
 
     @cached_property
     def _keys(self) -> I64:
-        """The spans on CPUs as numbers that are ordered by task and time."""
+        """One number per span on a CPU; the numbers are ordered by task and time."""
         span = self.end_ns - self.start_ns + 2
         keys: I64 = self.pieces[:, sj.P_TASK] * span + self.pieces[:, sj.P_SINCE] - self.start_ns
         return keys
 
     def clock(self, task: I64, ts_ns: I64) -> tuple[I64, NDArray[np.bool_]]:
-        """Return tasks' own clocks at some moments, and whether they were on a CPU."""
+        """Return the tasks' own clocks at some moments, and whether the tasks were on a CPU."""
         piece, found = self._piece(task, ts_ns)
         inside = np.minimum(ts_ns, piece[:, sj.P_END]) - piece[:, sj.P_SINCE]
         clock = np.where(found, piece[:, sj.P_CLOCK] + inside, 0)
         return clock, found & (ts_ns <= piece[:, sj.P_END])
 
     def moment(self, task: I64, clock: I64) -> I64:
-        """Return when the tasks' own clocks showed these times, the earliest such moment."""
+        """Return the earliest moments at which the tasks' own clocks showed these times."""
         span = int(max(self.pieces[:, sj.P_CLOCK].max(initial=0), clock.max(initial=0))) + 1
         keys = self.pieces[:, sj.P_TASK] * span + self.pieces[:, sj.P_CLOCK]
         at = np.searchsorted(keys, task * span + clock, side="left") - 1
@@ -76,29 +76,29 @@ class Seen:
         return np.where(mine, ns, self.tasks[task, sj.T_FIRST_NS])
 
     def ran_until(self, task: I64, ts_ns: I64) -> I64:
-        """Return until when tasks ran before some moments, or these moments if they ran then or never before."""
+        """Return when tasks last ran before some moments, or the moment itself if a task ran then or had never run."""
         piece, found = self._piece(task, ts_ns)
         return np.where(found, np.minimum(piece[:, sj.P_END], ts_ns), ts_ns)
 
     def cpu(self, task: I64, ts_ns: I64) -> I64:
-        """Return the CPUs on which tasks ran at some moments; -1 if they did not."""
+        """Return the CPUs on which tasks ran at some moments; -1 for a task that did not run."""
         piece, found = self._piece(task, ts_ns)
         return np.where(found & (ts_ns <= piece[:, sj.P_END]), piece[:, sj.P_CPU], -1)
 
     def runnable(self, cpu: I64, ts_ns: I64) -> I64:
-        """Return how many tasks some CPUs had at some moments."""
+        """Return how many runnable tasks some CPUs had at some moments."""
         asked = cpu * (self.end_ns - self.start_ns + 2) + ts_ns - self.start_ns
         came, left = self._arrivals
         return np.searchsorted(came, asked) - np.searchsorted(left, asked)
 
     @cached_property
     def _arrivals(self) -> tuple[I64, I64]:
-        """The moments at which tasks came to CPUs and left them, as numbers that are ordered by CPU and time."""
+        """One number per moment at which a task came to a CPU, and per moment at which one left it, in order of CPU and time."""
         base = self.pieces[:, sj.P_CPU] * (self.end_ns - self.start_ns + 2) - self.start_ns
         return np.sort(base + self.pieces[:, sj.P_HERE]), np.sort(base + self.pieces[:, sj.P_END])
 
     def _piece(self, task: I64, ts_ns: I64) -> tuple[I64, NDArray[np.bool_]]:
-        """Return the last span on a CPU that began before a moment, and whether there is one."""
+        """Return each task's last span on a CPU that began before a moment, and whether there is such a span."""
         if not len(self.pieces):  # nothing ran for longer than a switch takes
             return np.zeros((len(task), sj.P_WIDTH), np.int64), np.zeros(len(task), np.bool_)
         span = self.end_ns - self.start_ns + 2
@@ -167,7 +167,7 @@ def _pass(table: pl.DataFrame, events: I64, switch_ns: int, cpus: int) -> Seen:
         events, tasks, sleeps, marks, pieces, of_pid, of_cpu, start_ns, switch_ns
     )
     tasks, sleeps, marks, pieces = tasks[:n], sleeps[:s], marks[:m], pieces[:k]
-    # those of one task are in order already; numpy sorts 16-bit numbers by radix
+    # the pieces of one task are already in order; numpy sorts 16-bit numbers by radix
     of_task = pieces[:, sj.P_TASK].astype(np.uint16 if n <= 1 << 16 else np.int64)
     pieces = pieces[np.argsort(of_task, kind="stable")]
     comms, names = _names(table, events, tasks)
@@ -191,7 +191,7 @@ def _pass(table: pl.DataFrame, events: I64, switch_ns: int, cpus: int) -> Seen:
 
 
 def _distinct(texts: list[str]) -> list[str]:
-    """Return the texts, numbered where one occurs again, so that every mark of a replay can be found."""
+    """Return the texts, with a number added to each text that occurs again, so that every mark of a replay can be found."""
     times: dict[str, int] = {}
     out = []
     for text in texts:
@@ -212,7 +212,7 @@ def _first_rows(tasks: I64) -> pl.DataFrame:
 
 
 def _names(table: pl.DataFrame, events: I64, tasks: I64) -> tuple[list[str], list[set[str]]]:
-    """Return the last name of each task, and all its names; a pid that was used again has one list per task."""
+    """Return the last name of each task, and all its names. Tasks that used the same pid one after the other are kept apart."""
     told = [
         table[column].to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
         for column in ("comm", "prev_comm")
@@ -239,7 +239,7 @@ def _names(table: pl.DataFrame, events: I64, tasks: I64) -> tuple[list[str], lis
 
 
 def _priorities(table: pl.DataFrame, tasks: I64) -> I64:
-    """Return each task's priority where it is seen first, or last if its birth was seen, or _UNTOLD if no event tells it."""
+    """Return each task's first recorded priority (the last one if its birth was seen), or _UNTOLD if no event tells it."""
     told = (
         table.lazy()
         .select("pid", "prio", row=pl.int_range(pl.len(), dtype=pl.Int64))

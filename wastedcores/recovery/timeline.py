@@ -1,4 +1,4 @@
-"""What each recovered task does, in order: its forks, marks, posts, sleeps and its end, at times of its own clock."""
+"""What each recovered task does, in order: its forks, marks, posts, sleeps and its end, each at a time on its own clock."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from wastedcores.recovery.task_tables import Seen
 
 I64 = NDArray[np.int64]
 
-# columns of an action: the task, its clock, the time in the trace, what it does, and with what
+# columns of an action: the task, its clock, the time in the trace, what it does, an argument, and a cost or a time
 A_TASK, A_AT, A_NS, A_WHAT, A_WITH, A_COST = range(6)
 A_WIDTH = 6
-# actions, in the order in which those of one moment happen
+# actions; this is the order in which actions of the same moment happen
 LAST, POST, UNLOCK, FORK, MARK, MEET, WAIT, LOCK, SLEEP, UNTIL, CHILDREN, STOP, END = range(13)
 
 
 @dataclass
 class Timeline:
-    """All actions, ordered by task and time, the number of semaphores between tasks, and which of them wake synchronously."""
+    """All actions, ordered by task and time; the number of semaphores between tasks, and which semaphores wake synchronously."""
 
     actions: I64
     semaphores: int
@@ -42,9 +42,9 @@ class Timeline:
 
 @dataclass
 class Waits:
-    """How tasks wait for each other, where one sleep alone does not tell it."""
+    """How tasks wait for each other, if a single sleep does not tell it."""
 
-    #: the rounds of barriers, and those of masters and their workers
+    #: the rounds of barriers, and the rounds of masters and their workers
     rounds: Rounds
     joins: Joins
     period: I64  #: int64 (tasks,): the periods of tasks with a timer, in ns
@@ -89,7 +89,7 @@ def _of_class(seen: Seen, *classes: int) -> I64:
 def _messages(
     seen: Seen, wake_ns: int, llc_of_cpu: I64 | None
 ) -> tuple[list[I64], NDArray[np.bool_]]:
-    """Return the waits and what ends them; each pair of tasks has a semaphore, which may wake synchronously, or uses a lock."""
+    """Return the waits and what ends them. Each pair of tasks has a semaphore, which may wake synchronously, or uses a lock."""
     s = _of_class(seen, MESSAGE, LIKELY)
     circle = of_locks(seen, s)
     locks = _locks(seen, s[circle >= 0], circle[circle >= 0], wake_ns)
@@ -97,7 +97,7 @@ def _messages(
     pair = s[:, sj.S_WAKER] * len(seen.tasks) + s[:, sj.S_TASK]
     number = np.unique(pair, return_inverse=True)[1]
     waits = rows(s[:, sj.S_TASK], s[:, sj.S_AT], s[:, sj.S_OUT_NS], WAIT, number)
-    # a task that exits may wake another one after its exit was written
+    # a task that exits may wake another task after its exit was recorded
     exits = seen.tasks[s[:, sj.S_WAKER]]
     gone = (exits[:, sj.T_EXIT_NS] >= 0) & (exits[:, sj.T_EXIT_NS] < s[:, sj.S_WAKER_NS])
     at = np.where(gone, exits[:, sj.T_EXIT_AT], s[:, sj.S_WAKER_AT])
@@ -119,7 +119,7 @@ def _locks(seen: Seen, sleeps: I64, circle: I64, wake_ns: int) -> list[I64]:
 def _joins(seen: Seen, joins: Joins, semaphores: int, wake_ns: int) -> list[I64]:
     """Return the reports of workers and the waits of their masters; each master has a semaphore.
 
-    A master that came after all workers were done gets its wait at the place of its own program where it was when the last
+    If a master came after all workers were done, its wait is put into its program at the place that it had reached when the last
     worker was done.
     """
     s = seen.sleeps[joins.sleep]
@@ -159,7 +159,7 @@ def _births(seen: Seen) -> I64:
 
 
 def _nobody(seen: Seen, period: I64) -> list[I64]:
-    """Return the sleeps that end by themselves, and those that the trace does not see end."""
+    """Return the sleeps that end without another task, and the sleeps that had not ended when the trace did."""
     s = _of_class(seen, TIMER, DEVICE)
     absolute = period[s[:, sj.S_TASK]] > 0
     length = s[:, sj.S_WAKE_NS] - s[:, sj.S_OUT_NS]
@@ -172,11 +172,12 @@ def _nobody(seen: Seen, period: I64) -> list[I64]:
 
 
 def _children(seen: Seen) -> I64:
-    """Return the waits for children: each lasts until no more of them are alive than in the recording.
+    """Return the waits for children: each lasts until no more children are alive than in the recording.
 
-    A wait before another fork throttles the parent, as in ``make -j``: it lasts until fewer are alive than the most that ever
-    were. After its last fork a parent waits for as many to end as had ended when it went on; and before every fork, if none was
-    alive whenever it forked after a wait, as behind ``wait`` in a shell.
+    A wait before another fork throttles the parent, as in ``make -j``: it lasts until fewer children are alive than the largest
+    number that ever was. After its last fork, a parent waits until as few children are alive as when it continued in the
+    recording. It also does so before every fork if no child was alive whenever it forked after a wait, as after ``wait`` in a
+    shell.
     """
     s = _of_class(seen, CHILD)
     parts = [np.empty((0, A_WIDTH), np.int64)]
@@ -204,10 +205,10 @@ def _children(seen: Seen) -> I64:
 
 
 def _undelayed(seen: Seen, parent: int, born: I64, waits: I64, most: int) -> I64:
-    """Return the waits of a throttled parent that did not show, because a child had ended before the wait.
+    """Return the waits of a throttled parent that show no sleep, because a child had ended before the wait.
 
-    Such a wait is as far before the next fork, in work of the parent, as those that showed are in the median, but it comes
-    behind what the parent did last before this fork: a child may need that in order to end.
+    The parent's work between such a wait and the next fork is the median of this work for the waits that show a sleep. But the
+    wait comes after the parent's last action before this fork, because a child may need this action in order to end.
     """
     born = born[np.argsort(born[:, sj.T_BORN_NS])]
     at, ns = born[:, sj.T_BORN_AT], born[:, sj.T_BORN_NS]
@@ -225,7 +226,7 @@ def _undelayed(seen: Seen, parent: int, born: I64, waits: I64, most: int) -> I64
 def _ends_of_waits(seen: Seen, parent: int, wake_ns: I64) -> I64:
     """Return when a parent does something else after its waits for children: sleep, wake another task, write a mark, or exit.
 
-    Until then it may have gone on because several children had ended.
+    Until then it may have continued because several children had ended.
     """
     exit_ns = int(seen.tasks[parent, sj.T_EXIT_NS])
     acts = np.sort(np.append(_acts(seen, parent), exit_ns if exit_ns >= 0 else seen.end_ns))
@@ -246,7 +247,7 @@ def _acts(seen: Seen, task: int) -> I64:
 
 
 def _ends(seen: Seen) -> I64:
-    """Return the end of each task: its exit, or what it computed until the trace ended."""
+    """Return the end of each task: its exit, or the end of what it computed until the trace ended."""
     t = seen.tasks
     gone = t[:, sj.T_EXIT_NS] >= 0
     awake = ~gone & (t[:, sj.T_STATE] != sj.ASLEEP)

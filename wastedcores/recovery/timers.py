@@ -1,4 +1,4 @@
-"""Sleeps that nobody ends: timers, which end at regular times, and devices, which do not."""
+"""Sleeps that no task ends: sleeps for timers, which end at regular times, and for devices, which end at irregular times."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from wastedcores.recovery.task_tables import Seen
 I64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-#: sleeps are regular if this share of them is this close to their median: a share of it, or the slack of timers, which is
-#: more than that for short sleeps
+#: sleeps are regular if this share of them differs from their median by at most CLOSE times the median or by the slack of timers,
+#: which is larger for short sleeps, but limited to CLOSE_IF_SHORT times the median
 REGULAR, CLOSE, SLACK_NS, CLOSE_IF_SHORT = 0.8, 0.02, 60_000, 0.1
-#: and if there are at least this many of them
+#: and if there are at least this many sleeps
 TIMES = 3
 
 
 def find_timers(seen: Seen) -> I64:
-    """Give the class TIMER or DEVICE to the sleeps that nobody is known to have ended."""
+    """Give the class TIMER or DEVICE to the sleeps that no known task has ended; return each task's period, or 0."""
     sleeps = seen.sleeps
     sleeps[sleeps[:, sj.S_WAKE_NS] < 0, sj.S_CLASS] = UNENDED
     free = np.flatnonzero(sleeps[:, sj.S_CLASS] == UNKNOWN)

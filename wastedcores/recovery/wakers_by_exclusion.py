@@ -1,8 +1,8 @@
 """Finds wakers by exclusion: all other tasks have an alibi, because they did not run when the sleeps ended.
 
-Before ``sched_waking`` a wakeup on a far CPU does not say who decided it. But the waker was running. Tasks of one name and one
-parent, such as the servers of a queue, are asked together: if only one task of their family ran at the end of all their sleeps,
-that one woke them.
+Before ``sched_waking``, the event of a wakeup on a far CPU does not say which task decided it. But the waker was running. Tasks
+with the same name and parent, such as the servers of a queue, are examined together: if only one task of their family ran at the
+end of all their sleeps, it woke them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from wastedcores.recovery.timers import regular_tasks
 I64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-#: a waker ran at most this long before its wakeup was seen on the other CPU
+#: a waker last ran at most this long before its wakeup was recorded on the other CPU
 LATELY_NS = 6_000
-#: a waker is concluded from this many sleeps, of which it may miss this share (an interrupt may have woken the task)
+#: a waker is concluded from at least this many sleeps; at this share of their ends it need not have run (interrupts also wake)
 TIMES, MISSED = 5, 0.02
-#: a single task's waker must be as unlikely as this to have run at all these moments by chance
+#: for the sleeps of a single task, the chance that the waker ran at all these moments by coincidence must be at most this
 CHANCE = 0.01
 #: about this many pairs of a sleep and a task are examined, once for all groups of tasks and once for all single tasks
 MOST_PAIRS = 1_000_000
 
 
 def wakers_by_alibi(seen: Seen, free: I64, eldest: I64) -> tuple[I64, I64]:
-    """Find the wakers of sleeps that nobody else can have ended."""
+    """Find the wakers of sleeps that no other task can have ended."""
     s = seen.sleeps
     free = free[~regular_tasks(seen, free)[s[free, sj.S_TASK]]]
     free = free[seen.tasks[s[free, sj.S_TASK], sj.T_PARENT] >= 0]
@@ -58,7 +58,7 @@ def wakers_by_alibi(seen: Seen, free: I64, eldest: I64) -> tuple[I64, I64]:
 
 
 def _split(sleeps: I64, key: I64) -> list[I64]:
-    """Return groups of sleeps with one key, without those that are too few to tell."""
+    """Return groups of sleeps with the same key, without the groups that are too small."""
     order = np.argsort(key, kind="stable")
     cuts = np.flatnonzero(np.diff(key[order])) + 1
     return [g for g in np.split(sleeps[order], cuts) if len(g) >= TIMES]

@@ -1,1 +1,1 @@
-"""Reports and files for others: executed notebooks as offline pages, figures as files, traces for Perfetto."""
+"""Reports and files for other programs: executed notebooks as offline pages, figures as files, traces for Perfetto."""

@@ -13,9 +13,9 @@ from wastedcores.sweep.traces import ranked, wasted_on_average
 from wastedcores.units import number
 from wastedcores.words.rich_text import count
 
-#: Rows of a table; the Parquet table has all.
+#: The most rows of a table on the page; the Parquet table has all rows.
 MOST_ROWS = 200
-#: Hours, and machines, that the map has room for.
+#: The most hours and the most machines for which the map has room.
 _MAP_HOURS, _MAP_HOSTS = 48, 60
 
 
@@ -60,7 +60,7 @@ def fleet_page(table: pl.DataFrame, title: str, groups: pl.DataFrame | None = No
 def write_fleet_page(
     table: pl.DataFrame, title: str, path: Path, groups: pl.DataFrame | None = None
 ) -> Path:
-    """Write :func:`fleet_page` to a path; the parameters are its."""
+    """Write the page of :func:`fleet_page`, which takes the same parameters, to a path."""
     with written_whole(path) as part:
         part.write_text(fleet_page(table, title, groups))
     return path
@@ -217,7 +217,7 @@ def _traces(good: pl.DataFrame) -> str:
 
 
 def _common_folder(names: list[str]) -> str:
-    """Return the folder that all traces are in, with its slash; it is left out of their names."""
+    """Return the folder that contains all traces, with a slash at its end; it is left out of their names."""
     first, last = min(names), max(names)
     same = next(
         (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first)

@@ -16,7 +16,7 @@ from wastedcores.errors import WastedCoresError
 from wastedcores.figures.dark import PAPER, dark_colours
 from wastedcores.files import written_whole
 
-#: the names of the program in different distributions
+#: the names of Chromium's program in different distributions
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 #: headless, and without requests to the browser's vendor
 FLAGS = (
@@ -73,14 +73,14 @@ def plotly_js() -> str:
 
 
 def scripts() -> str:
-    """Return what a page with figures includes: the plotting library (4.7 MB), and how a figure is drawn in its colours."""
+    """Return what a page with figures includes: the plotting library (4.7 MB), and the code that draws figures in its colours."""
     draw = Path(__file__).with_name("figure.js").read_text("utf-8")
     return f"{plotly_js()}\nconst wcDark = {json.dumps(dark_colours())};\n{draw}"
 
 
 def figure_div(figure: dict, name: str) -> str:
     """Return a figure as a div and a script; the page must include :func:`scripts`."""
-    # "</script" inside a script would end it, and after "<!--<script" its own end would not
+    # "</script" inside a script would end it, and after "<!--<script" the script's own "</script" would not end it
     data, layout = (
         json.dumps(figure.get(k, {})).replace("<", "\\u003c") for k in ("data", "layout")
     )

@@ -118,7 +118,7 @@ def parameters_of(notebook: Path) -> dict[str, dict[str, str]]:
     try:
         with _quiet():
             found = papermill.inspect_notebook(str(notebook))
-    except Exception as e:  # each way of being no notebook has an error of its own
+    except Exception as e:  # a file that is no notebook may cause errors of many kinds
         why = f"expected a Jupyter notebook; it does not read as one ({type(e).__name__})"
         raise UsageError(f"{notebook}: {why}.") from e
     return {
@@ -145,7 +145,7 @@ def checked(notebook: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _typed(where: str, name: str, value: Any, parameter: dict[str, str]) -> Any:
-    """Return a value as the declared type; text comes from a command line."""
+    """Return a value as the declared type; a text comes from a command line and is converted."""
     kind = parameter["type"]
     types: dict[str, Any] = {"float": (int, float)}
     types |= {t.__name__: t for t in (str, int, bool, list, dict)}
@@ -190,7 +190,7 @@ def report(
     progress
         Whether to show a progress bar on stderr.
     hidden
-        A folder whose path is left out of all files, like the paths of the notebooks; None: they stay.
+        A folder whose path is left out of all files, and so are the paths of the notebooks; None: all paths stay.
 
     Returns
     -------
@@ -200,10 +200,10 @@ def report(
     Raises
     ------
     UsageError
-        A parameter cannot be meant as given, or the folder holds other files.
+        A parameter makes no sense, or the folder holds other files.
     ReportError
-        A cell failed, and the notebook up to it stays next to the folder as ``<name>.failed.ipynb``; or the folder cannot
-        be written.
+        A cell failed (the notebook up to this cell stays next to the folder as ``<name>.failed.ipynb``), or the folder
+        cannot be written.
     """
     source = find_notebook(notebook)
     values = dict(parameters or {})
@@ -309,11 +309,11 @@ def _quiet():
 
 @contextmanager
 def _kept_to_itself() -> Iterator[type[AsyncKernelManager]]:
-    """A kernel whose own messages are shown only if it failed; it complains when this process is interrupted, for instance."""
+    """Provide a kernel whose own messages, such as complaints about an interrupt, are shown only if it failed."""
     with tempfile.TemporaryFile() as said:
 
         class Kernel(AsyncKernelManager):
-            async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]  # it is async there, too
+            async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]  # the parent's method is async, too
                 await super().start_kernel(**options, stderr=said)
 
         try:
@@ -367,7 +367,7 @@ def _execute(
 
 @contextmanager
 def _environment(own: dict[str, str]) -> Iterator[None]:
-    """Set variables that the notebook's process inherits, and put the earlier ones back."""
+    """Set environment variables that the notebook's process inherits, and restore the earlier values afterwards."""
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
     try:
@@ -378,7 +378,7 @@ def _environment(own: dict[str, str]) -> Iterator[None]:
 
 
 def _without_path(value: Any, folder: Path) -> Any:
-    """Return JSON without the path of a folder in its texts (also as Python or HTML), and without the folders of notebooks."""
+    """Return JSON whose texts lack the path of a folder (also as written in Python or HTML) and the folders of notebooks."""
     if isinstance(value, dict):
         return {
             k: Path(v).name if k in ("input_path", "output_path") else _without_path(v, folder)
@@ -437,7 +437,7 @@ def _default(parameter: dict[str, str]) -> Any:
 def _results(executed: nbformat.NotebookNode) -> dict[str, Any]:
     """Collect the numbers that the notebook's verdict states, by input.
 
-    The verdict puts them next to its text in the output of its cell, under a type of their own, so that the manifest and
+    The verdict puts them next to its text in the output of its cell, under a MIME type of their own, so that the manifest and
     the page come from one run of the notebook.
     """
     found: dict[str, Any] = {}

@@ -3,7 +3,7 @@ idle CPU, and of the balancer's decisions, with debug annotations.
 
 Switches and wakeups are written as ``compact_sched`` bundles, that is, as columns of packed numbers instead of one
 message per event (protos/perfetto/trace/ftrace/ftrace_event_bundle.proto). Of the ``perfetto`` package only the
-generated message classes are used, because its trace processor downloads a program. The file of one trace also carries the
+generated message classes are used, because its trace processor downloads a program. A file with a single trace also carries the
 recording itself (:mod:`wastedcores.trace.carried`), so that it can be checked again.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from wastedcores.analysis.alignment import Pair
     from wastedcores.invariant import CheckResult
 
-#: What a query answers -> the query. Its tables are those of Perfetto's PerfettoSQL prelude (slice, track, counter, args).
+#: A question -> the query that answers it. The tables are those of Perfetto's PerfettoSQL prelude (slice, track, counter, args).
 RECIPES = {
     "The ten episodes that wasted most CPU time": """\
 SELECT slice.ts, slice.dur, slice.name, EXTRACT_ARG(slice.arg_set_id, 'debug.wasted_ns') AS wasted_ns
@@ -77,7 +77,7 @@ def recipes() -> str:
 
 I64 = NDArray[np.int64]
 
-#: the sequence of all packets; any number but 0
+#: the sequence number of all packets, which may be any number but 0
 _SEQUENCE = 1
 #: numbers of tracks: episodes, the parent of waits, decisions, the run itself, counters of CPUs, waits of threads
 _VIOLATIONS, _WAITS, _DECISIONS, _RUN, _FIRST_COUNTER, _FIRST_THREAD = 1, 2, 3, 4, 1000, 1 << 32
@@ -89,7 +89,7 @@ EPISODES, WAITS, DECISIONS = (
 )
 #: messages that are built at a time; they take about 30 MB
 _MESSAGES = 100_000
-#: the runqueue of a CPU about which nothing was written yet; -1 is one of unknown length
+#: stands for the length of a runqueue about which nothing was written yet; -1 stands for an unknown length
 _NOTHING = -2
 #: letter of prev_state -> its bit (include/trace/events/sched.h since 4.14)
 _STATES = {"S": 1, "D": 2, "T": 4, "t": 8, "X": 16, "x": 16, "Z": 32, "P": 64, "I": 128}
@@ -119,7 +119,7 @@ class _Run:
 
 
 def export_perfetto(runqueues: Runqueues, path: Path, result: CheckResult | None = None) -> Path:
-    """Write a trace that https://ui.perfetto.dev opens, and wastedcores, too."""
+    """Write a trace that both https://ui.perfetto.dev and wastedcores open."""
     carrying = packets(runqueues.trace)
     return _written(path, [_Run(runqueues, result)], carrying)
 
@@ -245,7 +245,7 @@ def _states(column: pl.Series) -> pl.Series:
 
 
 def _tracks(run: _Run) -> pb.Trace:
-    """Return the descriptors of the tracks; those of one run of two have it as their parent."""
+    """Return the descriptors of the tracks; if there are two runs, the tracks of each run have the run as their parent."""
     trace = pb.Trace()
     if run.label:
         _track(trace, run, _RUN, run.label)
@@ -259,7 +259,7 @@ def _tracks(run: _Run) -> pb.Trace:
 
 
 def _counters(run: _Run, ts: I64, cpu: NDArray[np.int32], value: NDArray[np.int32]) -> pb.Trace:
-    """Return one TrackEvent of type COUNTER per row. A counter keeps its value, so -1 says that the number is unknown."""
+    """Return one TrackEvent of type COUNTER per row. A counter keeps its value, so -1 must be written where it is unknown."""
     trace = pb.Trace()
     for t, c, n in zip(ts.tolist(), cpu.tolist(), value.tolist(), strict=True):
         event = _event(trace, run, t, pb.TrackEvent.TYPE_COUNTER, _FIRST_COUNTER + c)
@@ -288,12 +288,12 @@ def _episodes(run: _Run, result: CheckResult) -> Iterator[pb.Trace]:
 
 
 def _waits(run: _Run, result: CheckResult) -> Iterator[pb.Trace]:
-    """Yield a track of each thread that waited while some CPU was idle; the UI shows tracks of one name as one."""
+    """Yield a track of each thread that waited while some CPU was idle; the UI shows tracks with the same name as one."""
     table = waits(run.runqueues, result.start_ns, result.end_ns, result.counted_cpus)
     starts, ends = (result.episodes[c].to_numpy() for c in ("start_ns", "end_ns"))
     if not table.height or not starts.size:
         return
-    # episodes do not overlap, so that the sum of their lengths before a moment needs no look at each
+    # episodes do not overlap, so sums of their lengths tell the idle time before any moment
     lengths = np.r_[0, np.cumsum(ends - starts)]
 
     def idle_before(moment: I64) -> I64:
@@ -348,7 +348,7 @@ def _decisions(run: _Run) -> Iterator[pb.Trace]:
         yield trace
 
 
-#: what a decision has as annotations (docs/events.md)
+#: the annotations of a decision (docs/events.md)
 _ABOUT_DECISIONS = (
     "cpu", "src_cpu", "result", "moved", "level", "moment", "why", "local_load", "busiest_load", "imbalance",
 )  # fmt: skip

@@ -25,8 +25,8 @@ BOUND_KTHREADS = (
     r"/(\d+)(?::.*)?$"
 )
 
-#: names of programs that record. What they do to their own threads is not always recorded: the wakeup of a reader by the event
-#: that it is to read comes while that event is written.
+#: Names of programs that record. The wakeups of their own threads are not always recorded: the event that a reader is to read
+#: wakes this reader while the event itself is still being written.
 RECORDERS = ("perf", "trace-cmd")
 
 
@@ -34,14 +34,14 @@ class Affinity(NamedTuple):
     """The distinct affinity masks of a trace and the mask of every task at its start."""
 
     masks: NDArray[np.uint64]  # (masks, words) allowed CPUs by mask id; id 0 stands for "anywhere"
-    mask_ids: dict[bytes, int]  # the id of a mask as the events write it
+    mask_ids: dict[bytes, int]  # the id of each mask, by the mask as the events write it
     of_task: NDArray[np.int32]  # (tasks,) mask id of each task at the start, see task_row
-    #: (tasks,) 1 where the affinity is known at the start; a name is no proof
+    #: (tasks,) 1 where the affinity is known at the start; that a thread has the name of a bound one is no proof
     known: NDArray[np.int8]
     roles: dict[int, NDArray[np.int64]]  # tasks by the role that their name shows
     recorders: NDArray[np.int64]  # the threads that recorded the trace
-    sources: tuple[str, ...]  # where it comes from: "names of kernel threads", "events", or nothing
-    follows: bool  # whether changes of affinity are events, so that the affinity of a child is known, too
+    sources: tuple[str, ...]  # of the masks: "names of kernel threads", "snapshot", "events"
+    follows: bool  # whether the trace has an event for each change of affinity, so that a child's affinity is known, too
 
 
 def unrestricted(cpus: int, tasks: int) -> Affinity:
@@ -59,7 +59,7 @@ def unrestricted(cpus: int, tasks: int) -> Affinity:
 
 
 def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, tasks: int) -> Affinity:
-    """Collect the affinity masks of a trace whose pids are the rows of its tasks, all below ``tasks``."""
+    """Collect the affinity masks of a trace in which each pid is the row of its task, and below ``tasks``."""
     masks, mask_ids, of_task, *_ = unrestricted(cpus, tasks)
     known = np.zeros(tasks, np.int8)
     follows = trace.header.follows_affinity
@@ -105,19 +105,19 @@ def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, tasks: int) -
 
 
 def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskFacts]:
-    """Yield the tasks of the trace's snapshots whose affinity was the same all the time, or whose changes are events."""
+    """Yield the tasks of the trace's snapshots whose affinity never changed, or whose changes of affinity are events."""
     header = trace.header
     first = {task.pid: task for task in header.tasks or []}
     if follows or not first:
         late = header.source_format == "schedtrace" and "task_state" not in kinds
         if late and "affinity" in kinds:
-            # a flight recording: its snapshot was taken at the end, so it does not tell what was before a change
+            # the snapshot of a flight recording is taken at the end, so it does not tell the affinity before a change
             for pid in trace.only("affinity").select("pid").unique().collect()["pid"]:
                 first.pop(pid, None)
         yield from first.values()
         return
-    # a task that began within the trace may have changed the affinity that it inherited, and its pid may have been another
-    # task's before
+    # a task that began within the trace may have changed the affinity that it inherited, and another task may have had
+    # its pid before
     born: dict[int, list[int | None]] = {}
     if "fork" in kinds:
         forks = trace.only("fork").group_by("pid").agg("by_pid").collect()
@@ -137,7 +137,7 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
             parent is not None
             and parent.allowed == task.allowed
             and "allowed" not in parent.changed
-            # a task whose parent has ended gets another one, which need not have its affinity
+            # a task whose parent has ended gets another parent, from which it did not inherit its affinity
             and forked_by is not None
             and forked_by.allowed == task.allowed
             and _process(forked_by) == parent.pid
@@ -147,17 +147,17 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
 
 
 def _process(task: TaskFacts) -> int:
-    """The number of a task's process; a task of which it is not known is taken to be the only one."""
+    """The number of a task's process; if it is not known, the task is taken for the only one of its process."""
     return task.tgid or task.pid
 
 
 def _parent(task: TaskFacts) -> int:
-    """The process that forked a task, or whose thread it is; 0 if that is not known."""
+    """The process that forked a task, or to which it belongs as a thread; 0 if that is not known."""
     return (task.ppid if task.pid == task.tgid else task.tgid) or 0
 
 
 def _as_forked(task: TaskFacts, by: list[int | None], tasks: dict[int, TaskFacts]) -> bool:
-    """Whether a task that the only snapshot shows, and that is forked once in the trace, has the affinity of its parent.
+    """Whether a task of the only snapshot was forked once in the trace and has the affinity of its parent.
 
     This also holds if the snapshot shows an earlier task with the same number and the same parent.
     """
@@ -172,12 +172,12 @@ def _as_forked(task: TaskFacts, by: list[int | None], tasks: dict[int, TaskFacts
 
 
 def once(header: Header, follows: bool) -> bool:
-    """Whether nothing tells of the affinity of tasks but its state at one moment."""
+    """Whether a trace tells the affinity of tasks at no more than one moment."""
     return header.later_tasks is None and not follows
 
 
 def moves_unseen(trace: Trace) -> bool:
-    """Whether a thread was on two CPUs, and no move of any is in the trace."""
+    """Whether a thread ran on two CPUs although the trace has no move of any thread."""
     if "migrate" in trace.kinds():
         return False
     of_thread = trace.only("switch").filter(pl.col("pid") > 0).group_by("pid")
@@ -197,10 +197,10 @@ def not_exec(trace: Trace, affinity: Affinity, pids: list[int]) -> list[int]:
 
 
 def outdated(header: Header, repinned: NDArray[np.int32], *, everybody: bool) -> NDArray[np.bool_]:
-    """Tell of which tasks the only snapshot may be out of date, because they or their kin seem to have been bound anew.
+    """Tell for which tasks the only snapshot may be out of date: these tasks or their kin seem to have got another affinity.
 
-    ``everybody``: affinities changed meanwhile, and threads that were bound by this need not have moved. The kernel's own
-    threads of a CPU cannot get another affinity (PF_NO_SETAFFINITY, kernel/sched/syscalls.c, v6.12).
+    ``everybody``: affinities changed during the trace, and a thread with a new affinity need not have moved. Kernel threads
+    that are bound to a CPU cannot get another affinity (PF_NO_SETAFFINITY, kernel/sched/syscalls.c, v6.12).
     """
     found = repinned.astype(np.bool_)
     tasks = [t for t in header.tasks or [] if 0 < t.pid < found.size]
@@ -238,7 +238,7 @@ def _kin(task: TaskFacts) -> set[tuple[str, int | str]]:
 def _mask_id(
     raw: bytes, rows: list[NDArray[np.uint64]], mask_ids: dict[bytes, int], cpus: int
 ) -> int:
-    """The id of a mask, which is added to ``rows`` when it is new and forbids any CPU."""
+    """The id of a mask; a new mask is added to ``rows`` unless it allows every CPU."""
     if raw not in mask_ids:
         bits = np.zeros(rows[0].size * 8, np.uint8)
         data = np.frombuffer(raw, np.uint8)[: bits.size]

@@ -25,14 +25,14 @@ class Batch:
     nr: I32  #: tasks on the runqueue afterwards; -1 is unknown
     #: waiting tasks that may run anywhere; in a row with ``mask`` > 0, waiting tasks of that mask id
     free: I32
-    mask: I32  #: 0, or a mask id: such a row is about affinity only
-    #: the event behind the row, one of :mod:`wastedcores.runqueues.state`; -1 is unknown
+    mask: I32  #: 0, or a mask id; a row with a mask id is about affinity only
+    #: the code of the event that caused the row, see :mod:`wastedcores.runqueues.state`; -1 is unknown
     code: NDArray[np.int8]
     #: waits that ended in this batch, if asked for: task (a row of Runqueues.tasks), cpu, mask (the thread's mask id),
     #: evidence, start_ns, end_ns. Where a waiting thread is moved to another runqueue, or gets another affinity, one wait ends
     #: and the next one begins.
     waits: pl.DataFrame | None = None
-    oldest_wait_ns: int = 0  #: every wait that ends in a later batch began then or later
+    oldest_wait_ns: int = 0  #: every wait that ends in a later batch began at this time or later
 
     def runqueues(self) -> tuple[I64, I32, I32]:
         """Return (ts_ns, cpu, nr) of the rows that are about runqueues."""
@@ -66,7 +66,7 @@ def batch_of(out: st.Output, state: st.State, waits: bool, end_ns: int) -> Batch
 
 
 def wait_table(out: st.Output, n: int) -> pl.DataFrame:
-    """Return the first finished waits as a table."""
+    """Return the first ``n`` finished waits as a table."""
     return pl.DataFrame(
         {
             "task": out.wait[st.TASK, :n].copy(),

@@ -10,21 +10,21 @@ from __future__ import annotations
     FREE_WAITING,  # waiting tasks that may run anywhere
     WAITING,  # waiting tasks
     FIRST_WAIT,  # ns, since when at least one task waits
-    EPOCH,  # waits of earlier epochs are parked
+    EPOCH,  # grows when tasks are parked: a task whose wait began in an earlier epoch is parked
     SEEN,  # ns, the last event that showed what the CPU runs
     BUSY_SINCE,  # ns, when the CPU last ceased to be idle
     DIFFERS,  # ns, since when the kernel's count differs from NR; -1: it does not
-    MAYBE_IDLE,  # ns, when the CPU was last idle by either count, or may have been idle unseen, while the two differed
+    MAYBE_IDLE,  # ns, when the CPU was last idle by one of two counts that differed, or may have been idle unseen
     SWITCHES,
-    PARKED,  # tasks on its queue when it once went idle, so that they could not run; whether they can run now is not known
-    ISOLATED,  # 1: only the threads that wait on it are asked for
-    LATE,  # the last task whose wakeup here was told so soon after it ran that it may belong to that run; 0: none
+    PARKED,  # tasks that were on its queue when it went idle, so they could not run; whether they can run now is not known
+    ISOLATED,  # 1: only the threads that wait on it are of interest
+    LATE,  # the last task whose wakeup here came so soon after its run began that the wakeup may have caused this run; 0: none
 ) = range(16)
 WIDTH = 16
 
 # values of CURR
 CURR_UNKNOWN = -1  # not known what the CPU runs
-# in pass 1: perhaps offline until its first event, which its first switch decides
+# in pass 1: the CPU was perhaps offline until its first event; its first switch decides this
 CURR_PERHAPS_OFFLINE = -3
 CURR_FROM_SWITCH = -2  # in pass 1: the CPU's first switch does not say what it stops (prev_pid -1)
 # a task ran there from before the first event to after the last; which one is not known

@@ -23,8 +23,8 @@ NO_DOUBTS = pl.DataFrame(
     schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "reason": pl.String}
 )
 
-#: where more than this share of a CPU's switches contradicts the state, nothing between them is believed either: events were
-#: lost all along
+#: where more than this share of a CPU's switches contradicts the state, nothing between these switches is believed: events
+#: were lost all along
 _OFTEN = 0.05
 #: if more than this share of all switches contradicts the state, nothing in the trace is believed: it mixes two recordings, or
 #: is no recording. In 72 recordings of Linux 4.1 to 7.2 (2026-11-22) no switch at all contradicts the state.
@@ -37,13 +37,13 @@ _MANY = 10
 UNSEEN = "unseen_waiting"
 #: the reason if wakeups were not recorded, or not those of new threads
 NO_WAKEUPS = "no_wakeups"
-#: reasons that can only mean more waste than it seems, and less
+#: reasons that can only mean more waste than it seems, and reasons that can only mean less
 ONLY_MORE = (UNSEEN, NO_WAKEUPS, "recorder_waiting", "woken_early", "perhaps_elsewhere")
 ONLY_LESS = ("starved", "perhaps_asleep")
 
 
 def doubt_table(out: st.Output, n: int) -> pl.DataFrame:
-    """Return the first doubts as a table."""
+    """Return the first ``n`` doubts as a table."""
     rows = out.doubt[:, :n]
     return pl.DataFrame(
         {
@@ -59,7 +59,7 @@ def doubt_table(out: st.Output, n: int) -> pl.DataFrame:
 def widened(
     doubts: pl.DataFrame, switches: NDArray[np.int64], start_ns: int, end_ns: int
 ) -> pl.DataFrame:
-    """Where contradictions are many, doubt the whole trace, or all the time between those of a CPU."""
+    """Where there are many contradictions, doubt the whole trace, or all the time from a CPU's first to its last."""
     if doubts.height < _MANY:
         return doubts
     odd = doubts.filter(pl.col("reason").is_in(REASONS[: st.ODD_PARKED]))
@@ -93,7 +93,7 @@ def header_doubts(
 ) -> pl.DataFrame:
     """Return doubts about all of a trace: what its header tells, and what was not recorded.
 
-    ``wakeups``: all kinds of them were recorded. ``hidden``: number of runnable threads without an event.
+    ``wakeups``: whether all kinds of wakeups were recorded. ``hidden``: the number of runnable threads without an event.
 
     With core scheduling a CPU is forced idle while its sibling runs a task with another cookie (kernel/sched/core.c,
     pick_next_task(), v5.14), and no event tells so. CPUs that were isolated at some time should not take tasks.
@@ -112,7 +112,7 @@ def header_doubts(
 
 
 def _limits(header: Header) -> dict[int, tuple[str, ...]]:
-    """Return the control groups with a limit in which each task is; a task whose group is not known is left out."""
+    """Return, for each task, the control groups with a limit that contain it; a task whose group is not known is left out."""
     return {
         task.pid: tuple(
             path
@@ -125,7 +125,7 @@ def _limits(header: Header) -> dict[int, tuple[str, ...]]:
 
 
 def limiting_groups(header: Header, tasks: int) -> NDArray[np.int32]:
-    """Return a number for each task: tasks with the same one above 0 are in the same control groups with limits."""
+    """Return a number for each task: tasks with the same number above 0 are in the same control groups with limits."""
     found = np.zeros(tasks, np.int32)
     numbers: dict[tuple[str, ...], int] = {(): 0}
     if "quotas" not in header.changed:
@@ -138,8 +138,8 @@ def limiting_groups(header: Header, tasks: int) -> NDArray[np.int32]:
 def limited(trace: Trace, tasks: int) -> NDArray[np.int32]:
     """Tell which tasks may be throttled: deadline and real-time tasks, and those of groups with a limit or of unknown groups.
 
-    Where no group has a limit when a snapshot is taken, one may have it that exists only in between (systemd-run --scope), for a
-    thread whose group no snapshot tells.
+    Even if no group has a limit when the snapshots are taken, a group that exists only between them may have one
+    (systemd-run --scope). A thread whose group no snapshot tells may be in such a group.
     """
     header = trace.header
     listed = (header.tasks or []) + (header.later_tasks or [])
@@ -154,7 +154,7 @@ def limited(trace: Trace, tasks: int) -> NDArray[np.int32]:
     found = np.full(
         tasks, task_row.UNLIMITED if told and not listed else task_row.PERHAPS, np.int32
     )
-    if told:  # nothing that a thread inherits limits it
+    if told:  # no group has a limit that a thread could inherit
         found[0] = task_row.UNLIMITED
     for pid, limits in groups.items():
         if 0 < pid < tasks:
@@ -172,7 +172,7 @@ def limited(trace: Trace, tasks: int) -> NDArray[np.int32]:
 
 
 def _highest_prios(trace: Trace) -> Iterator[tuple[int, int]]:
-    """Yield the tasks that ran with the priority of a real-time (below 100) or deadline (below 0) task, and the highest one."""
+    """Yield each task that ran with the priority of a real-time (below 100) or deadline (below 0) task, and its highest one."""
     switches = trace.only("switch")
     both = [
         switches.select(pid=pid, prio=prio).filter(pl.col("prio") < 100, pl.col("pid") > 0)

@@ -15,19 +15,20 @@ STARVED_NS = 100_000_000
 SILENCE_NS = 1_000_000
 #: if an idle CPU does not run its only task within this time, the task is elsewhere or the CPU was not notified
 LATE_NS = 1_000_000
-#: shorter waits of tasks that are bound by name only, whose group has a limit, or that recorded the trace, are not doubted
+#: a wait shorter than this is not doubted, even if nothing but its name says that the task is bound, its control group has a
+#: limit, or the task recorded the trace
 PRESUMED_NS = 500_000
 
 
 @callee
 def doubt(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int) -> None:
-    """Write down a doubt. If there is no room, extend the last one in time and to all CPUs. A mixed reason limits nothing."""
+    """Write down a doubt. If there is no room, extend the last doubt in time and to all CPUs. Mixed reasons set no limit."""
     if end_ns <= start_ns:
         return
     k = s.numbers[se.N_DOUBTS]
     if k == out.doubt.shape[1]:
         out.doubt[se.DOUBT_CPU, k - 1] = -1
-        # that a queue differs says that its own CPU is busy, and nothing about the others
+        # ODD_QUEUE says that the CPU of the queue is busy, but nothing about the CPUs to which the doubt is extended
         if out.doubt[se.REASON, k - 1] != reason or reason == se.ODD_QUEUE:
             out.doubt[se.REASON, k - 1] = se.ODD_COUNT
         out.doubt[se.START, k - 1] = min(out.doubt[se.START, k - 1], start_ns)
@@ -44,8 +45,9 @@ def doubt(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int
 def odd(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int) -> None:
     """Note a contradiction about CPU ``c``.
 
-    Where the kernel's nr_running is recorded, only a difference from it matters. If no CPU had an event for long before it,
-    events are missing there or its time is wrong, so nothing in this silence is certain.
+    Where the kernel's nr_running is recorded, only a difference from that number matters. If no CPU had an event for long
+    before the contradiction, events are missing or the time of the contradiction is wrong, so nothing in this silence is
+    certain.
     """
     s.odd[reason] += 1
     if s.cpu[c, cpu_row.KERNEL_NR] >= 0:
@@ -59,15 +61,15 @@ def odd(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int) 
 
 @callee
 def unseen_since(s: State, p: int, c: int) -> int:
-    """Return since when ``p`` can have waited on ``c`` unseen (-1: unknown): no task waits on a CPU while it is idle."""
+    """Return since when ``p`` can have waited on ``c`` unseen (-1: unknown): no task waits on a CPU that is idle."""
     return max(s.since[p], s.cpu[c, cpu_row.BUSY_SINCE]) if s.since[p] >= 0 else -1
 
 
 @callee
 def odd_unseen(s: State, out: Output, p: int, c: int, t: int, reason: int) -> None:
-    """Note a contradiction about CPU ``c``, from when ``p`` can first have waited there unseen.
+    """Note a contradiction about CPU ``c`` that begins when ``p`` can first have waited there unseen.
 
-    It is none if ``p`` recorded the trace: its wakeups may be missing. But it may have waited, like any other thread.
+    If ``p`` recorded the trace, its wakeups may be missing without a contradiction. But it may have waited, like any thread.
     """
     if s.task[p, task_row.RECORDER] != 0:
         since_ns = max(s.since[p], s.cpu[c, cpu_row.BUSY_SINCE])
@@ -79,7 +81,7 @@ def odd_unseen(s: State, out: Output, p: int, c: int, t: int, reason: int) -> No
 
 @callee
 def doubt_idle(s: State, out: Output, p: int, t: int) -> None:
-    """Doubt a wait of task ``p`` that ends, if it may have slept, or if its CPU ran the idle task meanwhile."""
+    """Doubt a wait of task ``p`` that ends, if ``p`` may have slept instead, or if its CPU ran the idle task meanwhile."""
     c = s.task[p, task_row.CPU]
     if s.task[p, task_row.DOUBTED] == task_row.LOST_MEANWHILE:
         doubt(s, out, c, s.since[p], t, se.LOSS)
@@ -109,7 +111,7 @@ def doubt_parked(s: State, out: Output, c: int, t: int) -> None:
 
 @callee
 def doubt_wait(s: State, out: Output, p: int, t: int) -> None:
-    """Doubt a wait of task ``p`` that ends: whether it was throttled, bound to this CPU, or here at all."""
+    """Doubt a wait of task ``p`` that ends, if ``p`` may have been throttled, bound to this CPU, or not here at all."""
     c = s.task[p, task_row.CPU]
     waited_ns = t - s.since[p]
     limited = s.task[p, task_row.LIMITED]
@@ -137,7 +139,7 @@ def doubt_count(s: State, out: Output, c: int, t: int) -> None:
 
 @callee
 def compare(s: State, out: Output, c: int, t: int) -> None:
-    """Note since when the kernel's count of CPU ``c`` has been another than that of the rebuilt tasks."""
+    """Note since when the kernel's count of CPU ``c`` has differed from that of the rebuilt tasks."""
     kernel_nr = s.cpu[c, cpu_row.KERNEL_NR]
     if s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
         return

@@ -21,9 +21,9 @@ Part = TypeVar("Part")
 
 
 def ahead(stream: Iterable[Part]) -> Iterator[Part]:
-    """Yield the parts of a stream, one of which is made ahead in a thread.
+    """Yield the parts of a stream, and make the next one ahead in a thread.
 
-    Decoding and compiled code do not hold Python's lock, so both run at once. One more part is in memory.
+    Decoding and compiled code do not hold Python's lock, so both run at once. This keeps one more part in memory.
     """
     coming = iter(stream)
     end = object()
@@ -35,7 +35,7 @@ def ahead(stream: Iterable[Part]) -> Iterator[Part]:
 
 
 def tables(frame: pl.LazyFrame, rows: int, most: int | None) -> Iterator[pl.DataFrame]:
-    """Yield a table of at most ``most`` rows (None: nobody knows) in parts of ``rows``; a single part needs no thread."""
+    """Yield a table of at most ``most`` rows (None: not known) in parts of ``rows``; a single part needs no thread."""
     if most is not None and most <= rows:
         yield frame.collect()
     else:
@@ -105,7 +105,7 @@ def events(
 ) -> Iterator[st.Events]:
     """Stream the events of a trace that say anything about tasks or runqueues.
 
-    * ``mask_ids``: the id of each affinity mask, as the events write it.
+    * ``mask_ids``: the id of each affinity mask, by the mask as the events write it.
     * ``cpus``, ``pids``: CPU numbers and pids are below these.
     * ``rows``: events that are in memory at a time.
     * Yields events in order of time; -1 stands for null.

@@ -82,9 +82,9 @@ def _left_waiting(trace: Trace, begin_ns: int) -> set[int]:
 def complete(trace: Trace, kinds: Collection[str]) -> tuple[Trace, list[int], int]:
     """Return the part of a trace in which no CPU's events are missing because its ring buffer overwrote the oldest ones.
 
-    Returned are also the threads that were preempted before this part and of which nothing is seen in it, on CPUs that do not
-    switch in it, and how many there were on others: an event that was overwritten may have told that they wait no longer. A
-    trace that records changes of affinity is returned as it is, because a change may be among the events that are gone.
+    Also return the threads that were preempted before this part, on a CPU that does not switch in it, and that do not appear in
+    it; and the number of such threads on other CPUs. An overwritten event may have told that they no longer wait. A trace
+    that records changes of affinity is returned as it is, because a change may be among the events that are gone.
     """
     header = trace.header
     over = header.overwritten
@@ -108,7 +108,7 @@ def complete(trace: Trace, kinds: Collection[str]) -> tuple[Trace, list[int], in
         after = told.filter(pl.col("ts_ns") > begin_ns)["cpu"]
         only_before = set(told["cpu"].drop_nulls()) - set(after) if after.null_count() == 0 else ()
         left = {c: n for c, n in left.items() if c not in only_before}
-    # where the first event of a CPU is that late, everything before it is gone, so a loss just before it tells nothing more
+    # if the part begins with the first event of a CPU, all earlier ones are gone, so a loss at that time tells nothing new
     late = firsts.filter(pl.col("ts_ns") == begin_ns)["cpu"].to_list()
     told_already = (pl.col("kind") == "lost") & (pl.col("ts_ns") == begin_ns)
     kept = trace.events.filter(~(told_already & pl.col("cpu").is_in(late)).fill_null(False))
@@ -120,7 +120,7 @@ def complete(trace: Trace, kinds: Collection[str]) -> tuple[Trace, list[int], in
 
 
 def with_losses(trace: Trace, spans: list[tuple[int, int, int]]) -> Trace:
-    """Return a trace with one more event per loss, where the loss begins: just after the CPU's last event before it."""
+    """Return a trace with one more event per loss, placed where the loss begins: just after the CPU's last event before it."""
     named = [
         (start_ns + 1, cpu) for start_ns, end_ns, cpu in spans if cpu >= 0 and start_ns < end_ns
     ]
@@ -148,7 +148,7 @@ def lost_spans(trace: Trace, kinds: Collection[str], start_ns: int) -> list[tupl
     )
     spans: list[tuple[int, int, int]] = []
     for part in pl.collect_all([named, unnamed]):
-        # before the first event of a CPU, all of them may be lost
+        # all events before the first one of a CPU may be lost
         found = part.select(pl.col("start_ns").fill_null(start_ns), "ts_ns", "cpu")
         spans += found.with_columns(pl.col("cpu").fill_null(-1)).rows()
     return sorted(spans)

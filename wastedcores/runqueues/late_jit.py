@@ -3,7 +3,7 @@
 A sched_waking comes before the thread is put on a queue (try_to_wake_up(), kernel/sched/core.c, v6.12): the waker may first
 wait until the thread has left its CPU, and then asks the other CPU to queue it (ttwu_queue_wakelist()). When that happens is
 not recorded. What is called certain must hold for every possible time, so each thread is taken to be queued as late as
-possible: a fixed time after its waking, or when it begins to run.
+possible: a fixed time after its waking, or when it begins to run if that is sooner.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Woken(NamedTuple):
     """Threads that were woken and are not queued yet; carried from batch to batch."""
 
     due_ns: I64  # (tasks,) when the thread is queued at the latest; -1: it was not woken
-    cpu: I32  # (tasks,) the queue
-    running: NDArray[np.bool_]  # (tasks,)
-    order: I32  # (room,) threads in the order of their wakings, some of which began to run since
-    order_ns: I64  # (room,) when each of them was due
-    ends: I64  # (2,) the first that is valid, and the first that is free
+    cpu: I32  # (tasks,) the CPU whose queue it will join
+    running: NDArray[np.bool_]  # (tasks,) whether the thread runs
+    order: I32  # (room,) threads in the order of their wakings; some of them may have begun to run since
+    order_ns: I64  # (room,) when each of these threads was due
+    ends: I64  # (2,) the first valid row and the first free row of ``order``
 
 
 def delayed(stream: Iterator[Events], late_ns: int, running: NDArray[np.bool_]) -> Iterator[Events]:
     """Yield the same events, but wakeups ``late_ns`` later, or when the thread begins to run if that is sooner.
 
-    ``running``: the tasks that run at first. One that is woken while it runs may go on, and sleep later.
+    ``running``: whether each task runs at first. A task that is woken while it runs may go on, and sleep later.
     """
     none, tasks = np.zeros(0, np.int64), running.size
     woken = Woken(

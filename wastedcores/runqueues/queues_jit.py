@@ -11,7 +11,7 @@ from wastedcores.runqueues.state import Output, State
 
 @callee
 def count_waiting(s: State, p: int, by: int) -> None:
-    """A wait of task ``p`` begins (+1) or ends (-1) on its CPU."""
+    """Count that a wait of task ``p`` begins (``by`` is 1) or ends (-1) on its CPU."""
     if s.numbers[se.STRICT] != 0 and s.task[p, task_row.EVIDENCE] == task_row.ASSUMED:
         return
     m = s.task[p, task_row.MASK]
@@ -24,7 +24,7 @@ def count_waiting(s: State, p: int, by: int) -> None:
 
 @callee
 def begin_wait(s: State, p: int, c: int, t: int) -> None:
-    """Task ``p`` joins the runqueue of ``c`` and waits; a task that had been running there leaves before."""
+    """Task ``p`` joins the runqueue of ``c`` and waits; if it was running there, the caller has taken it off the queue."""
     s.task[p, task_row.STATE] = task_row.WAITING
     s.task[p, task_row.CPU] = c
     s.task[p, task_row.EPOCH] = s.cpu[c, cpu_row.EPOCH]
@@ -69,9 +69,9 @@ def write_wait(s: State, out: Output, p: int, t: int) -> None:
 
 @callee
 def end_wait(s: State, out: Output, p: int, c: int, t: int) -> None:
-    """Task ``p`` leaves the runqueue on which it waited, for CPU ``c``.
+    """End the wait of task ``p``, which is now seen on CPU ``c``.
 
-    A parked task did not wait, unless it turns up on another CPU: then it had been moved unseen, and waited there.
+    A parked task did not wait, unless it is seen on another CPU than before: then it had been moved unseen, and waited there.
     """
     old = s.task[p, task_row.CPU]
     if not parked(s, p):
@@ -85,7 +85,7 @@ def end_wait(s: State, out: Output, p: int, c: int, t: int) -> None:
 
 @callee
 def emit(s: State, out: Output, t: int, c: int, m: int, k: int) -> None:
-    """Write the state of CPU ``c`` after event ``k``, and that of mask ``m`` on it where ``m`` > 0."""
+    """Write the state of CPU ``c`` after event ``k``; if ``m`` > 0, also how many tasks of mask ``m`` wait on it."""
     n = s.numbers[se.N_CHANGES]
     if m > 0:
         out.change_ns[n] = t
@@ -115,7 +115,7 @@ def emit(s: State, out: Output, t: int, c: int, m: int, k: int) -> None:
 
 @callee
 def park(s: State, out: Output, c: int, t: int, k: int) -> None:
-    """CPU ``c`` goes idle although tasks wait on its queue, so these cannot run, and could not since they began to wait."""
+    """CPU ``c`` goes idle although tasks wait on its queue, so they cannot run, and could not since they began to wait."""
     odd(s, out, c, s.cpu[c, cpu_row.FIRST_WAIT], t, se.ODD_PARKED)
     for m in range(1, s.restricted.shape[1]):
         if s.restricted[c, m] != 0:
@@ -130,7 +130,7 @@ def park(s: State, out: Output, c: int, t: int, k: int) -> None:
 
 @callee
 def woken_late(s: State, out: Output, c: int, t: int) -> None:
-    """CPU ``c`` goes idle beside one task: if its wakeup may have come after the run to which it belongs, the task sleeps."""
+    """CPU ``c`` goes idle although a task waits: the task sleeps if its wakeup may have caused its last run and was told late."""
     p = s.cpu[c, cpu_row.LATE]
     waits = p > 0 and s.task[p, task_row.STATE] == task_row.WAITING and s.task[p, task_row.CPU] == c
     if waits and not parked(s, p) and s.task[p, task_row.DOUBTED] == task_row.PERHAPS_ASLEEP:

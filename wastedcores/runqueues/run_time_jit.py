@@ -17,8 +17,8 @@ def add_switches(
 ) -> None:
     """Take switches in order of time.
 
-    ``runs`` and ``since`` (cpus,) carry over: what each CPU runs (-1 unknown) and since when. What lies between ``start_ns``
-    and ``end_ns`` is added to ``ran_ns`` (tasks,).
+    ``runs`` and ``since`` (cpus,) carry over: what each CPU runs (-1 unknown) and since when. The time that a
+    task ran between ``start_ns`` and ``end_ns`` is added to ``ran_ns`` (tasks,).
     """
     for i in range(ts_ns.size):
         c = cpu[i]

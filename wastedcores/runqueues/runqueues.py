@@ -31,7 +31,7 @@ __all__ = ["Batch", "Runqueues", "comms", "runqueues"]
 def runqueues(
     trace: Trace, *, silent: str | None = None, affinity: bool = True, keep: bool = False
 ) -> Runqueues:
-    """Find out how the runqueues of a trace are known; ``batches()`` of the result streams their changes."""
+    """Find out what a trace tells about its runqueues; ``batches()`` of the result streams their changes."""
     kinds = trace.kinds()
     source = "tasks" if "switch" in kinds else "nr_running"
     if source not in kinds and "switch" not in kinds:

@@ -11,7 +11,7 @@ from wastedcores.runqueues.state import Events, State
 
 @callee
 def _was(s: State, p: int, state: int, c: int) -> None:
-    """Task ``p``, of which nothing else is known, had been in this state on CPU ``c``."""
+    """Task ``p``, of which nothing else is known, was at first in state ``state`` on CPU ``c``."""
     if p > 0 and s.task[p, task_row.STATE] == task_row.UNKNOWN:
         s.task[p, task_row.STATE] = state
         s.task[p, task_row.CPU] = c
@@ -19,7 +19,7 @@ def _was(s: State, p: int, state: int, c: int) -> None:
 
 @callee
 def _forget(s: State, p: int) -> None:
-    """Task ``p`` is first seen after a loss, which says nothing of the start."""
+    """Task ``p`` is first seen after a loss, so nothing is known of it at the start of the trace."""
     if (
         p > 0
         and s.task[p, task_row.STATE] == task_row.UNKNOWN
@@ -31,7 +31,7 @@ def _forget(s: State, p: int) -> None:
 
 @callee
 def _had_waited(s: State, p: int, c: int) -> None:
-    """Task ``p``, of which nothing else is known, had been waiting on CPU ``c``, or where it was moved from."""
+    """Task ``p``, of which nothing else is known, had been waiting on CPU ``c``, or on the CPU from which it was moved."""
     if s.task[p, task_row.RECORDER] != 0:  # its wakeup may be missing
         _was(s, p, task_row.ASLEEP, c)
         return
@@ -43,7 +43,7 @@ def _had_waited(s: State, p: int, c: int) -> None:
 def _woken_late(s: State, p: int, t: int, k: int) -> None:
     """Task ``p``, which first ran shortly before, is woken at ``t``, or is born: it may have slept until then.
 
-    A wakeup may also find a task running that is about to sleep (kernel/sched/core.c, v6.12: try_to_wake_up()).
+    A wakeup may also find a task that still runs, about to sleep (kernel/sched/core.c, v6.12: try_to_wake_up()).
     """
     late = s.began[p] >= 0 and t - s.began[p] <= se.SKEW_NS
     if p > 0 and s.task[p, task_row.STATE] == task_row.WAITING and late:
@@ -70,15 +70,15 @@ def _comes_online(s: State, p: int, q: int) -> bool:
 
     cpuhp/N and migration/N are woken on a CPU that comes online, and migration/N runs first (kernel/cpu.c:
     cpuhp_online_idle(), v6.12; bringup_wait_for_ap(), v4.14). So a CPU that runs cpuhp/N first was online and idle, and may be
-    going offline. If another CPU woke migration/N, an older kernel may have brought the CPU up, but any kernel also wakes all
-    of them to stop the machine (kernel/stop_machine.c), so the CPU may as well have been idle.
+    going offline. If another CPU woke migration/N, an older kernel may have brought the CPU up, but any kernel also wakes
+    the migration threads of all CPUs to stop the machine (kernel/stop_machine.c), so the CPU may as well have been idle.
     """
     return q == 0 and p > 0 and s.task[p, task_row.ROLE] != task_row.NO_ROLE
 
 
 @callee
 def _first_switch(s: State, t: int, c: int, p: int, q: int, listed: bool) -> None:
-    """Infer the start from a switch from ``q`` to ``p``; ``listed``: an earlier snapshot lists all tasks."""
+    """Infer the state at the start from a switch from ``q`` to ``p``; ``listed``: an earlier snapshot lists all tasks."""
     curr = s.cpu[c, cpu_row.CURR]
     first = curr == cpu_row.CURR_UNKNOWN or curr == cpu_row.CURR_PERHAPS_OFFLINE
     if first and s.numbers[se.LOSSY] == 0:
@@ -102,7 +102,7 @@ def _queued(s: State, p: int, c: int, by: int, where: int) -> None:
         s.task[p, task_row.QUEUED] = 1 if s.numbers[se.WAKINGS] == 0 else -1 - c
         s.task[p, task_row.WAKER] = by
         s.task[p, task_row.WAKER_CPU] = where
-    if by > 0 and where >= 0:  # the switch to it may be missing
+    if by > 0 and where >= 0:  # the switch to ``by`` may be missing
         s.task[by, task_row.RAN] = where
 
 
@@ -110,13 +110,14 @@ def _queued(s: State, p: int, c: int, by: int, where: int) -> None:
 def _looks_repinned(s: State, p: int, c: int, by: int) -> int:
     """Return the value of REPINNED that a move of task ``p`` to CPU ``c``, in the context of ``by``, makes likely.
 
-    A load balancer moves waiting threads to the CPU that it runs on, or runs in the context of the idle task, for other idle
-    CPUs. A change of affinity moves a waiting thread from the caller's CPU, and a running one by the stopper, which the
-    caller wakes (kernel/sched/core.c, v6.12: affine_move_task()). The stopper also serves active balancing, which wakes it
-    from the CPU that pulls (fair.c: sched_balance_rq()), and sched_exec(), which nothing tells from a change of affinity.
-    cpuhp/N empties a CPU that goes offline; a thread that was bound to it, or may have been, gets another affinity
-    (select_fallback_rq()). Where only sched_waking was recorded, the move by which a wakeup chooses a CPU comes after it
-    (core.c: try_to_wake_up()), and the readers have put the thread there already (trace/readers/support/sched_waking_jit.py).
+    A load balancer moves waiting threads to the CPU that it runs on; when it balances for other idle CPUs, it runs in the
+    context of the idle task. When the affinity of a waiting thread changes, the caller moves it; when that of a running
+    thread changes, the stopper moves it, which the caller wakes (kernel/sched/core.c, v6.12: affine_move_task()). The stopper
+    also serves active balancing, which wakes it from the CPU that pulls (fair.c: sched_balance_rq()), and sched_exec(), which
+    looks exactly like a change of affinity. cpuhp/N empties a CPU that goes offline; a thread that was bound to this CPU, or
+    may have been, gets another affinity (select_fallback_rq()). Where only sched_waking was recorded, the move by which a
+    wakeup chooses a CPU comes after that event (core.c: try_to_wake_up()), and the readers have put the thread on this CPU
+    already (trace/readers/support/sched_waking_jit.py).
     """
     if by == 0:
         return 0
@@ -143,7 +144,7 @@ def _looks_repinned(s: State, p: int, c: int, by: int) -> int:
 def _note_moves(
     s: State, k: int, t: int, c: int, p: int, q: int, by: int, where: int, keeps: int
 ) -> None:
-    """Find threads whose affinity may have changed, and their parents, and when."""
+    """Find the threads whose affinity may have changed, their parents, and the times of these changes."""
     if k == se.SWITCH:
         if q > 0:
             s.task[q, task_row.QUEUED] = 1 if keeps == se.STAYS else 0
@@ -175,11 +176,11 @@ def _note_moves(
 
 @lean
 def infer_start(e: Events, s: State) -> None:
-    """What must have been true before the first event of each CPU and each task.
+    """Infer what must have been true before the first event of each CPU and each task.
 
     A CPU runs what its first switch stops (pid -1: not known), or the task in whose context its first event happened.
-    A task that is switched in without a wakeup before had been waiting, unless a snapshot should have listed it; one that is
-    stopped had been running; one that is woken, forked or throttled no longer had not been on a runqueue.
+    A task that is switched in without an earlier wakeup had been waiting, unless a snapshot should have listed it. A task that
+    is stopped had been running. A task that is woken, forked or unthrottled had not been on a runqueue.
     """
     for i in range(e.code.size):
         k, c, p, by = e.code[i], e.cpu[i], e.pid[i], e.by_pid[i]
@@ -214,11 +215,11 @@ def infer_start(e: Events, s: State) -> None:
         if k == se.WAKEUP or k == se.WAKEUP_NEW or k == se.FORK or k == se.UNTHROTTLE:
             _woken_late(s, p, e.ts_ns[i], k)
             _was(s, p, task_row.ASLEEP, c)
-        # the task in whose context it happened was running there
+        # the task in whose context the event happened was running on CPU ``where``
         where = c if k == se.FORK or k == se.EXIT or k == se.CONTEXT else e.src_cpu[i]
         if by >= 0 and where >= 0 and s.numbers[se.LOSSY] == 0:
             if s.cpu[where, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
-                offline = where == c and _comes_online(s, p, by)  # it may also wake another CPU's
+                offline = where == c and _comes_online(s, p, by)  # a CPU may wake another's
                 s.cpu[where, cpu_row.CURR] = cpu_row.CURR_PERHAPS_OFFLINE if offline else by
                 _was(s, by, task_row.RUNNING, where)
 
@@ -230,7 +231,7 @@ def settle_start(s: State, start_ns: int) -> None:
     s.cpu[:, cpu_row.BUSY_SINCE] = start_ns
     for p in range(1, s.task.shape[0]):
         if s.task[p, task_row.STATE] == task_row.UNKNOWN and s.task[p, task_row.MOVED_FROM] >= 0:
-            # moved between runqueues and never run: it had been waiting, or its wakeup is missing
+            # the task was moved between runqueues and never ran: it had been waiting, or its wakeup is missing
             waited = s.task[p, task_row.RECORDER] == 0
             s.task[p, task_row.STATE] = task_row.WAITING if waited else task_row.ASLEEP
             s.task[p, task_row.CPU] = s.task[p, task_row.MOVED_FROM]

@@ -1,7 +1,7 @@
 """What the compiled state machine of :mod:`wastedcores.runqueues.tasks_jit` reads, carries along and writes.
 
-Rows of tasks and CPUs are described in :mod:`wastedcores.runqueues.task_row` and :mod:`wastedcores.runqueues.cpu_row`. A few
-wide tables take a third of the time to compile that an array per field takes, and what is known of a task lies in one cache line.
+Rows of tasks and CPUs are described in :mod:`wastedcores.runqueues.task_row` and :mod:`wastedcores.runqueues.cpu_row`. Code for
+a few wide tables compiles in a third of the time that an array per field takes, and the facts of a task lie in one cache line.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 I8 = NDArray[np.int8]
 
-# codes of events, made from the trace's kinds at the Python door
+# codes of events, which events.py makes from the kinds of events in a trace
 (
     SWITCH, WAKEUP, WAKEUP_NEW, MIGRATE, FORK, EXIT, AFFINITY, SNAPSHOT, FORGET, CONTEXT, COUNT, HOTPLUG, THROTTLE,
     UNTHROTTLE,
 ) = range(14)  # fmt: skip
 
-# what a switch tells of the thread that it stops: it stays on the runqueue (R, R+), or it parks (P), as those of a CPU that
-# goes offline do
+# what a switch tells of the thread that it stops: it stays on the runqueue (R, R+), or it parks (P), as the threads of a CPU
+# that goes offline do
 STAYS, PARKED = 1, 2
 
 # reasons of doubts; State.odd counts the oddities by the same numbers
@@ -46,18 +46,18 @@ N_ODD = 18
     N_WAITS,
     N_DOUBTS,
     BEFORE_NS,  # time of the event before the present one; -1: there is none
-    STRICT,  # 1: only threads count of which something says where they may run
+    STRICT,  # 1: a thread counts only if something says where it may run
     UNRECORDED,  # 1: a CPU was perhaps not recorded, so any waiting thread may have been moved there and have run unseen
     LOOKS_LATE,  # 1: a change of affinity is told only when its thread takes or leaves a CPU
     N_REPINS,  # found in pass 1: how many moves may come from a change of affinity by another thread
 ) = range(13)
 N_NUMBERS = 13
-#: so close events of two CPUs may be told in the wrong order: the clocks differ by less
+#: events of two CPUs that are closer than this may be told in the wrong order: the clocks of CPUs differ by less than this
 SKEW_NS = 1_000_000
-#: of so many such moves the times are kept
+#: the times of at most this many of the moves that N_REPINS counts are kept
 MOST_REPINS = 4096
 
-# rows of Output.change; a change with a mask id says that so many tasks of that mask now wait on the CPU
+# rows of Output.change; in a change with a mask id, FREE is the number of tasks of that mask that now wait on the CPU
 CPU, NR, FREE, MASK, CODE = range(5)
 # rows of Output.wait, Output.wait_ns and Output.doubt
 TASK = 1
@@ -95,7 +95,7 @@ class State(NamedTuple):
     restricted: I32  # (cpus, masks) waiting tasks by mask id
     odd: I64  # (N_ODD,)
     numbers: I64  # (N_NUMBERS,)
-    repin_ns: I64  # (MOST_REPINS,) the times of these moves, in order
+    repin_ns: I64  # (MOST_REPINS,) the times of the moves that N_REPINS counts, in order
 
 
 class Output(NamedTuple):

@@ -43,13 +43,13 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 Part = TypeVar("Part")
 
-#: by the code of an event: whether it happens on its CPU; the others may have been recorded on another one
+#: by the code of an event: whether it is recorded on the CPU that it names; other events may be recorded on another CPU
 _ON_ITS_CPU = np.ones(14, np.bool_)
 _ON_ITS_CPU[
     [st.WAKEUP, st.WAKEUP_NEW, st.MIGRATE, st.AFFINITY, st.FORGET, st.HOTPLUG, st.UNTHROTTLE]
 ] = False
 
-#: one event can give about so many doubts
+#: one event can cause about this many doubts
 _DOUBTS_OF_ONE = 16
 
 
@@ -65,8 +65,8 @@ class Runqueues:
     #: times of the first and last event
     start_ns: int
     end_ns: int
-    #: online CPUs on which and to which nothing happened, if the trace records every switch; known after streaming. A CPU from
-    #: which a sleeping task was moved away can still be silent.
+    #: online CPUs on which nothing happened and to which nothing was sent, if the trace records every switch; known after
+    #: streaming. A CPU from which a sleeping task was moved away can still be silent.
     silent_cpus: list[int]
     silent: str  #: ``idle`` or ``unknown``: the assumed state of the silent CPUs
     affinity: Affinity  #: the CPUs on which each task may run
@@ -76,19 +76,19 @@ class Runqueues:
     keep: bool = False
     #: the trace has the kernel's nr_running: it is the length of the runqueues, whatever the tasks say
     counted: bool = False
-    is_strict: bool = False  #: only threads wait of which something says where they may run
-    #: threads that waited when the oldest events were overwritten; nothing is seen of them, so perhaps they do no longer
+    is_strict: bool = False  #: a thread counts as waiting only if something says where it may run
+    #: threads that waited at the end of the overwritten events and do not appear later, so perhaps they no longer wait
     preempted: list[int] = field(default_factory=list)
-    #: how many other threads were preempted before that, and may wait somewhere since
+    #: how many other threads were preempted before that time and may have waited somewhere since
     left: int = 0
     #: where nothing tells how many CPUs there were: the trace as if there had been one more, which was idle
     another_cpu: Trace | None = None
-    #: how many threads were runnable at a snapshot, or left so, and have no event, so they may have waited all the time; known
-    #: after pass 1
+    #: how many threads were runnable at a snapshot or are counted in ``left``, and have no event, so that they may have waited
+    #: all the time; known after pass 1
     hidden: int = 0
-    #: CPUs of which only the waiting threads are asked for: unless some wait there, these CPUs are called unknown
+    #: CPUs of which only the waiting threads are of interest; such a CPU is called unknown while no thread waits there
     isolated: list[int] = field(default_factory=list)
-    late_ns: int = 0  #: a woken thread is on a queue only so much later, see late_jit.py
+    late_ns: int = 0  #: a woken thread joins a queue only this much later, see late_jit.py
     #: number of events that contradict the state before them, counted while streaming
     oddities: dict[str, int] = field(default_factory=dict)
     #: sentences that a reader of the verdict should know
@@ -121,7 +121,7 @@ class Runqueues:
 
     @property
     def wakes_at_fork(self) -> bool:
-        """Whether forks were recorded, but not when the new threads are woken, which is right after."""
+        """Whether forks were recorded, but not the wakeups of the new threads, which follow at once."""
         kinds = self.trace.kinds()
         return "fork" in kinds and "wakeup_new" not in kinds
 
@@ -150,7 +150,8 @@ class Runqueues:
         off = list(offline.iter_rows())
         located = [s for s in self.lost_spans if s[2] >= 0]
         if located or off:
-            # a CPU writes the lengths that it changes, also those of others; those at the end of a loss are known
+            # a CPU also writes the lengths of other CPUs that it changes, so a loss makes the lengths of all CPUs unknown;
+            # a length that is written just when the loss ends is known
             began, ended = (self._unknown({s[k] for s in located}) for k in (0, 1))
             leaves = offline.lazy().select("cpu", ts_ns="start_ns").pipe(_forgotten)
             frame = pl.concat([ended, frame, began, leaves]).sort("ts_ns", maintain_order=True)
@@ -173,7 +174,7 @@ class Runqueues:
             yield Batch(ts_ns, cpu, nr, zero[:n], zero[:n], unknown[:n])
 
     def _unknown(self, times_ns: set[int]) -> pl.LazyFrame:
-        """Return rows after which no length is known, for each of some times."""
+        """Return, for each of some times, rows after which no length is known."""
         times = pl.LazyFrame({"ts_ns": sorted(times_ns)}, {"ts_ns": pl.Int64})
         cpus = pl.LazyFrame({"cpu": range(self.cpus)}, {"cpu": pl.Int32})
         return times.join(cpus, how="cross").pipe(_forgotten)
@@ -232,7 +233,7 @@ class Runqueues:
         self._doubt_affinity(state, outside)
         start_jit.settle_start(state, self.start_ns)
         self._doubt_waits(state)
-        # a task that waited there proves that it was busy
+        # a task that waited on a CPU proves that the CPU was busy
         seen[:-1] |= state.cpu[:, cpu_row.NR] > 0
         for c, busy in (header.unswitched or {}).items():
             if c < self.cpus and not seen[c]:
@@ -248,13 +249,13 @@ class Runqueues:
                 # a thread that seems to wait since the start may have been woken later, by a CPU that was not recorded
                 waits = state.task[:, task_row.STATE] == task_row.WAITING
                 state.task[waits, task_row.DOUBTED] = task_row.LOST_MEANWHILE
-            # and a CPU that may have switched may have taken any thread that waits
+            # a CPU that may have switched without a record may have run any thread that seems to wait
             taken = [not recorded[c] and state.cpu[c, cpu_row.CURR] < 0 for c in online]
             state.numbers[st.UNRECORDED] = any(taken)
         return state
 
     def _doubt_waits(self, state: st.State) -> None:
-        """Doubt that threads waited from the start on which may have been woken or born later, as far as anything tells."""
+        """Doubt a wait that seems to begin with the trace if its thread may just as well have been woken or born later."""
         kinds, header = self.trace.kinds(), self.tasks.trace.header
         waits = (state.task[:, task_row.STATE] == task_row.WAITING) & (state.began >= 0)
         if "wakeup" in kinds and not {"fork", "wakeup_new"} & set(kinds):
@@ -278,7 +279,7 @@ class Runqueues:
         return max(told.size - int((named | (task[:, task_row.RECORDER] != 0)).sum()) - running, 0)
 
     def _off_mask(self, batch: st.Events, masks: I32) -> I32:
-        """Return the threads that ran where their affinity at the start, or that which their parent had then, forbids it."""
+        """Return the threads that ran where their affinity at the start, or the one inherited from their parent, forbids it."""
         forks = batch.code == st.FORK
         for p, by in zip(batch.pid[forks].tolist(), batch.by_pid[forks].tolist(), strict=True):
             if p > 0 and not self.affinity.known[p]:
@@ -291,7 +292,7 @@ class Runqueues:
         return pid[words >> (cpu & np.uint64(63)) & np.uint64(1) == 0]
 
     def _doubt_affinity(self, state: st.State, outside: NDArray[np.bool_]) -> None:
-        """Discard what snapshots tell of threads that may have got another affinity; some ran ``outside`` of theirs."""
+        """Discard what snapshots tell of threads that may have got another affinity; some ran ``outside`` of their affinity."""
         trace, affinity = self.tasks.trace, self.affinity
         repinned, forked = (state.task[:, k] for k in (task_row.REPINNED, task_row.CHILD_REPINNED))
         repinned[outside] = np.maximum(repinned[outside], task_row.BY_SOMEBODY)
@@ -311,7 +312,7 @@ class Runqueues:
             self._take_back(state, again)
 
     def _doubt_snapshot(self, state: st.State, elsewhere: bool) -> None:
-        """Discard facts of the only snapshot that may be out of date; ``elsewhere``: somebody ran where it forbids that."""
+        """Discard facts of the only snapshot that may be out of date; ``elsewhere``: a thread ran where it forbids that."""
         task, roles, trace = state.task, self.affinity.roles, self.tasks.trace
         stoppers = roles.get(task_row.STOPPER, np.zeros(0, np.int64))
         # without moves in the trace, a stopper that ran may have moved anybody
@@ -342,7 +343,7 @@ class Runqueues:
         return late
 
     def strict(self, *, throttling: bool = False) -> Runqueues:
-        """Return the same runqueues, on which only threads wait whose affinity is known."""
+        """Return the same runqueues, on which a thread counts as waiting only if its affinity is known."""
         strict = replace(self, keep=False, is_strict=True)
         strict._kept_events = self._kept_events
         start = deepcopy(self.start)

@@ -28,7 +28,7 @@ _PIDS = ("pid", "prev_pid", "by_pid")
 class TaskRows:
     """The rows of the tables about tasks; row 0 is the idle task."""
 
-    #: the trace in which each pid is the number of its row; the trace itself if its pids are small
+    #: the trace with the number of its row in place of each pid; the trace itself if its pids are small
     trace: Trace
     count: int
     #: (count,) the pid of each row, in ascending order; None: the row is the pid
@@ -47,13 +47,13 @@ def task_rows(trace: Trace, top_pid: int) -> TaskRows:
     """Give every task of a trace a row.
 
     * ``top_pid``: the highest pid of its events.
-    * Raises TraceContentError if an event names a higher one.
+    * Raises TraceContentError if an event names a higher pid.
     """
     if top_pid <= ROW_PER_PID:
         return TaskRows(trace, top_pid + 1)
     told = [pid for task in _tasks(trace.header) for pid in (task.pid, task.tgid, task.ppid) if pid]
     limit = max(top_pid, *told, 2) + 1
-    there = np.zeros(limit + 1, np.bool_)  # the last one is that of -1, which stands for no task
+    there = np.zeros(limit + 1, np.bool_)  # the last one is for -1, which stands for no task
     there[[0, 1, 2, *told]] = True  # the idle task, init and kthreadd keep their pids
     for batch in trace.batches(_PIDS):
         pids = [batch[c].fill_null(-1).to_numpy() for c in _PIDS]

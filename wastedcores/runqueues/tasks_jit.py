@@ -2,8 +2,8 @@
 
 A task is running, waiting on a runqueue, or asleep. It joins a runqueue at its wakeup (on the wakeup's target CPU),
 changes runqueues at sched_migrate_task, and leaves it at the switch that stops it in any state but R. A sched_waking names
-the *previous* CPU, so the readers place it by the move that follows. Cf. josefbacik/systing "placement_exact" and
-docs/scheduler-model.md, section 11.6.
+the *previous* CPU of the task, so the readers take the target CPU from the move that follows. Cf. josefbacik/systing
+"placement_exact" and docs/scheduler-model.md, section 11.6.
 
 Two things bound what may be concluded from the rebuilt state. Where the trace has the kernel's own nr_running, that number
 is the length of the runqueue, and the rebuilt tasks only say who waits. And where an event contradicts the state before
@@ -11,8 +11,8 @@ it, the span that may be wrong is written down as a *doubt*: from the last event
 contradiction.
 
 A CPU that goes idle while tasks of its runqueue are runnable proves that these cannot run: their control group is throttled, or
-core scheduling forbids it. They are *parked*: they do not wait until they are seen again. If no group has a quota, they must
-have left that runqueue unseen, and their place until they are seen again is in doubt.
+core scheduling forbids it. They are *parked*: until they are seen again, they do not count as waiting. If no group has a
+quota, they must have left that runqueue unseen, and until they are seen again, their place is in doubt.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from wastedcores.runqueues.unseen_jit import curr_left_unseen, doubt_unseen, in_
 def _switch_out(s: State, out: Output, q: int, c: int, t: int, keeps: bool) -> None:
     """Task ``q`` stops running on CPU ``c``.
 
-    Clocks that differ tell its next wakeup, move or run before: it was pulled from this queue, or woken, right after its stop.
+    Where the clocks of CPUs differ, the next wakeup, move or run of ``q`` may be told before this stop although it came later.
     """
     woken, running = 0, s.task[q, task_row.STATE] == task_row.RUNNING
     if running and s.task[q, task_row.CPU] == c:
@@ -100,7 +100,7 @@ def _switch_in(s: State, out: Output, p: int, q: int, c: int, t: int) -> None:
             doubt_wait(s, out, p, t)
         elif s.task[p, task_row.LIMITED] == task_row.UNLIMITED:  # it was elsewhere, unseen
             odd(s, out, c, s.since[p], t, se.ODD_PARKED)
-        elif q != 0:  # when it became runnable while others ran here is not known
+        elif q != 0:  # nobody knows when it became runnable while others ran here
             odd(s, out, c, s.cpu[c, cpu_row.BUSY_SINCE], t, se.ODD_PARKED)
         end_wait(s, out, p, c, t)
         if old != c:
@@ -176,7 +176,7 @@ def _woken_while_running(s: State, out: Output, t: int, c: int, p: int, late: bo
 def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
     """Task ``p`` joins the runqueue of CPU ``c``.
 
-    A sched_waking of a task that runs finds it about to sleep. If it then stops asleep, the waker waited until it had stopped
+    A sched_waking of a running task finds it about to sleep. If the task then stops to sleep, the waker waited for this stop
     (kernel/sched/core.c, v6.12: try_to_wake_up, ``smp_cond_load_acquire(&p->on_cpu)``).
     """
     state = s.task[p, task_row.STATE]
@@ -187,7 +187,7 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
         return
     idle = s.cpu[c, cpu_row.CURR] == 0 and s.cpu[c, cpu_row.NR] == 0
     if late and state == task_row.ASLEEP and idle:
-        # it is the wakeup to that run, told late; if it is not, the idle CPU runs the task at once
+        # this is the wakeup that caused that run, told late; if it is a new one, the idle CPU runs the task at once
         s.task[p, task_row.CPU] = c
         s.task[p, task_row.DOUBTED] = task_row.PERHAPS_WAITS
         return
@@ -204,7 +204,7 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
     elif state == task_row.WAITING:
         s.cpu[s.task[p, task_row.CPU], cpu_row.PARKED] -= 1
     begin_wait(s, p, c, t)
-    if late:  # it may be the wakeup to that run, so that it sleeps
+    if late:  # this may be the wakeup that caused that run, and then the task sleeps now
         s.task[p, task_row.DOUBTED] = task_row.PERHAPS_ASLEEP
         s.cpu[c, cpu_row.LATE] = p
     emit(s, out, t, c, s.task[p, task_row.MASK], k)
@@ -265,7 +265,7 @@ def _fork(s: State, t: int, p: int, parent: int) -> None:
     if state == task_row.WAITING or state == task_row.RUNNING:
         return
     s.task[p, task_row.STATE] = task_row.ASLEEP
-    s.task[p, task_row.CPU] = -1  # the number may have been another task's before
+    s.task[p, task_row.CPU] = -1  # another task may have had this number before
     s.task[p, task_row.RAN] = -1
     s.since[p] = t
     if parent <= 0:
@@ -284,7 +284,7 @@ def _fork(s: State, t: int, p: int, parent: int) -> None:
     limit = s.task[0, task_row.LIMITED]
     if (
         limit != task_row.UNLIMITED
-    ):  # some group has a limit, and it may have been put into that one since
+    ):  # some group has a limit, and the task may have been put into it since
         limit = max(limit, s.task[parent, task_row.LIMITED])
         s.task[p, task_row.LIMITED] = max(limit, s.task[p, task_row.LIMITED])
 
@@ -342,7 +342,7 @@ def _snapshot(s: State, out: Output, t: int, c: int, p: int, now: int) -> None:
 
 @callee
 def _forget(s: State, out: Output, t: int, c: int) -> None:
-    """CPU ``c`` loses events: what it runs is unknown until its next switch, and whether a thread waits until its next event."""
+    """CPU ``c`` loses events: nobody knows what it runs until its next switch, or whether a thread waits until its next event."""
     for p in range(1, s.task.shape[0]):
         if s.task[p, task_row.STATE] == task_row.WAITING:
             s.task[p, task_row.DOUBTED] = task_row.LOST_MEANWHILE

@@ -63,7 +63,7 @@ def in_unseen(s: State, out: Output, p: int, c: int, t: int) -> None:
 def curr_left_unseen(s: State, out: Output, q: int, c: int, t: int) -> int:
     """The task that ran on ``c`` left at a switch that was not recorded; return the earliest time of that switch.
 
-    It was after ``q``, which stops now, had become runnable.
+    That switch came after ``q``, which stops now, had become runnable.
     """
     x = s.cpu[c, cpu_row.CURR]
     left = s.cpu[c, cpu_row.SEEN]

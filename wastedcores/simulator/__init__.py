@@ -4,7 +4,7 @@ Interface::
 
     r = replay(workload, "bd-paper-64", "v4.1", seed=1)      Replay
     r.trace                  Trace: every figure, check and reader works on it
-    r.makespan_ns, r.summary.result, r.result_name           what the workload measures of itself
+    r.makespan_ns, r.summary.result, r.result_name           the workload's own measure
     r.busy_cpus, r.busy_per_node, r.summary.idle_while_overloaded
     r.tasks, r.balance_calls polars tables
     replay_scenario("group-imbalance", kernel="v4.1", given={"jobs": 500})

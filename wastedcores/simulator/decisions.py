@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _CALL_RECORDS = decision_record.WIDTH // decision_record.PER_RECORD
 _GROUP_RECORDS = decision_record.GROUP_WIDTH // decision_record.PER_RECORD
-#: column of the row of a call -> key in the text, usually the name of the column
+#: for each column of a call's row: its key in the text, which is usually the column's name
 _OF_A_CALL = {
     getattr(Decision, name): {"failed": "nr_balance_failed", "interval": "interval_ms", "held_back": "pinned"}.get(name, name)
     for name in (
@@ -44,9 +44,9 @@ _OF_A_CALL = {
         "interval", "src_nr_running", "prefer_sibling", "held_back", "running", "hot", "heavy",
     )
 }  # fmt: skip
-#: column of the row of a group -> key in the text, where each key has a list with an entry per group
+#: for each column of a group's row: its key in the text, where the key has a list with one entry per group
 _OF_A_GROUP = {f: {"span": "cpus"}.get(name, name) for name, f in fields("DecisionGroup").items()}
-#: what v6.12 compares instead of the least and the greatest load and the load per task
+#: the columns of the least load and of the load per task hold other values under v6.12: their keys there
 _INSTEAD = {"min_load": "h_nr_queued", "load_per_task": "runnable"}
 _OF_A_GROUP_V6_12 = {
     c: key for c, key in _OF_A_GROUP.items() if key not in ("max_load", *_INSTEAD)
@@ -54,12 +54,12 @@ _OF_A_GROUP_V6_12 = {
 
 
 def rows_of(trees: Sequence[Domains], wanted: bool) -> int:
-    """Count the rows of the table that hold the decision that is being made; none if decisions are not logged."""
+    """Return how many rows of the table hold the decision that is being made: 0 if decisions are not logged."""
     return 1 + _most_groups(trees) if wanted else 0
 
 
 def records_per_event(trees: Sequence[Domains], wanted: bool) -> int:
-    """Return how many records of decisions one event may write: a call per level, for each CPU that one event lets balance."""
+    """Return how many records of decisions one event may write: one call per level for each CPU that balances in the event."""
     if not wanted:
         return 0
     levels = max((len(tree.of(cpu)) for tree in trees for cpu in tree.cpus), default=0)
@@ -78,7 +78,7 @@ class Decided:
 
     calls: np.ndarray  # int64 (decisions, 18), fields of Decision
     groups: np.ndarray  # int64 (groups of all decisions, 12), in the order of the calls
-    levels: list[str]  # the level of each domain, by the number of its row from the first domain on
+    levels: list[str]  # the level of each domain; the index counts the rows from the first domain
 
 
 def take_decisions(
@@ -160,7 +160,7 @@ def decision_texts(raw: RawReplay, cpus: int) -> pl.Series:
 
 
 def _more_of_v6_12(packed: np.ndarray) -> dict[str, pl.Series]:
-    """Return what was to move, and the comparison that found the domain balanced, of each decision."""
+    """Return for each decision what was to move, and the comparison that found the domain balanced."""
     moves = (packed >> decision_record.MOVES_SHIFT) & (
         (1 << decision_record.REASON_SHIFT - decision_record.MOVES_SHIFT) - 1
     )

@@ -21,12 +21,12 @@ _MOMENTS = (
 
 
 def module_names(kernel: KernelModel) -> list[str]:
-    """Return the names of modules in the order of their codes: those that are shipped, then the user's."""
+    """Return the names of modules in the order of their codes: first the shipped modules, then the user's."""
     return list(dict.fromkeys((*MODULES, *(kernel.modules or ()))))
 
 
 def rows_of(machine: Machine, kernel: KernelModel) -> int:
-    """Count the rows behind the core row: counts of answers, counts of busy CPUs, CPUs by nearness."""
+    """Count the rows that follow the core row: the counts of answers, the counts of busy CPUs, and the CPUs by nearness."""
     if not kernel.is_design:
         return 0
     n = machine.cpus

@@ -1,6 +1,6 @@
 """Checks before a replay begins: kernels that it does not model, endless programs, machines, times and seeds out of range.
 
-At the end is what the boot parameters isolcpus and noautogroup make of a workload.
+The functions at the end apply the boot parameters isolcpus and noautogroup to a workload.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def check_until(until_ns: Any) -> None:
 
 
 def check_places(program: Program, cpus: int) -> None:
-    """Check that no task begins on a CPU, or needs the timer wheel or the flusher of one, that the machine does not have."""
+    """Check that the machine has every CPU on which a task begins, or whose timer wheel or flusher a task needs."""
     specs = (*program.tasks, *program.templates)
     named = (*program.masks, *(s.allowed for s in specs if s.allowed is not None))
     last = max((max(one, default=0) for one in named), default=0)
@@ -87,7 +87,7 @@ def check_places(program: Program, cpus: int) -> None:
 
 
 def check_ends(program: Program) -> None:
-    """Check that a program ends, for a replay that has no end of its own."""
+    """Check that a program ends, which a replay without ``until_ns`` needs."""
     specs = (*program.tasks, *program.templates)
     forked = {row[1] for spec in specs for row in spec.rows if row[0] == ops.OP_FORK}
     deadlines = {
@@ -105,7 +105,7 @@ def check_ends(program: Program) -> None:
 
 
 def _endless(rows: Sequence[Row], at: int, deadlines: set[int]) -> bool:
-    """Return whether row ``at`` is the bottom of a loop that takes time and that nothing ends."""
+    """Return whether row ``at`` closes a loop that takes time and never ends."""
     op, top, _, count, last = rows[at]
     if op == ops.OP_LOOP:
         ends = count >= 0 or last >= 0
@@ -161,7 +161,7 @@ def as_booted(program: Program, machine: Machine, kernel: KernelModel) -> Progra
 
 
 def _ungrouped(row: Row) -> Row:
-    """Return an operation that stays in the root group."""
+    """Return the operation, changed so that the task stays in the root group."""
     op, a, b, c, d = row
     if op == ops.OP_SESSION:
         return op, 0, b, c, d

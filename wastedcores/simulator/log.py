@@ -13,7 +13,7 @@ _FIRST_ROWS = 1 << 12
 class Log:
     """The parts of a log in one array.
 
-    The array grows in place, because fresh memory costs more than the copy.
+    The array grows in place: a new array would cost more for its fresh memory than for the copy.
     """
 
     def __init__(self) -> None:
@@ -38,9 +38,10 @@ class Log:
 
 
 def take_scans(log: np.ndarray, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give the examined CPUs of each search a row, and take the records that hold them out of the log.
+    """Give each search's set of examined CPUs a row, and remove the records that hold these sets from the log.
 
-    The engine writes a ``CONSIDERED`` record whose set has no row (-1), and behind it the words of the set, six per record.
+    For each search the engine writes a ``CONSIDERED`` record with -1 instead of a row. The next records hold the words of the
+    set, six per record.
     """
     kind = log[:, log_column.KIND]
     is_part = kind == log_kind.CONSIDERED_PART

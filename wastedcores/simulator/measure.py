@@ -28,8 +28,8 @@ class RawReplay:
         int64 (records, 8). The columns are named in ``wastedcores.simulator.log_column``, the kinds of records in
         ``log_kind`` and the operations in ``log_op``.
     masks
-        int64 (rows, WIDTH): the table in front of the tasks. The CPU sets that ``considered`` records point at (their PID
-        column is a row) are among its rows.
+        int64 (rows, WIDTH): the rows of the table before the tasks. They include the CPU sets of ``considered`` records, whose
+        PID column holds the row of the set.
     tasks
         int64 (tasks, WIDTH): the task rows of the engine, in the order of birth.
     pids
@@ -91,7 +91,7 @@ class Summary:
 
 
 def marks(raw: RawReplay, program: Program) -> dict[str, int]:
-    """Find the last mark of each text.
+    """Find the time of the last mark with each text.
 
     Parameters
     ----------
@@ -101,14 +101,14 @@ def marks(raw: RawReplay, program: Program) -> dict[str, int]:
     Returns
     -------
     dict
-        Text to time in ns.
+        The time in ns for each text.
     """
     rows = raw.of(log_kind.MARK)[:, [log_column.VALUE, log_column.TS]]
     return {program.texts[text]: ts for text, ts in rows.tolist()}
 
 
 def busy_share(raw: RawReplay, cpus: int, start: int, end: int) -> np.ndarray:
-    """Compute the share of a window in which each CPU ran something else than idle."""
+    """Compute the share of a window in which each CPU ran a task other than its idle task."""
     ts_ns, cpu, pid = raw.of(log_kind.SWITCH)[:, [log_column.TS, log_column.CPU, log_column.PID]].T
     return running_ns(ts_ns, cpu, pid != 0, cpus, start, end) / max(end - start, 1)
 
@@ -116,7 +116,7 @@ def busy_share(raw: RawReplay, cpus: int, start: int, end: int) -> np.ndarray:
 def running_ns(
     ts_ns: np.ndarray, cpu: np.ndarray, counts: np.ndarray, cpus: int, start: int, end: int
 ) -> np.ndarray:
-    """Compute how long each CPU ran some tasks inside a window."""
+    """Compute how long each CPU ran inside a window, after the switches that ``counts`` selects."""
     order = np.argsort(cpu, kind="stable")
     cpu = cpu[order]
     length = durations_ns(ts_ns[order], cpu, start, end)
@@ -132,7 +132,7 @@ def durations_ns(ts_ns: np.ndarray, owner: np.ndarray, start: int, end: int) -> 
 
 
 def overload_share(raw: RawReplay, counted: np.ndarray, start: int, end: int) -> float:
-    """Compute the share of a window in which one of some CPUs was idle and another had two tasks or more."""
+    """Compute the share of a window in which one of the counted CPUs was idle while another had two tasks or more."""
     log = raw.of(log_kind.NR_RUNNING)
     log = log[counted[log[:, log_column.CPU]]]
     ts, cpu, nr = log[:, [log_column.TS, log_column.CPU, log_column.VALUE]].T
@@ -144,7 +144,7 @@ def overload_share(raw: RawReplay, counted: np.ndarray, start: int, end: int) ->
 def cpus_wasted(
     ts_ns: np.ndarray, cpu: np.ndarray, nr: np.ndarray, cpus: int, start: int, end: int
 ) -> float:
-    """Compute how many CPUs were idle on average while a thread waited for each of them, wherever the threads may run.
+    """Compute the mean number of CPUs that were idle while a thread waited for each of them. Affinity is not considered.
 
     Parameters
     ----------
@@ -158,14 +158,14 @@ def cpus_wasted(
     Returns
     -------
     float
-        The mean of the smaller one of the numbers of idle CPUs and of waiting threads.
+        The mean over time of the number of idle CPUs or the number of waiting threads, whichever is smaller.
     """
     idle = cpus - over_cpus(cpu, nr > 0)
     return _mean(ts_ns, np.minimum(idle, over_cpus(cpu, np.maximum(nr - 1, 0))), start, end)
 
 
 def over_cpus(cpu: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """Compute the sum of a value over all CPUs after each change, from the values of the CPUs that changed; all begin with 0."""
+    """Compute, after each change of one CPU's value, the sum of the values of all CPUs. Every value is 0 at first."""
     order = np.argsort(cpu, kind="stable")
     now, where = value[order].astype(np.int64), cpu[order]
     before = np.r_[0, now[:-1]][: len(now)]
@@ -176,7 +176,7 @@ def over_cpus(cpu: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 def _mean(ts_ns: np.ndarray, value: np.ndarray, start: int, end: int) -> float:
-    """Compute the mean over a window of a value that is known after each event; it is 0 before the first one."""
+    """Compute the mean of a value over a window. The value is given after each event, and is 0 before the first event."""
     length = np.diff(np.r_[np.clip(ts_ns, start, end), end])
     return float((length * value).sum() / max(end - start, 1))
 
@@ -193,9 +193,9 @@ def summarize(
     Parameters
     ----------
     raw, program, machine
-        A replay and what ran where.
+        A replay, its program and its machine.
     measure
-        What the workload measures of itself. None: the window is the whole replay.
+        The workload's own measure. None: the window is the whole replay.
     counted_nodes
         The nodes whose CPUs count as idle or overloaded; None: all.
 
@@ -209,7 +209,7 @@ def summarize(
         at = marks(raw, program)
         start = at.get(measure.start, 0)
         end = at.get(measure.end, raw.end_ns)
-        # seconds are known only if the end was reached; a rate is meaningful for a part, too
+        # a duration is known only if the end mark was reached; a rate is meaningful for a part of the window, too
         reached = {measure.start, measure.end} <= at.keys() or measure.name.endswith("_per_s")
         if reached or (measure.start in at and not measure.name.endswith("_s")):
             result = _result(raw, program, measure, (end - start) / 1e9)
@@ -225,7 +225,7 @@ def summarize(
 
 
 def _result(raw: RawReplay, program: Program, measure: Measure, seconds: float) -> float | None:
-    """Return the measure's value, or None for a rate if the replay ended before any task could work."""
+    """Return the measure's value. If it is not a duration, it is None if no task has done any of the measured work."""
     if measure.name.endswith("_s") and not measure.name.endswith("_per_s"):
         return seconds
     if measure.name == "share_of_first":

@@ -34,7 +34,7 @@ from wastedcores.workload.program import Costs, Program
 
 
 def clock_rows(machine: Machine) -> int:
-    """Count the rows of the clocks: one per CPU and one for the constants; none at one constant speed."""
+    """Count the rows of the clocks: one per CPU and one for the constants; none if all CPUs run at one constant speed."""
     return machine.cpus + 1 if machine.has_clocks else 0
 
 
@@ -99,7 +99,7 @@ def has_policies(program: Program) -> bool:
 
 
 def check_policies(program: Program, kernel: KernelModel) -> None:
-    """Check that only a kernel with the scheduler of v4.1 replays a program with policies."""
+    """Refuse a program that changes scheduling policies, unless the kernel has the scheduler of v4.1."""
     if (kernel.modules is not None or kernel.is_modern or kernel.tracks_load_v4_4) and has_policies(
         program
     ):
@@ -110,7 +110,7 @@ def check_policies(program: Program, kernel: KernelModel) -> None:
 
 
 def realtime_rows(program: Program, cpus: int) -> int:
-    """Count the rows: one per CPU and one for what they share; none without policies."""
+    """Count the rows of the real-time class: one per CPU and one that all share; none if no task changes its policy."""
     return cpus + 1 if has_policies(program) else 0
 
 
@@ -129,14 +129,14 @@ def install_realtime(
     classes.realtime(last, plain)
 
 
-#: sd_init(): how newidle balancing of a new domain begins, as half of the attempts had succeeded
+#: sd_init(): newidle balancing of a new domain begins as if half of its attempts had succeeded
 _NEWIDLE = {
     SchedDomain.newidle_call: 512,
     SchedDomain.newidle_success: 256,
     SchedDomain.newidle_ratio: 512,
 }
 
-#: rules whose columns have their names
+#: rules of a kernel, each of which has a column of the same name
 _RULES = (
     "tg_load_avg_limited", "whole_cores_balance", "siblings_counted", "prefer_sibling_of_child", "last_fully_busy",
     "placement_masked", "waiting_is_use", "clusters_scanned", "sleepers_counted", "sleepers_pulled", "ineligible_wait",
@@ -146,7 +146,7 @@ _RULES = (
 
 
 def modern_rows(trees: Sequence[Domains], kernel: KernelModel) -> int:
-    """Count the rows of what the CPUs of a last-level cache share (``struct sched_domain_shared``)."""
+    """Count the rows of ``struct sched_domain_shared``, which the CPUs of a last-level cache share."""
     return sum(len(_shared(tree)) for tree in trees) if kernel.is_modern else 0
 
 
@@ -184,14 +184,14 @@ def install_modern(
 
 
 def _domains(tree: Domains) -> Iterator[tuple[int, Domain]]:
-    """Yield each CPU with its domains, innermost first, which is the order of the rows."""
+    """Yield each CPU with each of its domains, the innermost first. The rows have the same order."""
     for cpu, mine in enumerate(tree.by_cpu):
         for d in mine:
             yield cpu, d
 
 
 def _key(d: Domain) -> tuple[int, int]:
-    """Return the level and the first CPU of a domain, which identify what its CPUs share."""
+    """Return the level and the first CPU of a domain. They identify the row that its CPUs share."""
     return d.index, min(d.cpus)
 
 
@@ -201,7 +201,7 @@ def _shared(tree: Domains) -> dict[tuple[int, int], int]:
 
 
 def _write_domain(m: np.ndarray, row: int, tree: Domains, cpu: int, d: Domain) -> None:
-    """Write the columns of a domain and of its groups that only v6.12 has."""
+    """Write the columns that only v6.12 has, of a domain and of its groups."""
     m[row, list(_NEWIDLE)] = list(_NEWIDLE.values())
     m[row, SchedDomain.imb_numa_nr] = d.imb_numa_nr
     core = tree.machine.core_of_cpu

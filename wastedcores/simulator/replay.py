@@ -168,13 +168,13 @@ def replay(
         Whether to trace the CPUs that each decision looked at, and the weight of the runqueues.
     decisions
         Whether to trace every call of load_balance(): what it saw and why it gave up (events of kind ``decision``). The other
-        events are the same with and without.
+        events do not depend on it.
     modules
         Optimisation modules of your own (:class:`wastedcores.simulator.Module`) or names of shipped ones, in the order in which
-        the core module asks them. With one of your own, everything runs as plain Python: about 10,000 events per second.
+        the core module asks them. With a module of your own, everything runs as plain Python: about 10,000 events per second.
     policies
-        Functions of your own for decisions of the kernel: ``{"select_idle_sibling": f}``. They take what the engine's function of
-        that name takes (docs/design-mode.md), and everything runs as plain Python.
+        Functions of your own for decisions of the kernel: ``{"select_idle_sibling": f}``. Each takes the arguments that the
+        engine's function of this name takes (docs/design-mode.md). Everything then runs as plain Python.
 
     Returns
     -------
@@ -187,14 +187,15 @@ def replay(
         The workload deadlocks, loops without time, or keeps a task off every online CPU. The text names the task and the
         simulated time.
     UnknownKernelError
-        The kernel is not of the v4.1 generation.
+        The replay does not model the scheduler of this kernel.
     UsageError
-        The seed or the end of time is out of range, or a module or a function of your own is none, or its answer cannot be meant.
+        The seed or ``until_ns`` is out of range; or what you gave as a module or as a function is none; or it gave an impossible
+        answer.
 
     Warns
     -----
     ModelWarning
-        The kernel is one before 5.5 other than v4.1, of which only the domains are its own, see
+        The replay models only a part of this kernel, such as its domains; see
         :attr:`wastedcores.kernels.KernelModel.replay_warning`.
     """
     machine = find_machine(machine).machine if isinstance(machine, str) else machine
@@ -309,7 +310,7 @@ def replay_scenario(
     decisions
         Whether to trace the balancer's decisions, as in :func:`replay`.
     refill_ns
-        What a task pays, in ns, when it first runs behind another last-level cache than before.
+        The time in ns that a task loses when it first runs on a CPU with another last-level cache than before.
     modules, policies
         As for :func:`replay`.
 

@@ -178,7 +178,7 @@ def _run(
 
 
 def with_steps(machine: Machine, program: Program) -> Machine:
-    """Return the machine with the program's hotplug steps behind its own.
+    """Return the machine with the program's hotplug steps after its own.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def trees_of(machine: Machine, program: Program, kernel: KernelModel) -> list[Do
 
 
 def _drain(m: np.ndarray) -> tuple[np.ndarray, int]:
-    """Empty the log; return the rows that hold its records until the engine continues, and the number of records."""
+    """Empty the log; return the number of its records, and the rows that hold them until the engine continues."""
     first, n = int(m[0, Kernel.log0]), int(m[0, Kernel.log_n])
     m[0, Kernel.log_n] = 0
     return m[first : first + table.rows_for(n * log_column.WIDTH), : table.LIST], n

@@ -33,7 +33,7 @@ def to_trace(
     raw, program
         The replay and the program that ran.
     machine, kernel, name, seed
-        What the header says about it.
+        What the header says about the replay.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def to_trace(
         placed = (pl.col("kind") == "migrate") & (pl.col("op") == "fork")
         events = events.filter(~placed.fill_null(False))
     frame = conform(events, f"replay of {name}")
-    # the domains depend on them
+    # the machine's domains depend on these steps
     steps = [
         ("online" if up else "offline", cpu)
         for at, cpu, up in program.hotplug
@@ -69,7 +69,7 @@ def to_trace(
     return Trace(frame.lazy(), header)
 
 
-#: kinds of records by the columns that they fill: PID, OTHER as the causing task, SRC, VALUE
+#: the kinds of records that fill each of four columns: PID, OTHER (as the causing task), SRC and VALUE
 _OF_A_TASK = (
     log_kind.SWITCH, log_kind.WAKEUP, log_kind.WAKEUP_NEW, log_kind.MIGRATE, log_kind.FORK, log_kind.EXIT, log_kind.MARK,
     log_kind.REFUSED, log_kind.TICK, log_kind.AFFINITY,
@@ -97,7 +97,7 @@ def _table(raw: RawReplay, program: Program, cpus: int, kernel: KernelModel) -> 
         return pids.replace_strict(names, default=None, return_dtype=pl.String)
 
     pid = where(_OF_A_TASK, log_column.PID)
-    pid = pid.set(pid < 0, None)  # the suggestion is not about a task
+    pid = pid.set(pid < 0, None)  # a suggestion that is not about a task
     src = where(_WITH_SOURCE, log_column.SRC)
     prev = where((log_kind.SWITCH,), log_column.OTHER)
     by_pid = where(_BY_A_TASK, log_column.OTHER)
@@ -128,7 +128,7 @@ def _table(raw: RawReplay, program: Program, cpus: int, kernel: KernelModel) -> 
 
 
 def _masks(raw: RawReplay, cpus: int) -> pl.Series:
-    """Return the CPU sets of the events that have one as little-endian bit strings."""
+    """Return for each event its CPU set as a little-endian bit string, or null if it has none."""
     kind = raw.log[:, log_column.KIND]
     rows = np.where(kind == log_kind.CONSIDERED, raw.log[:, log_column.PID], -1)
     rows = np.where(kind == log_kind.AFFINITY, raw.log[:, log_column.VALUE], rows)

@@ -22,12 +22,12 @@ IDLE_TYPES = ("idle", "busy", "newidle")
 
 #: the results of a load_balance() call
 BALANCE_RESULTS = _names(lb_result)
-#: the results of a logged decision: a call that failed only because threads were cache-hot is distinguished
+#: the results of a logged decision; "hot" is a call that failed only because threads were cache-hot
 DECISION_RESULTS = (*BALANCE_RESULTS, "hot")
 
 #: the types of a scheduling group (enum group_type)
 GROUP_TYPES = _names(group_type_v4_1)
-#: the same since v5.5
+#: the types of a scheduling group since v5.5
 GROUP_TYPES_V6_12 = (
     "has_spare", "fully_busy", "misfit_task", "smt_balance", "asym_packing", "imbalanced", "overloaded",
 )  # fmt: skip

@@ -49,15 +49,15 @@ from wastedcores.workload.program import Costs, Program, Row, TaskSpec
 
 #: room for this many children to begin with; the table grows when it is full
 _CHILDREN = 1024
-#: room for log records in the engine's table, where they stay in the processor's cache
+#: room for log records in the engine's table; this many stay in the processor's cache
 _LOG_RECORDS = 1 << 16
 #: six rows of scratch, the globals of v6.12, the four named CPU sets and the core row
 _SCRATCH_ROWS = 12
-#: constants of a machine whose columns have their names
+#: constants of a machine, each of which has a column of the same name
 _COSTS = (
     "tick_ns", "irq_ns", "skew_ns", "ipi_ns", "switch_ns", "wake_ns", "spin_ns", "lb_base_ns", "lb_cpu_ns", "idle_ticks",
 )  # fmt: skip
-#: names of the kernel's threads of which each CPU has one (is_per_cpu_kthread(), v6.12.107)
+#: names of kernel threads that exist once per CPU (is_per_cpu_kthread(), v6.12.107)
 _PER_CPU_KTHREAD = re.compile(r"(kworker|ksoftirqd|migration|cpuhp|irq_work|idle_inject)/\d+")
 #: group_imbalance of a kernel model -> k.group_imbalance_fix
 _GROUP_IMBALANCE = {
@@ -102,7 +102,7 @@ def build_world(
     weight_lists = len(lists)
     domain_lists = weight_lists + len(WEIGHTS) + len(INVERSES)
     tasks = len(program.tasks) + (_CHILDREN if program.templates else 0)
-    # parts that only some replays have, in the order of their rows behind the core row
+    # parts that only some replays have, in the order of their rows, which follow the core row
     extra = (
         design.rows_of(machine, kernel),
         parts.clock_rows(machine),
@@ -110,7 +110,7 @@ def build_world(
         parts.realtime_rows(program, n),
         parts.modern_rows(trees, kernel),
     )
-    # both are powers of two: a CPU has at most two ticks in the ring, its next one and one that was cancelled
+    # ``runs`` and ``ticks`` are powers of two; a CPU has at most two ticks in the ring, its next one and a cancelled one
     runs = 1 << (n - 1).bit_length()
     ticks = 4 * runs
     groups = len(program.shares)
@@ -179,7 +179,7 @@ def build_world(
 
 
 def _with_heap_and_log(head: np.ndarray, g: np.ndarray, steps: int, records: int) -> np.ndarray:
-    """Return the table ``head``, whose last section is the tasks, with the heap and the log behind it."""
+    """Return the table ``head``, whose last section is the tasks, followed by the heap and the log."""
     room = 2 * (8 * int(g[Kernel.nr_cpus]) + steps + int(g[Kernel.task_room])) + 64
     heap = rows_for(4 * (room + 3))
     g[Kernel.heap0], g[Kernel.heap_room] = len(head), room

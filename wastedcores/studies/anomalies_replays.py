@@ -32,7 +32,7 @@ def thread_groups(
 ) -> dict[str, Any]:
     """Replay the groups of 1 to 12 threads of one second each.
 
-    The result has ``groups_s``, the time of all groups; of the group of seven ``quantum_ms``, ``longest_ms``, ``quanta`` (the
+    The result has ``groups_s``, the time of all groups; for the group of seven ``quantum_ms``, ``longest_ms``, ``quanta`` (the
     longest stay in quanta) and ``spread_percent``, as in :func:`wastedcores.analysis.thread_groups.evenness`; ``most_percent``
     and ``most_quanta``, the largest spread and stay of all groups with more threads than CPUs; and ``wall_s``.
     """
@@ -110,7 +110,7 @@ def launch(
 
 
 def _blocked(switches: pl.DataFrame, left: pl.DataFrame, pids: set[int], begin: int) -> np.ndarray:
-    """Return how long these threads slept that were woken on an idle CPU, in ns, including the exit of its state."""
+    """Return for how many ns threads slept before they were woken on an idle CPU, including the exit from its idle state."""
     offs = switches.select(off_ns="ts_ns", ts="ts_ns", pid="prev_pid").sort("ts")
     woken = (
         left.filter(pl.col("pid").is_in(list(pids)))

@@ -59,7 +59,7 @@ class Reading:
 
 
 def _medians(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Median of each numeric column over the rows without an error."""
+    """Return the median of each numeric column over the rows without an error."""
     good = [row for row in rows if row["error"] is None]
     columns = {name: [row[name] for row in good] for name in (good[0] if good else ())}
     return {
@@ -149,7 +149,7 @@ def claim(tables: Tables, row: str, reading: Reading, **described: Any) -> Attem
 
 
 def _spread(values: list[Any]) -> dict[str, Any]:
-    """Median and 5-95 % range of numbers; the commonest of texts."""
+    """Return the median and the 5-95 % range of numbers, or the most common one of texts."""
     if isinstance(values[0], str):
         return {"ours": max(values, key=values.count), "low": None, "high": None}
     low, high = (float(np.quantile(values, q)) for q in (0.05, 0.95))
@@ -171,7 +171,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float | None:
-        """The replayed value divided by the published one; changes in percent stand for the ratios of two times."""
+        """The replayed value divided by the published one; a change in percent counts as the ratio of two times."""
         if self._is_text:
             return 1.0 if self.ours == self.published else None
         if self.unit == "percent":
@@ -190,7 +190,7 @@ class Comparison:
 
     @property
     def no_effect(self) -> bool:
-        """Whether a change was published and the replay shows none, so that it has no direction."""
+        """Whether a change was published and the replay shows none, so that the replay has no direction."""
         if self.unit != "percent" or self._is_text:
             return False
         return bool(abs(self.ours) < SMALL_PERCENT <= abs(self.published))
@@ -214,7 +214,7 @@ class Comparison:
     def verdict(self) -> str:
         """In words: same (within 10 %), close (25 %), within 1.5x, direction only, no effect, opposite.
 
-        A change is compared with the published change, and not the two times that the changes stand for.
+        A change in percent is compared with the published change; the times that the changes stand for are not compared.
         """
         if self.no_effect:
             return "no effect"

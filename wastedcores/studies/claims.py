@@ -1,8 +1,8 @@
 """Numbers in the text of Lozi et al. 2016: make and lu beside R, scheduling groups, balance intervals, event rates.
 
-Sections 3.1 to 4.2. Nothing is calibrated here. The compilers of the kernel build
-are those of the recordings (20-60 ms each), and percentages do not depend on how many there are; lu and the database are the
-programs that Tables 1 and 2 calibrate.
+The numbers are from sections 3.1 to 4.2. Nothing is calibrated here. The compilers of the kernel build are those of the
+recordings (20-60 ms each), and the percentages do not depend on the number of compilers. lu and the database are the programs
+that Tables 1 and 2 calibrate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The numbers of the fork/wait paper (Carver et al. 2019) and how the replay predicts them; what they depend on."""
+"""The numbers of the fork/wait paper (Carver et al. 2019), how the replay predicts them, and what the predictions depend on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The replays of the fork/wait study: each replays one build with given assumptions about the CPUs' clocks.
 
-A recorded build on the machine of the fork/wait paper: its work is recovered from the trace and replayed under the strategies.
+A recorded build is replayed, too: its work is recovered from the trace and replayed on the machine of the fork/wait paper.
 
 The trace tells how long each process computed and how processes waited for each other, so none of this is assumed. Two
 assumptions remain: the clocks of the paper's machine, and that a stretch of work takes as long there, at the nominal frequency,
@@ -71,11 +71,11 @@ def work(trace: str = TRACE, clocks: tuple[tuple[str, float], ...] = ()) -> Task
 
 
 MACHINE = "xeon-e7-8870-turbo"
-#: The energy model: a package and its memory use PACKAGE_W all the time, and an active core CORE_W and, at the nominal
-#: frequency, DYNAMIC_W more, which grows with the cube of the frequency. The paper measured energy and gives no powers, so
+#: The energy model: a package and its memory use PACKAGE_W all the time. An active core uses CORE_W, and at the nominal
+#: frequency DYNAMIC_W more; this part grows with the cube of the frequency. The paper measured energy and gives no powers, so
 #: these are assumptions.
 PACKAGE_W, CORE_W, DYNAMIC_W = 60.0, 0.5, 3.0
-#: the lower edges of the paper's classes of frequencies, in kHz; it shows the highest one in red (figures 1 and 3)
+#: the lower edges of the paper's classes of frequencies, in kHz; the paper shows the highest class in red (figures 1 and 3)
 CLASSES_KHZ = (1_200_000, 1_600_000, 2_100_000, 2_600_000)
 TICK_NS = 4_000_000
 

@@ -1,6 +1,6 @@
 """How long a core stays idle while the database has one worker per core (sections 1 and 3.3 of Lozi et al. 2016).
 
-With as many workers as cores, a core without a worker means that two workers share another one. This is the symptom of figure 3:
+With as many workers as cores, a core without a worker means that two workers share another core. This is the symptom of figure 3:
 "one core is idle while a thread that ideally should be scheduled on that core keeps waking up on other cores". An *episode* is
 the time from the moment when the last worker of a core first executes elsewhere until a worker executes on that core again. A
 core whose worker only sleeps at a barrier is not in an episode.
@@ -97,9 +97,9 @@ def episodes(
     """Measure for how long cores have no worker of a database with one worker per core.
 
     * ``kernel``, ``machine``, ``seed``: names of the kernel model and of the machine, and the seed.
-    * Returns ``typical_ms``, the length that is reached by the episodes that make up half of all idle time; ``median_ms``;
-      ``short_ms``, which a tenth of the episodes do not reach; ``longest_ms``; ``per_s``, episodes per second; ``episodes``,
-      their number. An episode that the run cuts off counts as long as it was seen.
+    * Returns ``typical_ms`` (episodes of at least this length make up half of all idle time); ``median_ms``; ``short_ms``, which
+      a tenth of the episodes do not reach; ``longest_ms``; ``per_s``, episodes per second; ``episodes``, their number. If the run
+      cuts off an episode, the length that was seen counts.
     """
     where = machine_named(machine)
     if sum(pools) != where.cpus:

@@ -14,7 +14,7 @@ beside R takes so long to reach a steady state that it has to be replayed whole.
 (``claims.py``).
 
 The fixed column of Table 3 is replayed with all four patches: with the missing-domains patch alone the replay leaves two
-threads on one CPU for good in most runs (the overload-on-wakeup bug keeps them there), which the 5.4 s of cg rule out.
+threads on one CPU for good in most runs (the overload-on-wakeup bug keeps them there), but the 5.4 s of cg rule this out.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Parameters:
     #: name, and how its threads synchronise
     app: str
     kind: str
-    work_s: float  #: CPU seconds of all threads together with all memory on the local node
+    work_s: float  #: CPU seconds of all threads in total, if all memory is on the local node
     serial_s: float = 0.0  #: seconds outside the parallel regions
     intervals: float = 1.0  #: barriers (for a pipeline: planes of all sweeps) of the whole run
     #: for a pipeline, the planes of a sweep and the rows of a plane: the grid is a cube
@@ -110,7 +110,7 @@ class Parameters:
 
     @property
     def per_mark(self) -> float:
-        """Intervals between two marks: one, or the planes of a sweep there and back."""
+        """Intervals between two marks: one, or for a pipeline the planes of a sweep there and back."""
         return 2.0 * self.planes if self.kind == "pipeline" else 1.0
 
     def total_s(self, interval_s: float) -> float:

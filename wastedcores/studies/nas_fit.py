@@ -27,7 +27,7 @@ SEEN = {
     "table1_fixed": ("lozi2016_table1", "fixed_s"),
     "table3_fixed": ("lozi2016_table3", "fixed_s"),
 }
-#: points along an edge of lu's cube by problem class, the outer two of which are boundary; iterations of two sweeps each
+#: points along an edge of lu's cube by problem class (the two outer points are boundary), and iterations, each of two sweeps
 #: (NPB 3.3: sys/setparams.c; LU/ssor.f: do k = 2, nz-1; blts.f: omp do schedule(static) over j = 2..ny-1)
 LU_GRIDS = {"A": 64, "B": 102, "C": 162}
 LU_ITERATIONS = 250
@@ -92,18 +92,18 @@ def calibrate(
 
 
 def _planes(app: str) -> tuple[int, ...]:
-    """The numbers of planes that a program may have: one per problem class of a pipeline, else only 0."""
+    """Return the numbers of planes that a program may have: for a pipeline one per problem class, otherwise only 0."""
     return tuple(g - 2 for g in LU_GRIDS.values()) if KINDS[app] == "pipeline" else (0,)
 
 
 def _plain(p: Parameters, place: Place) -> float:
-    """Seconds of one interval if its work is spread over the CPUs, with fill, drain and uneven rows of a pipeline."""
+    """Return the seconds of one interval if its work is spread over the CPUs; a pipeline also has fill, drain and uneven rows."""
     each = p.grain_ns(place, machine_named(MACHINE)) / 1e9 * place.threads / place.cpus
     return each * _uneven(p.planes, place.cpus) if p.kind == "pipeline" else each
 
 
 def _uneven(planes: int, cpus: int) -> float:
-    """Time of a plane divided by that of evenly spread work.
+    """Return the time of a plane, divided by the time that it would take if its work were spread evenly.
 
     The CPUs with the most rows set the pace; the rows of the others are the fill and drain of the pipeline.
     """
@@ -112,7 +112,7 @@ def _uneven(planes: int, cpus: int) -> float:
 
 
 def _fit(app: str, planes: int, seen: dict[str, float], extra: dict[str, float]) -> Parameters:
-    """The parameters that meet the three times best, without a price of remote memory if that is good enough."""
+    """Return the parameters that fit the three times best, without a price of remote memory if the fit is good enough."""
     simple, miss = _search(app, planes, seen, extra, remote=False)
     if miss <= GOOD_FIT:
         return simple

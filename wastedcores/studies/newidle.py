@@ -23,7 +23,7 @@ KERNEL = "v6.12.107"
 
 
 def _machine(name: str, packages: int, cores: int, smt: int) -> Machine:
-    """Return packages that are a node and a last-level cache each; the threads of a core are numbered as on Intel's machines."""
+    """Return a machine with one node and one last-level cache per package; CPUs are numbered as on Intel's machines."""
     each = packages * cores
     cpus = range(each * smt)
     return Machine.from_dict(
@@ -37,9 +37,9 @@ def _machine(name: str, packages: int, cores: int, smt: int) -> Machine:
     )
 
 
-#: long enough that its last requests do not matter
+#: a run of the database that is so long that its last requests do not matter
 _DATABASE = partial(services.database, ms=500)
-#: workload -> its machine (as the report describes it, else a machine of today), and the workload on it
+#: workload -> its machine (as the report describes it, or else a machine of today), and the function that makes the workload
 CASES: dict[str, tuple[Machine, Any]] = {
     "schbench": (_machine("one socket of 26 cores", 1, 26, 2), services.schbench),
     "specjbb": (_machine("AmpereOne, 192 cores", 1, 192, 1), _DATABASE),
@@ -89,7 +89,7 @@ _TASK = "wastedcores.studies.newidle:throughput"
 
 
 def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
-    """Return the rows that replays attempt; the first rule of each is the published base."""
+    """Return the rows that replays attempt; the first rule of each row is the base of the published change."""
 
     def runs(case: str, rule: str) -> list[Run]:
         return [Run.of(_TASK, kernel=f"{KERNEL}+newidle:{rule}", seed=s, case=case) for s in seeds]

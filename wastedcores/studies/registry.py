@@ -85,7 +85,7 @@ WHY_NOT = {
 
 @dataclass(frozen=True)
 class Checks:
-    """What a study checks that compares no published number."""
+    """The checks of a study that compares no published numbers."""
 
     schema: str  #: the name of the form of its JSON
     rows: Callable[[], Iterator[dict[str, Any]]]  #: runs the checks, and yields a row for each
@@ -102,7 +102,7 @@ class Study:
 
     #: makes the study's rows from the published tables, the calibrated parameters and the seeds, before any replay has run
     attempts: Callable[[Tables, dict[str, Any], Sequence[int]], list[Attempt]] = _no_attempts
-    #: returns rows that are measured by the benchmarks, and the published rows that they should have but lack
+    #: returns rows that are measured by the benchmarks, and the published rows for which the measurement is missing
     measured: Callable[[Tables], tuple[list[dict[str, Any]], Sequence[str]]] | None = None
     why_not: Reasons = field(default_factory=dict)  #: what is not attempted, and why
     #: ``reproduce all`` runs it. Papers of others than Lozi et al. and their reproduction are run only by name.
@@ -161,7 +161,7 @@ STUDIES: dict[str, Study] = {
 
 
 def parts_of(what: str) -> tuple[str, ...]:
-    """The names of the studies that a part stands for: itself, or ``all``."""
+    """Return the names of the studies that a part stands for: its own name, or for ``all`` those with ``among_all``."""
     if what == "all":
         return tuple(name for name, study in STUDIES.items() if study.among_all)
     study_of(what)

@@ -29,13 +29,13 @@ from wastedcores.workload.program import Program
 from wastedcores.workload.recorded.workloads import recorded_gi, recorded_ms
 from wastedcores.workload.spmd import MARK, Spmd, program
 
-#: a rate is measured over this window, after a time in which the threads settle (it takes them half a second)
+#: first comes a time in which the threads settle (they take half a second); then a rate is measured over a window
 SETTLE_NS = 700_000_000
 WINDOW_NS = 1_500_000_000
 #: number of intervals that a rate needs; the window is extended until it has them, but not beyond LONGEST_NS
 ENOUGH = 16
 LONGEST_NS = 2_000_000_000_000
-#: a whole run is stopped after this time and measured by the intervals that it ended
+#: a whole run is stopped after this time and measured by the intervals that it has completed
 WHOLE_NS = 400_000_000_000
 TICK_NS = 4_000_000
 _BALANCER = (log_op.NEWIDLE, log_op.PERIODIC, log_op.NOHZ, log_op.ACTIVE)
@@ -89,7 +89,7 @@ def _simulate(
 
 @lru_cache(maxsize=32)
 def _trees(machine: str, kernel: str, steps: tuple[tuple[str, int], ...]) -> list[Domains]:
-    """Domains at boot and after each hotplug step. They are the same for every seed and built once per process."""
+    """Return the domains at boot and after each hotplug step. They are the same for every seed and built once per process."""
     where = machine_named(machine)
     return domain_events(
         replace(where, hotplug=where.hotplug + steps), KernelModel.named(kernel).linux
@@ -118,7 +118,7 @@ def _moves(raw: RawReplay, machine: str, window: tuple[int, int]) -> dict[str, f
 
 
 def _between(raw: RawReplay, program: Program, first: str, last: str) -> tuple[int, int]:
-    """Times of two marks in ns."""
+    """Return the times of two marks in ns."""
     at = marks(raw, program)
     return at[first], at[last]
 
@@ -256,12 +256,12 @@ def tpch(
 
 
 def _spans(raw: RawReplay, program: Program, pools: int) -> list[tuple[int, int]]:
-    """Times in ns at which each pool begins and ends its query."""
+    """Return the times in ns at which each pool begins and ends its query."""
     return [_between(raw, program, f"query start {i}", f"query end {i}") for i in range(pools)]
 
 
 def _common(spans: list[tuple[int, int]]) -> tuple[int, int]:
-    """The time in which all pools are in their query."""
+    """Return the interval in which all pools are in their query."""
     return max(begin for begin, _ in spans), min(end for _, end in spans)
 
 

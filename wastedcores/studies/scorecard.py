@@ -51,7 +51,7 @@ def reproduce(
     results = {}
     if runs:  # a study may have only measured rows
         table = sweep(
-            # whole runs take longest, so they come first: none is left to the end, when other processes have nothing to do
+            # whole runs take longest, so they come first; otherwise the last one would run while other processes are idle
             sorted(runs.values(), key=lambda r: not dict(r.arguments).get("intervals")),
             folder / "runs.parquet",
             workers=workers,
@@ -97,7 +97,7 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Count the rows by kind and outcome, and name those that missed.
 
-    A prediction that is there twice, as seconds and as their change, counts once.
+    A prediction that has two rows, one with seconds and one with their change, counts once.
     """
     predicted = predictions(rows)
     away = [

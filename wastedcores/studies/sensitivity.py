@@ -92,7 +92,7 @@ def _size_curves(p: Parameters, seeds: Sequence[int]) -> list[Point]:
             for kernel in ("v4.1", "v4.1+overload_on_wakeup:patch")
         ])  # fmt: skip
         nodes = tuple(range(max(cpus // 8, 1)))
-        # work grows with the CPUs, so that an interval stays as long
+        # work grows with the CPUs, so that an interval keeps its length
         scaled = replace(p, work_s=p.work_s * cpus / 64)
         for bug, bound, off, fix in (
             ("missing_domains", None, cpus - 1, "v4.1+all_fixes:patch"),
@@ -155,7 +155,7 @@ def _quiet(p: Parameters, seeds: Sequence[int]) -> list[Point]:
 def checker(recordings: Sequence[str] = RECORDINGS) -> list[dict[str, Any]]:
     """Return what a checker with another M would see of the recordings, and how many checks it would need.
 
-    A check at a random moment reports an episode that lasts at least M longer.
+    A check at a random moment reports an episode if the episode goes on for at least M from then on.
     """
     rows: list[dict[str, Any]] = []
     for name in recordings:

@@ -1,7 +1,7 @@
 """The worked examples of the talk's slides, computed anew: loads, averages of groups, and where a woken thread goes.
 
-They follow from the definitions alone, on queues that stand still, so their rows of the scorecard have a kind of their own.
-``computed`` rows do not count as predictions.
+The examples follow from the definitions alone, on queues that stand still. So their rows of the scorecard have a kind of their
+own, ``computed``, and do not count as predictions.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def examples(kernel: str, machine: str, seed: int) -> dict[str, Any]:
 
 
 def _load(kernel: str, session_threads: int) -> int:
-    """The load of a thread that uses a whole CPU, in a session of so many threads."""
+    """Return the load of a thread that uses a whole CPU, in a session of this many threads."""
     thread = Thread(0, session_threads=session_threads)
     still = still_kernel(TOPOLOGIES["2 nodes x 2 cores"], kernel, [thread])
     return still.tasks[0].se.load_avg_contrib

@@ -1,4 +1,4 @@
-"""Table 4 of Lozi et al. 2016, the bugs, the kernels that have them and what they cost, beside what this project finds."""
+"""Table 4 of Lozi et al. 2016 (the bugs, the kernels that have them, and what they cost) beside what this project finds."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def table_4(result: Mapping[str, Any], tables: Tables | None = None) -> pl.DataF
         id_, workload = LARGEST[bug]
         row = by_id.get(id_, {})
         unit = tables.text(CLAIMS, f"impact_{bug}", "unit")
-        # a change in percent is negative, and Table 4 has its size
+        # a change in percent is negative, and Table 4 prints it without the sign
         sign = -1 if unit == "percent" else 1
         found = (row.get(k) for k in ("ours", "low", "high"))  # None: its replays failed
         ours, low, high = (float("nan") if v is None else sign * v for v in found)
@@ -69,7 +69,7 @@ def table_4(result: Mapping[str, Any], tables: Tables | None = None) -> pl.DataF
 
 
 def kernels_modelled(bug: str) -> str:
-    """Return the releases that have a bug, of those whose domains are modelled: ``v3.19 to v4.12``."""
+    """Return which of the releases whose domains are modelled have a bug, such as ``v3.19 to v4.12``."""
     major, minor = MAINLINE.get(bug, (NEWEST[0], NEWEST[1] + 1))
     last = f"{major}.{minor - 1}" if minor else {5: "4.20", 6: "5.19", 7: "6.19"}[major]
     return f"v{OLDEST[0]}.{OLDEST[1]} to v{last}"

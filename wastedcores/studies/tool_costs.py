@@ -37,7 +37,7 @@ OF_KUTRACE = {
     "kutrace_overhead": ("transitions", "overhead_at_rate", "KUtrace: overhead"),
     "kutrace_ftrace": ("transitions", "ftrace_share", "KUtrace: advantage over ftrace"),
 }
-#: claims of which more is better, and the least number that a word stands for
+#: claims for which more is better; if a claim is a word, also this word and the least number that it stands for
 MORE_IS_BETTER = {"schedlog_rate": ("millions", 1_000_000.0), "kutrace_ftrace": None}
 _PREFIX = {"lozi2016_claims": "claims", "carver2019_claims": "carver", "sites_claims": "sites"}
 _CLAIMS = {
@@ -50,7 +50,7 @@ WHY_NOT = "the benchmark that measures it got no number"
 
 
 def rows(tables: Tables, table: str = CLAIMS) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the scorecard's rows of claims that a benchmark measured."""
+    """Return the scorecard's rows of claims that a benchmark measured, and the claims for which it got no number."""
     path = find("benchmarks", "results.json")
     results = json.loads(path.read_text())
     made, missing = [], []
@@ -116,8 +116,8 @@ _BETTER = {"not more": True, "more": False, "not less": True, "less": False}
 def _verdict(row: dict[str, Any], ours: float, published: float, more_is_better: bool) -> str:
     """Say which of two costs (or rates) is better; the machines differ, so there is no more to say.
 
-    A benchmark that has a goal and leaves open whether it was met could not judge, because its machine was not quiet. Neither
-    can it if the published number lies within the interval of the measurement.
+    If a benchmark has a goal and leaves open whether it was met, it could not judge, because its machine was not quiet. There is
+    no verdict either if the published number lies within the interval of the measurement.
     """
     low, high = _interval(row)
     within = low is not None and high is not None and low <= published <= high

@@ -57,14 +57,14 @@ def bars(parameters: Mapping[str, Parameters], seeds: Sequence[int]) -> list[Poi
 
 
 def _bar(id_: str, name: str, parameter: str, reading: Callable[[float], Reading]) -> Point:
-    """A bar of one number; ``reading`` makes the number for a factor of the parameter."""
+    """Return the bar of one number; ``reading`` makes the number when the parameter is multiplied by a factor."""
     ends = {"low": 1 / STEP, "base": 1, "high": STEP}
     labels = {"id": id_, "name": name, "parameter": parameter}
     return Point(labels, {end: reading(factor) for end, factor in ends.items()})
 
 
 def _knobs(p: Parameters) -> list[str]:
-    """The parameters that a program's time may depend on."""
+    """Return the parameters that a program's time may depend on."""
     own = [k for k in _PARAMETERS if getattr(p, k) and not (k == "intervals" and p.kind == "none")]
     # a pipeline polls without limit, and a program without intervals never waits
     options = {"none": [], "pipeline": ["spread"]}.get(p.kind, list(_OPTIONS))
@@ -72,7 +72,7 @@ def _knobs(p: Parameters) -> list[str]:
 
 
 def _varied(p: Parameters, knob: str, factor: float) -> tuple[Parameters, dict[str, Any]]:
-    """The program with one parameter multiplied, and options of its replay."""
+    """Return the program with one parameter multiplied by a factor, and the options of its replay."""
     if factor == 1:
         return p, {}
     if knob in _OPTIONS:
@@ -104,7 +104,7 @@ def _lu_beside_r(p: Parameters, seeds: Sequence[int]) -> Iterator[Point]:
 
 
 def _table2(seeds: Sequence[int]) -> Iterator[Point]:
-    """Time with the fix divided by time without it, of which the printed percentages are the change."""
+    """Yield bars of the time with the fix divided by the time without it; the printed percentages are this ratio minus 1."""
 
     def share(workload: str, fix: str, knob: str, factor: float) -> Reading:
         options: dict[str, Any] = {} if factor == 1 else {knob: round(_DATABASE[knob] * factor)}

@@ -45,7 +45,7 @@ _PAPER_TEXT = {
     "group_imbalance": "v4.1+group_imbalance",
     "both": "v4.1+group_imbalance+overload_on_wakeup",
 }
-#: cores of the desktop, which ran 4.1.52 -> workers per pool: one per core, in the same proportion
+#: cores of the desktop, which ran 4.1.52 -> workers per pool: one worker per core, in about the proportion of POOLS
 DESKTOPS = {4: (2, 1, 1), 2: (1, 1)}
 _DESKTOP = (
     "All cores share one cache, so the wake-up path looks at every CPU and the bug has no effect. PostgreSQL 9.4 runs a "
@@ -183,7 +183,7 @@ def desktop_attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
 
 
 def _desktop_rows(cores: int, workload: str, tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
-    """The rows of one workload on so many cores."""
+    """Return the rows of one workload on this many cores."""
 
     def runs(cores: int, fix: str) -> list[Run]:
         kernel = {"none": "v4.1.52"}.get(fix, f"v4.1.52+{fix}:patch")

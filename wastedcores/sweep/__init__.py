@@ -5,7 +5,7 @@ plain values, which becomes one row of the table. Each finished run is kept in a
 table is written, so a sweep that was interrupted continues where it stopped. Runs that an earlier table holds are not
 executed again either. A run is identified by its task, its arguments and the code that it executes (``run.py``):
 results of other code are not reused. Every run is in the table exactly once, in the given order, even if a worker died
-while executing it. A run that failed is a row with its ``error``, and is tried again next time.
+while executing it. A failed run is a row with its ``error``, and the next sweep tries it again.
 """
 
 from wastedcores.sweep.driver import sweep

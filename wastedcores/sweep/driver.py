@@ -27,17 +27,17 @@ CONNECT_S = 10
 
 
 def _end_with(parent: int) -> None:
-    """Let this worker end when the process that started it ends, even if that is killed. It would wait for work forever."""
+    """Make this worker end when its parent process ends or is killed; else the worker would wait for work forever."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it has ended already
+    if os.getppid() != parent:  # the parent has ended already
         os._exit(1)
 
 
 def on_cluster(
     runs: list[Run], address: str
 ) -> Generator[tuple[Run, dict[str, Value]], None, None]:
-    """Execute runs on a cluster, whose scheduler gives the runs of a lost worker to another one."""
+    """Execute runs on a cluster, whose scheduler gives the runs of a lost worker to another worker."""
     try:
         from distributed import Client, as_completed
     except ImportError:
@@ -49,7 +49,7 @@ def on_cluster(
             "--scheduler: live would be another machine on each worker. Name a preset, or a file that all of them can read."
         )
     try:
-        # without a scheduler, the client would also complain from a thread of its own
+        # if there is no scheduler, the client would also print errors from a thread of its own
         _try_to_connect(address)
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as e:
@@ -101,7 +101,7 @@ def _installed(modules: list[str]) -> str:
     return " ".join([version, *(digest(module) for module in modules)])
 
 
-#: how often a run is started before it is given up because its process dies
+#: a run is given up when its process has died this many times
 LIVES = 3
 
 
@@ -110,16 +110,16 @@ def on_processes(
 ) -> Generator[tuple[Run, dict[str, Value]], None, None]:
     """Execute runs in processes of this machine.
 
-    When a process dies, all runs that were under way lose one life and are started again in new processes. A run with its
-    last life is executed alone, so that none is given up for what another one did. Only as many runs as workers are handed
-    out at a time, so that these runs are known and Ctrl-C has nothing queued to wait for.
+    When a process dies, all runs that were under way lose one life and are started again in new processes. A run with
+    only one life left is executed alone, so that no run is given up because of another run. No more runs are handed out at a
+    time than there are workers, so that it is known which runs were under way, and Ctrl-C need not wait for queued runs.
     """
     lives = {run.key: LIVES for run in runs}
     waiting = list(reversed(runs))
     under_way: dict[Future, Run] = {}
     processes = min(workers, len(runs))
     pool = None
-    # the first run is executed alone: it compiles the engine, and the other processes find that in the cache
+    # the first run is executed alone: it compiles the engine, and the other processes find the compiled code in the cache
     allowed = 1
 
     def most() -> int:
@@ -155,15 +155,15 @@ def on_processes(
                             {"error": f"its worker process died {LIVES} times (out of memory?)"},
                         )
     finally:
-        if pool is not None:  # the runs that were under way are executed again
+        if pool is not None:  # the next sweep executes the runs that were under way again
             pool.shutdown(kill_workers=True)
 
 
 @contextmanager
 def _no_ctrl_c() -> Iterator[None]:
-    """Block Ctrl-C; processes that are started meanwhile never see it, from their first instruction on.
+    """Block Ctrl-C while processes are started, so that these processes never receive it.
 
-    A terminal sends it to the whole process group, and the parent decides what happens then.
+    A terminal sends Ctrl-C to the whole process group, but only the parent decides what happens then.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -186,9 +186,9 @@ def sweep(
     """Execute every run once and write one Parquet table with a row per run.
 
     A row has ``run`` (the key), ``code`` (digest of the sources), the arguments, the task's values, and ``error``. Runs that are
-    in an earlier ``out`` or in ``OUT.runs/`` are not executed again; with ``keep``, other runs of that table stay if the same
-    code made them. ``scheduler`` is the address of a Dask scheduler whose workers can import this package. ``note`` gets remarks,
-    such as how many runs were kept, and ``first`` is what the progress bar says until the first run ends.
+    in an earlier ``out`` or in ``OUT.runs/`` are not executed again; with ``keep``, the rows of other runs stay in the table if
+    the same code made them. ``scheduler`` is the address of a Dask scheduler whose workers can import this package. ``note`` is
+    called with remarks, such as how many runs were kept, and ``first`` is what the progress bar says until the first run ends.
     """
     # a module may have been edited since the last sweep of this process, and a CPU may have gone offline
     digest.cache_clear()

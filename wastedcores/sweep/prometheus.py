@@ -1,4 +1,4 @@
-"""Many machines by their metrics: a row per machine and hour, asked of a Prometheus that scrapes ``wastedcores watch``."""
+"""Many machines in one table: a row per machine and hour, from a Prometheus that scrapes ``wastedcores watch``."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import polars as pl
 
 from wastedcores.errors import UsageError
 
-#: how the address of a Prometheus begins, instead of its ``http``
+#: the address of a Prometheus begins with this instead of ``http``
 PREFIX = "prometheus+http"
 _HOUR_S = 3600
-#: control groups that are asked for
+#: at most this many control groups are asked for
 MOST_GROUPS = 200
-#: column -> what is asked for the hour before a moment
+#: column -> the query about the hour before a moment
 _OF_HOUR = {
     "wasted_cpu_s": "sum by (instance) (increase(wastedcores_wasted_cpu_seconds_total[1h]))",
     "longest_s": "max by (instance) (max_over_time(wastedcores_longest_wait_seconds[1h]))",
     "_violations": 'max by (instance) (max_over_time(wastedcores_verdict{wastedcores_verdict="violations"}[1h]))',
     "_unknown": 'max by (instance) (avg_over_time(wastedcores_verdict{wastedcores_verdict="unknown"}[1h]))',
-    # of twelve or thirteen moments, those with a sample in the ten minutes before
+    # how many of twelve or thirteen moments have a sample in the ten minutes before them
     "_seen": "count_over_time(max by (instance) "
     '(present_over_time(wastedcores_verdict{wastedcores_verdict="unknown"}[10m]))[1h:5m])',
 }
-#: the last moment at which a machine had a kernel
+#: the query for the last moment at which each machine had each kernel
 _KERNELS = (
     "max by (instance, kernel, cpus) (max_over_time(timestamp(wastedcores_machine_info)[1h:5m]))"
 )
@@ -37,10 +37,11 @@ _GROUPS = (
     f"topk({MOST_GROUPS}, sum by (cgroup) (increase(wastedcores_cgroup_seconds_total"
     '{{state="wasted"}}[{hours}h])))'
 )
-#: a machine whose verdict was unknown for more than half of an hour, or that told nothing then, is unknown in that hour
+#: the verdict of an hour is unknown if it was unknown for more than this share of the hour, or if fewer than this many of its
+#: moments have a sample
 _MOST_UNKNOWN = 0.5
 _FEWEST_SEEN = 6
-#: moments of an hour, five minutes apart, that are asked for; a thirteenth one is the last one of the hour before, too
+#: an hour has this many moments, five minutes apart, that are asked for; a thirteenth moment also belongs to the hour before
 _MOMENTS = 12
 
 
@@ -65,9 +66,9 @@ class Prometheus:
 
 
 def machine_hours(address: str, hours: int, now: float | None = None) -> pl.DataFrame:
-    """Ask for every machine in each of the last hours.
+    """Return a row for every machine in each of the last hours.
 
-    One hour is asked for at a time, so the memory is that of the table and of one answer.
+    One hour is asked for at a time, so the memory holds only the table and one answer.
     """
     source, end = Prometheus(address), time.time() if now is None else now
     parts = [_hour(source, end - ago * _HOUR_S) for ago in reversed(range(hours))]
@@ -81,7 +82,7 @@ def machine_hours(address: str, hours: int, now: float | None = None) -> pl.Data
 
 
 def wasted_by_group(address: str, hours: int, now: float | None = None) -> pl.DataFrame:
-    """Return the control groups whose tasks waited longest beside an idle CPU: cgroup and wasted_s, on all machines."""
+    """Return the control groups whose tasks waited longest beside an idle CPU: cgroup and wasted_s, the sum of all machines."""
     found = Prometheus(address).ask(
         _GROUPS.format(hours=hours), time.time() if now is None else now
     )

@@ -1,6 +1,6 @@
 """A run: the name of a task and its arguments; and the task that replays a scenario.
 
-It includes a digest of the code that a run executes, so that results of other code are never reused.
+A run includes a digest of the code that it executes, so that results of other code are never reused.
 
 The digest covers all source files of the package except those that only present results: rewording a page does not make
 any replay necessary.
@@ -27,13 +27,13 @@ from wastedcores.errors import ModelWarning, UsageError, WastedCoresError
 
 #: the package that every task uses
 PACKAGE = __name__.partition(".")[0]
-#: rooms that no replay passes through
+#: subpackages whose code no replay executes
 PRESENTATION = ("capture", "cli", "figures", "reports", "widgets", "words")
 
 
 @lru_cache(maxsize=32)
 def digest(module: str) -> str:
-    """Return a digest of this package's sources and of those of the task's own top-level package."""
+    """Return a digest of the sources of this package and of the task's own top-level package."""
     own = module.partition(".")[0]
     if not _files(own):
         return ""
@@ -72,7 +72,7 @@ LIVE = "live"
 
 
 def _content(argument: str, name: str) -> str:
-    """Return the digest of a file's content, or of this machine; or nothing if there is no file of that name.
+    """Return the digest of a file's content or of this machine; empty if there is no file of that name.
 
     A machine may also be ``live``, or a folder with a recording (:func:`wastedcores.topology.source.find_machine`).
     """
@@ -97,7 +97,7 @@ def live_machine() -> str:
 
 @lru_cache(maxsize=64)
 def _content_of(name: str, *version: int) -> str:
-    del version  # a changed file is read again
+    del version  # ``version`` only makes the cache read a changed file again
     return hashlib.sha256(Path(name).read_bytes()).hexdigest()
 
 
@@ -116,7 +116,7 @@ class Run:
 
     @property
     def key(self) -> str:
-        """Hash of the task, its code, its arguments, and the content of files and machines among them; it names the run."""
+        """Hash that identifies the run: of the task, its code, its arguments, and the content of files and machines they name."""
         files = [_content(name, str(v)) for name, v in self.arguments if name in _FILES]
         text = json.dumps([self.code, self.task, sorted(self.arguments), files], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
@@ -156,7 +156,7 @@ def replay_once(
     from wastedcores.simulator import replay_scenario
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ModelWarning)  # the row has it
+        warnings.simplefilter("ignore", ModelWarning)  # the row has the warning
         r = replay_scenario(scenario, kernel, machine or None, seed, given)
     return {
         "machine_name": r.machine.name,
@@ -174,11 +174,11 @@ def replay_once(
 def execute(task: str, arguments: tuple[tuple[str, Any], ...], code: str = "") -> dict[str, Value]:
     """Execute one run in this process; return what the task returned, and ``error``: None or a text.
 
-    An exception becomes the ``error`` of the row, so that the other runs continue. So does a ``code`` that is not the digest of
-    the task's code here.
+    An exception becomes the ``error`` of the row, so that the other runs continue. It is an ``error``,
+    too, if ``code`` is not the digest of the task's code on this machine.
     """
     module, _, function = task.partition(":")
-    # the digest is that of the first run, as are the modules that this process has imported
+    # the digest is computed for the first run, when this process imports the modules, so both belong to the same code
     if code and digest(module) != code:
         return {"error": f"{socket.gethostname()} has other code than the sweep ({task})"}
     try:

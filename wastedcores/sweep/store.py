@@ -49,7 +49,7 @@ class Store:
         ]
 
     def finished(self, keys: set[str]) -> dict[str, dict[str, Value]]:
-        """Return the rows, by key, of those runs that need not be executed again."""
+        """Return the rows, by key, of the runs among ``keys`` that need not be executed again."""
         done = {str(row["run"]): row for row in self._earlier() if row["run"] in keys}
         for path in self.folder.glob("*.json"):
             if path.stem in keys:
@@ -98,5 +98,5 @@ def _frame(rows: list[dict[str, Value]]) -> pl.DataFrame:
 
 
 def _written(value: Value) -> Value:
-    """Return a value as a table has it: bytes of a name that are no text are escaped."""
+    """Return a value as it is written to a table: bytes of a name that are no text are escaped."""
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value

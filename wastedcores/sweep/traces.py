@@ -1,7 +1,7 @@
 """Many traces as one table: finds them in a folder, in a list or behind a URL, and checks one of them as a run.
 
 URLs (``s3://``, ``gs://``, ``https://``, ...) are read by fsspec, which is part of ``wastedcores[dask]``; some of them need a
-package of their own, which the error message names. The task of a run copies such a trace to a temporary folder first.
+package of their own, which the error message names. The task of a run first copies a trace from a URL to a temporary folder.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ def is_url(name: str) -> bool:
 def find_traces(where: str, table: Path | None = None, lists: tuple[str, ...] = ()) -> list[Found]:
     """Find all traces in a folder, in a list, or behind the URL of a folder.
 
-    The ``table`` about them is none. ``lists`` are the lists that led here; one that names itself is refused.
+    The ``table`` about the traces is not taken for a trace. ``lists`` are the lists that led to this one; a list that names
+    itself is refused.
     """
     if is_url(where):
         found = list(_behind(where))
     elif where.endswith(LIST) and Path(where).is_file():
-        text = Path(where).read_text(errors="surrogateescape")  # a name need not be text
+        text = Path(where).read_text(errors="surrogateescape")  # a file name need not be valid text
         lines = [line.strip() for line in text.splitlines()]
         named = [line for line in lines if line and not line.startswith("#")]
         if where in lists:
@@ -79,10 +80,10 @@ def find_traces(where: str, table: Path | None = None, lists: tuple[str, ...] = 
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Yield the files in a folder and below it; a folder that is one trace stands for its files."""
+    """Yield the files in a folder and below it; a folder that is itself a trace is yielded instead of its files."""
     entries = sorted(p for p in folder.iterdir() if not p.name.startswith("."))
     folders = [p for p in entries if p.is_dir() and not p.is_symlink()]
-    # a folder above a trace is recognised, too, and may hold other traces
+    # a folder that contains the folder of a trace is also recognised as a trace, but it may hold other traces
     if _is_trace(folder) and not any(map(_is_trace, folders)):
         yield folder
         return
@@ -116,7 +117,7 @@ def _local(path: Path) -> Found:
 
 
 def _files_of(url: str) -> tuple[Any, str]:
-    """Return fsspec's access to the files of a URL, and the URL's name there."""
+    """Return fsspec's file system for a URL, and the name of the URL in it."""
     try:
         import fsspec
     except ImportError:
@@ -144,7 +145,7 @@ def _behind(url: str) -> Iterator[Found]:
 
 
 def _changed(facts: dict[str, Any]) -> float:
-    """Return when a file was last changed; each kind of URL has a name of its own for that."""
+    """Return when a file was last changed; each kind of URL has another name for this field."""
     for name in ("mtime", "LastModified", "last_modified", "updated"):
         value = facts.get(name)
         if isinstance(value, datetime):
@@ -156,7 +157,7 @@ def _changed(facts: dict[str, Any]) -> float:
 
 @contextmanager
 def _on_disk(name: str) -> Iterator[str]:
-    """Provide a file with the content of a URL; a path stands for itself."""
+    """Provide a file with the content of a URL; a path is returned as it is."""
     if not is_url(name):
         yield name
         return
@@ -168,7 +169,7 @@ def _on_disk(name: str) -> Iterator[str]:
 
 
 def runs_of(found: list[Found], **options: Value) -> list[Run]:
-    """Return one run per trace; a trace that changes is another run."""
+    """Return one run per trace; a trace that has changed is another run."""
     return [
         Run.of(CHECK_TASK, trace=f.name, bytes=f.bytes, changed=f.changed, **options) for f in found
     ]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from wastedcores.errors import TopologyError, UsageError
 
-#: between nodes of which nothing else is known
+#: the distance between nodes for which no distance is known
 REMOTE_DISTANCE = 20
 
 
@@ -23,7 +23,7 @@ def ids(groups: Iterable[Iterable[int]], cpus: int) -> list[int]:
 
 
 def packages(known: list[int | None], node: list[int]) -> list[int]:
-    """Return the package of each CPU; a CPU without one is in that of its node, or else in a package of the node's own."""
+    """Return the package of each CPU. A CPU without a package is in that of its node; if the node has none, it gets its own."""
     of_node = {n: p for n, p in zip(node, known, strict=True) if p is not None}
     beyond = 1 + max((p for p in known if p is not None), default=0)
     return [
@@ -44,7 +44,7 @@ def limit(count: int, most: int, what: str, name: str) -> None:
 
 
 def by_node_id(distance: list[list[int]], ids: list[int]) -> list[list[int]]:
-    """Move rows to their node numbers; x86 fills absent nodes with 20 (arch/x86/mm/numa.c: numa_alloc_distance())."""
+    """Move rows and columns to their node numbers; absent nodes get 20 as on x86 (arch/x86/mm/numa.c: numa_alloc_distance())."""
     if not ids:
         return distance
     if not len(set(ids)) == len(ids) == len(distance) or min(ids) < 0:

@@ -1,7 +1,7 @@
 """Domains as arrays, for compiled code. CPU sets are lists of numbers here.
 
-Equal sets of CPUs, groups and rings are stored once. There is one row of ``domain_*`` per CPU and domain, innermost first,
-so compiled code walks up the domains of a CPU with ``for row in range(cpu_ptr[cpu], cpu_ptr[cpu + 1])``.
+Equal sets of CPUs, groups and rings are stored once. ``domain_*`` has one row per CPU and domain, with the innermost domain
+first. So compiled code walks up the domains of a CPU with ``for row in range(cpu_ptr[cpu], cpu_ptr[cpu + 1])``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ I64 = npt.NDArray[np.int64]
 
 
 class DomainArrays(NamedTuple):
-    """The arrays, int32 unless noted. ``D`` is the number of domain rows, ``G`` of groups, ``S`` of CPU sets, ``R`` of rings."""
+    """The arrays. ``D`` is the number of domain rows, ``G`` that of groups, ``S`` that of CPU sets, ``R`` that of rings."""
 
     cpu_ptr: I64  # (cpus + 1,) first domain row of each CPU
     domain_cpu: I32  # (D,)
@@ -56,12 +56,12 @@ class DomainArrays(NamedTuple):
     set_ptr: I64  # (S + 1,)
     set_cpus: I32  # CPUs of the sets, ascending
     sd_llc: I32  # (cpus,) row of the highest domain that shares the last-level cache, -1 for none
-    sd_busy: I32  # (cpus,) row of its parent, -1 for none
+    sd_busy: I32  # (cpus,) row of the parent of sd_llc, -1 for none
     sd_numa: I32  # (cpus,) row of the lowest NUMA domain, -1 for none
 
 
 class _Pool:
-    """A table that numbers things in the order of their first use."""
+    """A table that gives numbers to things in the order of their first use."""
 
     def __init__(self) -> None:
         self.number: dict[Any, int] = {}
@@ -84,7 +84,7 @@ def _i32(values: list[int]) -> I32:
 
 
 def to_arrays(domains: Domains) -> DomainArrays:
-    """Convert domains to arrays; domain rows are in order of CPU, and innermost first within a CPU."""
+    """Convert domains to arrays. Domain rows are in the order of CPUs; the innermost domain of each CPU is first."""
     sets, groups, rings, sgcs = _Pool(), _Pool(), _Pool(), _Pool()
     rows: list[Domain] = []
     counts: list[int] = []

@@ -1,8 +1,8 @@
 """The clocks of a machine's CPUs: frequencies, and idle states with their exit latencies.
 
-A machine without these runs all its CPUs at one constant speed. docs/replay-semantics.md, section 12, says how a replay uses
-them. Only the frequency range of a processor is usually published. The delay before a busy core speeds up, the turbo table and
-the time for which an idle core keeps its frequency are assumptions, which a study has to name.
+A machine without frequencies and idle states runs all its CPUs at one constant speed. docs/replay-semantics.md, section 12,
+says how a replay uses them. Usually only the frequency range of a processor is published. The delay before a busy core speeds
+up, the turbo table and the time for which an idle core keeps its frequency are assumptions, which a study has to name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from wastedcores.errors import TopologyError
 
-#: speeds are counted in parts of the speed at the nominal frequency
+#: the number that stands for the speed at the nominal frequency
 UNIT = 1024
 #: the engine's table has room for this many turbo steps and idle states
 MOST_STEPS, MOST_STATES = 32, 8
@@ -27,8 +27,8 @@ class Frequency:
     min_khz: int  #: the frequency of a core that has not been busy for long enough, in kHz
     #: the frequency at which work is counted, in kHz: at this frequency 1 ns of work takes 1 ns
     nominal_khz: int
-    #: pairs of a number of active cores of a package and the highest frequency, in kHz, while at most this number is active.
-    #: With more cores the frequency never rises. The last pair also holds for more cores.
+    #: pairs: a number of active cores of a package, and the highest frequency in kHz while at most so many cores are active.
+    #: From pair to pair the frequency never rises. The last pair also holds for more cores.
     turbo: tuple[tuple[int, int], ...]
     #: a core leaves ``min_khz`` at the tick that finds it busy for the ``ramp_ticks``-th time
     ramp_ticks: int = 3
@@ -95,9 +95,9 @@ class IdleState:
     name
         Its name, such as C6.
     exit_ns
-        The time from the end of the idleness to the first instruction, in ns.
+        The time from the end of an idle period to the first instruction, in ns.
     residency_ns
-        A CPU that is idle for at least this long is in this state or a deeper one, in ns.
+        A CPU that has been idle for at least this time in ns is in this state or a deeper one.
     """
 
     name: str

@@ -13,7 +13,7 @@ A description has ``cpus`` and any of these fields:
 - ``isolated`` (a CPU list): CPUs that are online but in no domain
 - ``frequency`` (``min_khz``, ``nominal_khz``, ``turbo`` and optionally ``ramp_ticks``, ``hold_ticks``), ``smt_speed`` and
   ``idle_states`` (a list of [name, exit_ns, residency_ns]): the speed of the CPUs, see :mod:`wastedcores.topology.clocks`
-- ``microarchitecture``: ``granite-rapids``, ``clearwater-forest`` or ``zen``, for which some kernels build other domains
+- ``microarchitecture``: ``granite-rapids``, ``clearwater-forest`` or ``zen``, because some kernels build other domains for them
 - ``asymmetric: true`` if the distance table is asymmetric on purpose
 - ``name``; ``nodes``, their number, or ``node_ids``, their numbers, if some have no CPU
 - ``kernel`` (a release or a model) and ``sched_debug``, for the domains
@@ -45,7 +45,7 @@ from wastedcores.topology._numbers import (
 from wastedcores.topology.clocks import Frequency, IdleState
 from wastedcores.topology.machine import GRANITE_RAPIDS, ZEN, Machine
 
-#: beginning of QEMU's name of a CPU model -> the microarchitecture
+#: the beginning of a CPU model's name in QEMU -> the microarchitecture
 _CPU_MODELS = {"GraniteRapids": GRANITE_RAPIDS, "EPYC": ZEN}
 
 
@@ -87,7 +87,7 @@ _KNOWN = (
     "core_of_cpu", "llc_of_cpu", "l2_of_cpu", "online", "boot_online", "hotplug", "asymmetric", "isolated", "node_ids",
     "kernel", "sched_debug", "frequency", "smt_speed", "idle_states", "microarchitecture",
 )  # fmt: skip
-#: further fields in the ``meta.json`` of a guest recording, which describe the recording and not its machine
+#: fields in the ``meta.json`` of a guest recording that describe the recording and not its machine
 _GUEST = {
     "domains_after", "domains_before", "domains_note", "emulation", "fixes", "hz", "params", "results_measured_in_guest", "run",
     "sanity", "scenario", "trace", "variant",
@@ -97,7 +97,7 @@ _PRINTED = ("schema", "kernel", "sched_debug", "cpus", "machine", "events", "lin
 
 
 def is_oracle(data: dict[str, Any]) -> bool:
-    """Tell whether this is a case of the domain oracle, which was measured on a booted kernel and is taken as it is."""
+    """Tell whether this is a case of the domain oracle. Such cases were measured on a booted kernel and are used unchanged."""
     return "cpu_topology" in data
 
 
@@ -158,7 +158,7 @@ def _cpulist(value: Any, where: str) -> list[int]:
 
 
 def _refuse_unknown(data: dict[str, Any], name: str) -> None:
-    """Refuse a field that is not read: without it the machine would be another one."""
+    """Refuse a field that is not read, because the machine would not be the one that is meant."""
     extra = _GUEST if "variant" in data else set()
     for key in data:
         if key in _KNOWN or key in extra:
@@ -241,11 +241,11 @@ def read_description(path: str | Path) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as not_json:
-        # also raised by a number of 5,000 digits, and by 100,000 brackets
+        # a number of 5,000 digits and 100,000 brackets raise these errors, too
         import yaml
 
         class Loader(yaml.SafeLoader):
-            """Refuses aliases, with which a file of a kilobyte describes lists of a billion numbers."""
+            """Refuses aliases, because a file of a kilobyte with aliases can describe lists of a billion numbers."""
 
             def compose_node(self, parent: Any, index: Any) -> Any:
                 if self.check_event(yaml.AliasEvent):
@@ -270,7 +270,7 @@ def read_description(path: str | Path) -> dict[str, Any]:
 
 
 def _printed(path: Path, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the description in what ``domains --json`` prints."""
+    """Return the machine description that is a part of what ``domains --json`` prints."""
     wrong = [key for key in data if key not in _PRINTED]
     if wrong:
         raise TopologyError(

@@ -10,7 +10,7 @@ Interface::
     doms.to_dict()             {"17": [{"level", "span", "groups": [{"span", "mask"}]}]}, the form of the oracle
     domain_events(machine, kernel)   [Domains]: at boot and after each step; ``.when`` says which
 
-Equal domains and groups are one object, whatever CPU they belong to, so machines of 8192 CPUs fit into memory.
+Equal domains and groups are one object even if they belong to different CPUs, so machines of 8192 CPUs fit into memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, frozen=True)
 class Domain:
-    """A ``sched_domain`` that remains after degenerate ones are removed; CPUs with equal domains share it.
+    """A ``sched_domain`` that remains after degenerate domains are removed; CPUs with equal domains share it.
 
     The numbers of :class:`wastedcores.topology.parameters.Parameters` are attributes too, as in the kernel's struct.
     """
@@ -126,7 +126,7 @@ class Domains(Shown):
 
     @cached_property
     def prints_every_mask(self) -> bool:
-        """True if every group prints its balance mask; from v4.13 only NUMA groups do whose mask differs from their span."""
+        """True if every group prints its balance mask. From v4.13, only NUMA groups whose mask differs from their span do."""
         return not self.kernel.at_least(4, 13)
 
     def to_dict(self) -> dict[str, list[dict[str, Any]]]:
@@ -140,7 +140,7 @@ class Domains(Shown):
         return {"level": d.level, "span": d.cpus, "groups": groups}
 
     def _mask(self, d: Domain, group: Group) -> list[int] | None:
-        """Return the balance mask of a group, or None where the kernel does not print it."""
+        """Return the balance mask of a group, or None if the kernel does not print it."""
         if self.prints_every_mask:
             return group.mask_cpus
         if not d.flags & lv.SD_NUMA or group.mask == group.span:
@@ -216,7 +216,7 @@ class _Topology:
         return not any(node[c] == node[cpu] for c in self.up if c != cpu)
 
     def step(self, what: str, cpu: int) -> list[Level]:
-        """Hotplug one CPU and return the level table its rebuild uses."""
+        """Hotplug one CPU and return the level table that the rebuild of the domains uses."""
         rescans = self.kernel.at_least(5, 18) and self._alone_on_node(cpu)
         if what == "offline":
             # the rebuild runs before the CPU leaves the masks: at CPU_DOWN_PREPARE, and from v4.14 in sched_cpu_deactivate()
@@ -229,8 +229,8 @@ class _Topology:
             if self.kernel.loses_numa_levels and self._sees_numa_in_package(cpu):
                 self.without_die, self.numa_lost = True, True
         if rescans:
-            # kernel/sched/topology.c: sched_update_numa(), v5.18; it removes a node whose last CPU goes offline from the masks
-            # across nodes
+            # kernel/sched/topology.c: sched_update_numa(), v5.18. If the last CPU of a node goes offline, it removes the node
+            # from the masks across nodes
             self._scan(self.up)
         return self.levels(masks, self.up if rescans else masks)
 
@@ -246,7 +246,7 @@ class _Topology:
         )
 
     def levels(self, masks: set[int], numa_masks: set[int]) -> list[Level]:
-        """Return the level table for the CPUs in the sibling masks and in those across nodes."""
+        """Return the level table. ``masks`` has the CPUs in the sibling masks, ``numa_masks`` those in the masks across nodes."""
         table = lv.base_levels(self.machine, self.kernel, sorted(masks), self.without_die)
         if not self.numa_lost:
             table += lv.numa_levels(self.machine, self.kernel, sorted(numa_masks), self.distances)
@@ -273,7 +273,7 @@ def _until(machine: Machine, steps: int) -> Machine:
 
 
 def _raw_spans(machine: Machine, levels: list[Level], cpu_map: int) -> list[list[int]]:
-    """Compute the span of each CPU's domain at each level; a tree stops at the level that covers all CPUs.
+    """Compute the span of each CPU's domain at each level. A CPU's tree ends at the level that covers all CPUs.
 
     kernel/sched/core.c: build_sched_domains() and build_sched_domain(), v4.1.
     """
@@ -314,7 +314,7 @@ def _build(machine: Machine, kernel: KernelModel, when: str, levels: list[Level]
 
 
 class _Attacher:
-    """Drops the domains that do not contribute (kernel/sched/core.c: cpu_attach_domain(), v4.1)."""
+    """Drops the domains that have no effect (kernel/sched/core.c: cpu_attach_domain(), v4.1)."""
 
     def __init__(
         self, machine: Machine, kernel: KernelModel, levels: list[Level], spans: list[list[int]]
@@ -322,7 +322,7 @@ class _Attacher:
         self.kernel, self.levels, self.spans = kernel, levels, spans
         self.one_node = machine.nodes == 1
         self.reclaim = reclaim_distance(machine, kernel)
-        # sd_weight counts all CPUs of the level's mask, from v7.1 only those of the rebuild (8e8e23dea43e)
+        # sd_weight counts all CPUs of the level's mask, from v7.1 only the CPUs that are in domains (8e8e23dea43e)
         cut = kernel.at_least(7, 1)
         self.within = _cpu_map(machine) if cut else (1 << machine.cpus) - 1
         self._shared: dict[tuple[int, ...], Domain] = {}

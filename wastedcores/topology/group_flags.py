@@ -11,9 +11,9 @@ from wastedcores.topology.parameters import sd_init
 def group_flags(domains: Domains, cpu: int, domain: Domain) -> list[int]:
     """Return the flags of each group of a domain, in the order of the ring.
 
-    A group has the flags of the child domain from which it was built, also if that child was removed as degenerate. Only the
-    group of the CPU itself takes the flags that remain after a removal. Groups that do not overlap are shared, so each of them
-    follows the removals of its CPUs.
+    A group has the flags of the child domain from which it was built, even if that child was removed as degenerate. Only the
+    group of the CPU itself takes the flags that remain after a removal. Groups that do not overlap are shared, so the flags of
+    each group follow from the removals of its own CPUs.
 
     References
     ----------
@@ -26,7 +26,7 @@ def group_flags(domains: Domains, cpu: int, domain: Domain) -> list[int]:
 
 
 def _flags_when_built(domains: Domains, group: Group) -> int:
-    """Return the flags of the domain one level below the one whose CPUs the group took over."""
+    """Return the flags of the level below the level for which the group was built."""
     level = group.sgc[0] - 1
     if level < 0:
         return 0

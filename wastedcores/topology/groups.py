@@ -4,7 +4,7 @@ The functions work on *raw* spans: ``spans[level][cpu]`` is the CPU set of the d
 that entry of the level table. It is 0 if the kernel stopped below that level because the CPU's domains covered everything.
 Degenerate domains are still included: the kernel removes them after it has built the groups, so groups keep their spans.
 
-Equal groups (same CPUs, same ``sched_group_capacity``) are one object here, whatever list they are in.
+Equal groups (same CPUs, same ``sched_group_capacity``) are one object here, even if they are in different lists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Group:
 
     span: int  #: CPU set
     sgc: tuple[int, int]  #: key of its ``sched_group_capacity``: entry of the level table, CPU
-    #: balance mask: the CPUs that may balance for it. In 4.x all possible CPUs at levels without overlap.
+    #: balance mask: the CPUs that may balance for the group. In 4.x, at levels without overlap, these are all possible CPUs.
     mask: int
     weight: int = field(init=False)  #: number of CPUs
 
@@ -60,7 +60,7 @@ class GroupBuilder:
         self.levels, self.spans, self.possible, self.which = levels, spans, possible, which
         self.modern = which in ("v4.13", "v5.13")
         self.built = [cpumask_of([cpu for cpu, span in enumerate(row) if span]) for row in spans]
-        #: a number for the sequence of a CPU's spans from the bottom level upwards: CPUs with the same number get the same groups
+        #: a number for the sequence of a CPU's spans from the bottom level upwards; CPUs with the same number get the same groups
         self.chain = _chains(spans, self._bottom())
         #: balance mask of each sched_group_capacity, set by the first group that uses it
         self.mask_of_sgc: dict[tuple[int, int], int] = {}
@@ -73,10 +73,10 @@ class GroupBuilder:
         self._children: dict[int, dict[int, int]] = {}
 
     def _bottom(self) -> int:
-        """Return the lowest level on which overlapping groups depend: the one below them, or level 0."""
+        """Return the lowest level on which overlapping groups depend: the level below these groups, or level 0."""
         bottom = next((k for k, level in enumerate(self.levels) if level.overlap), 1) - 1
         above = self.spans[bottom + 1] if bottom + 1 < len(self.spans) else ()
-        # find_descended_sibling() passes levels with equal spans, so it can fall through to cores and caches
+        # find_descended_sibling() skips levels with equal spans, so it can descend to cores and caches
         falls = self.which == "v5.13" and any(
             a == b for a, b in zip(above, self.spans[bottom], strict=False) if a
         )
@@ -103,7 +103,7 @@ class GroupBuilder:
         return found
 
     def _child(self, level: int, cpu: int) -> int:
-        """Return the span one level down; at the bottom it is the CPU alone."""
+        """Return the span one level down; at level 0 this is the CPU alone."""
         return self.spans[level - 1][cpu] if level else 1 << cpu
 
     def _has_child_span(self, level: int, span: int) -> int:
@@ -119,7 +119,7 @@ class GroupBuilder:
         return self._children[level].get(span, 0) & span
 
     def _plain(self, level: int, cpu: int) -> Ring:
-        """Build groups without overlap: one ascending ring for the whole span, entered by each CPU at its own group.
+        """Build groups without overlap: one ascending ring for the whole span. For each CPU it begins with the CPU's own group.
 
         kernel/sched/core.c: build_sched_groups(), get_group(), v4.1; topology.c, v6.1: the balance mask is the group.
         """
@@ -153,14 +153,14 @@ class GroupBuilder:
         """Build overlapping groups as v4.1 to v4.12 do (the bug of paper 3.2), or as the authors' patch does.
 
         kernel/sched/core.c: build_overlap_sched_groups(), v4.1, begins with the first CPU of the *span*. The patch
-        (scheduling_group_construction) takes the CPU's own group first, then the rest in ascending order.
+        (scheduling_group_construction) takes the CPU's own group first, then the other groups in ascending order.
         """
         span = self.spans[level][cpu]
         own = self._child(level, cpu) if self.which == "authors" else 0
         key = (level, self.chain[level][cpu])
         if key not in self._lists:
             groups: list[Group] = []
-            # siblings without this level are skipped: their domains end below it because they cover everything
+            # siblings without this level are skipped: their domains end below this level because they cover everything
             left = span & self.built[level] & ~own
             while left:
                 i = cpumask_first(left)
@@ -170,7 +170,7 @@ class GroupBuilder:
             self._lists[key] = (tuple(groups), {g.balance_cpu: k for k, g in enumerate(groups)})
         ring, balancer = self._lists[key]
         if own:
-            # the key is this CPU, so it is a capacity object of its own: docs/scheduler-model.md, section 3.4, side effect
+            # the key is this CPU, so the group has its own capacity object: docs/scheduler-model.md, section 3.4, side effect
             ring = (self._shared(level, cpu, own, span), *ring)
             start = 1 + balancer[cpu] if cpu in balancer else 0
             return ring[start:] + ring[:start]
@@ -224,7 +224,7 @@ class GroupBuilder:
         return found
 
     def _descended(self, level: int, i: int, span: int, chain: int) -> Group:
-        """Return the group of sibling ``i`` for a domain with this span; known groups are kept by ``chain``."""
+        """Return the group of sibling ``i`` for a domain with this span. Groups that were found are stored under ``chain``."""
         key = (chain, self.chain[level][i])
         found = self._arrive.get(key)
         if found is None:
@@ -241,7 +241,7 @@ class GroupBuilder:
             while at and spans[at - 1][i] == spans[at][i]:
                 at -= 1
         group = spans[at - 1][i] if at else spans[0][i]
-        # the mask is empty only where the kernel prints a warning; then it is CPU i alone
+        # the mask is empty only if the kernel prints a warning; in this case it becomes CPU i alone
         mask = self._has_child_span(at, group) or 1 << i
         sgc = (at, cpumask_first(mask))
         self.mask_of_sgc.setdefault(sgc, mask)
@@ -249,7 +249,7 @@ class GroupBuilder:
 
 
 def _chains(spans: Sequence[Sequence[int]], bottom: int) -> list[list[int]]:
-    """Number the distinct sequences of spans from ``bottom`` up to each level; 0 where no domain is built."""
+    """Number the distinct sequences of spans from ``bottom`` up to each level; 0 if no domain is built there."""
     number: dict[tuple[int, int], int] = {}
     out = []
     below = [0] * len(spans[0])

@@ -15,10 +15,10 @@ from wastedcores.kernels import KernelModel
 from wastedcores.topology.cpumask import cpumask_of
 from wastedcores.topology.machine import LOCAL_DISTANCE, SNC_AVERAGED, ZEN, IntArray, Machine
 
-#: node_reclaim_distance (include/linux/topology.h), and what AMD's Zen sets it to (arch/x86/kernel/cpu/amd.c: init_amd_zn(),
-#: a55c7454a8c8, v5.4): there is no fork, exec and affine balancing beyond it
+#: node_reclaim_distance (include/linux/topology.h), and its value on AMD's Zen (arch/x86/kernel/cpu/amd.c: init_amd_zn(),
+#: a55c7454a8c8, v5.4). There is no fork, exec and affine balancing beyond this distance
 RECLAIM_DISTANCE, RECLAIM_DISTANCE_ZEN = 30, 32
-#: REMOTE_DISTANCE: nodes of another package are at least as far
+#: REMOTE_DISTANCE: nodes of another package are at least this far away
 REMOTE_DISTANCE = 20
 
 
@@ -32,9 +32,9 @@ def sched_distance(machine: Machine, kernel: KernelModel) -> IntArray:
     """Return the table that ``sched_init_numa()`` scans.
 
     arch/x86/kernel/smpboot.c: arch_sched_node_distance(), read in public patches. Granite Rapids and Clearwater Forest report
-    several distances to the nodes of another package. From v6.19 (4d6dd05d07d0) all remote distances are replaced by their
-    average if a package has several nodes, and from v7.0 (528d89a4707e) by the average of both directions between two packages
-    if a package has three or more.
+    several distances to the nodes of another package. In v6.19 (4d6dd05d07d0) all remote distances are replaced by their average
+    if a package has several nodes. From v7.0 (528d89a4707e) the distances between two packages are replaced by the average of
+    both directions, if a package has three nodes or more.
     """
     d = machine.distance
     if machine.microarchitecture not in SNC_AVERAGED or not kernel.at_least(6, 19):
@@ -53,7 +53,7 @@ def sched_distance(machine: Machine, kernel: KernelModel) -> IntArray:
 
 
 def _by_package(machine: Machine, size: int) -> IntArray:
-    """Average the distances between each two packages of ``size`` nodes; the table itself if nodes and packages do not match."""
+    """Average the distances between each two packages of ``size`` nodes. If nodes and packages do not match, average nothing."""
     d = machine.distance
     of_node = {
         n: set(machine.package_of_cpu[machine.node_of_cpu == n].tolist()) for n in range(len(d))
@@ -103,11 +103,11 @@ class Level:
 def numa_distances(
     machine: Machine, kernel: KernelModel, nodes_with_cpus: Sequence[int]
 ) -> list[int]:
-    """Return the distances above the local one for which there is a NUMA level.
+    """Return the distances, greater than the local one, that have a NUMA level.
 
     kernel/sched/core.c (topology.c from v4.11): sched_init_numa(). Before v5.12 it scans row 0 of the SLIT only. With
-    ``sched_debug`` it scans the later rows too, but they can only add distances greater than all that were found before.
-    From v5.12 it scans the whole table (620a6dc40754), and from v5.18 without the nodes that have no CPU (0fb3978b0aac).
+    ``sched_debug`` it also scans the later rows, but these can only add distances greater than all distances found before.
+    From v5.12 it scans the whole table (620a6dc40754), and from v5.18 it leaves out the nodes without CPUs (0fb3978b0aac).
     """
     d = sched_distance(machine, kernel)
     if kernel.at_least(5, 18):
@@ -158,7 +158,7 @@ def base_levels(
 def numa_levels(
     machine: Machine, kernel: KernelModel, up: Sequence[int], distances: Sequence[int]
 ) -> list[Level]:
-    """Return the levels across nodes; from v4.15 the level NODE, a node by itself, is below them (051f3ca02e46)."""
+    """Return the levels across nodes. From v4.15 the level NODE, which is a single node, is below them (051f3ca02e46)."""
     if not distances and not kernel.at_least(4, 15):
         return []
     node_sets = [0] * machine.nodes

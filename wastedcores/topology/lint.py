@@ -1,9 +1,9 @@
 """A linter that finds CPUs between which load can never move, by reading the domains as a graph of possible pulls.
 
 At each of its domains a CPU pulls from the CPUs of the groups that do not contain it (kernel/sched/fair.c:
-update_sd_lb_stats() calls a group *local* if it contains ``dst_cpu``, and never takes tasks from it). Load moves from A to
-B if there is a chain of such pulls whose CPUs are all allowed. Idleness, loads and averages play no role here: a movement
-that this module calls impossible is impossible whatever runs.
+update_sd_lb_stats() calls a group *local* if it contains ``dst_cpu``, and never takes tasks from it). Load can move from A
+to B if there is a chain of such pulls whose CPUs are all allowed. Idleness, loads and averages play no role here: a movement
+that this module calls impossible is impossible for every workload.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Blocked:
     reason: str  #: ``MISSING``, ``NO_DOMAIN`` or ``EVERY_GROUP``
     level: str  #: name of the level, with the greatest distance of a NUMA level
     detail: str  #: one sentence for people
-    #: True if a CPU outside the allowed ones could redirect a task there (LBF_DST_PINNED). It would have to find its own group
-    #: less loaded first, which never happened on a real 4.1.3 (tests/simulator/golden, gc-n2n1).
+    #: True if a CPU that is not allowed could redirect a task to ``target`` (LBF_DST_PINNED). For this, that CPU must first find
+    #: its own group less loaded, which never happened on a real 4.1.3 (tests/simulator/golden, gc-n2n1).
     by_third_party: bool = False
 
 
@@ -42,7 +42,7 @@ class Designated:
     """The CPUs that may balance periodically for a group with an allowed CPU (should_we_balance())."""
 
     level: str  #: as in :class:`Blocked`
-    #: CPUs of the group, and those of its balance mask
+    #: CPUs of the group, and CPUs of its balance mask
     group: tuple[int, ...]
     mask: tuple[int, ...]
     #: CPUs of the mask that may run the pinned tasks. If there is none, only newly idle CPUs pull at this level.
@@ -94,7 +94,7 @@ def level_name(d: Domain) -> str:
 
 
 def pulls(domains: Domains, cpu: int) -> int:
-    """Find the CPUs from which a CPU can pull at some level: those of its non-local groups."""
+    """Find the CPUs from which a CPU can pull at some level: the CPUs of its non-local groups."""
     out = 0
     for d in domains.of(cpu):
         for group in d.groups:
@@ -165,7 +165,7 @@ def _unreached(direct: dict[int, int], allowed: int) -> dict[tuple[int, ...], in
 
 
 def _third_party(domains: Domains, allowed: int, direct: dict[int, int]) -> dict[int, int]:
-    """Add to the direct pulls those that CPUs outside the allowed ones can make for them.
+    """Add to the direct pulls of allowed CPUs the pulls that other CPUs can make for them.
 
     kernel/sched/fair.c: can_migrate_task() and load_balance(), v4.1: a periodic balancer that may not take a pinned task
     redirects it to the first allowed CPU of its own group (LBF_DST_PINNED).
@@ -187,7 +187,7 @@ def _third_party(domains: Domains, allowed: int, direct: dict[int, int]) -> dict
 
 
 def _split(missing: int, helped: dict[int, int], target: tuple[int, ...]) -> list[tuple[int, bool]]:
-    """Split unreachable sources into those that a third party can move after all, and the rest."""
+    """Split unreachable sources into those from which no CPU can move load, and those from which a third party can."""
     allowed = cpumask_of(list(helped))
     by_help = missing
     for cpu in target:
@@ -198,7 +198,7 @@ def _split(missing: int, helped: dict[int, int], target: tuple[int, ...]) -> lis
 def _explain(
     domains: Domains, booted: Domains, source: int, target: tuple[int, ...], third: bool
 ) -> Blocked:
-    """Name the reason, from the view of CPU ``target[0]`` on the first source."""
+    """Name the reason for which load of the first source never reaches CPU ``target[0]``."""
     cpu, other = target[0], cpumask_first(source)
     both = [d for d in domains.of(cpu) if d.span >> other & 1]
     if both:

@@ -63,20 +63,20 @@ class Machine(Shown):
     boot_online
         CPUs online at boot.
     hotplug
-        Steps since boot, such as ``(("offline", 5), ("online", 5))``.
+        Hotplug steps since boot, such as ``(("offline", 5), ("online", 5))``.
     isolated
         CPUs of ``isolcpus=``: online, but in no domain.
     asymmetric
-        distance(i, j) differs from distance(j, i) on purpose.
+        Whether distance(i, j) differs from distance(j, i) on purpose.
     frequency
-        Frequencies of the cores; None if all run at one constant speed.
+        Frequencies of the cores; None if all cores run at one constant speed.
     smt_speed
-        Speed of a CPU while another CPU of its core is busy, as a share of its speed while it has the core for itself.
+        Speed of a CPU while another CPU of its core is busy, as a share of its speed while no other CPU of the core is busy.
     idle_states
         Idle states from the shallowest to the deepest, such as ``IdleState("C6", 30_000, 100_000)``.
     microarchitecture
-        ``granite-rapids``, ``clearwater-forest`` or ``zen``, for which kernels build other domains
-        (:mod:`wastedcores.topology.levels`); empty for any other, or if it is not known.
+        ``granite-rapids``, ``clearwater-forest`` or ``zen``, because kernels build other domains for these
+        (:mod:`wastedcores.topology.levels`); empty for any other microarchitecture, or if it is not known.
     """
 
     name: str
@@ -213,7 +213,7 @@ class Machine(Shown):
 
     @property
     def has_clocks(self) -> bool:
-        """True if the speed of its CPUs changes, or leaving an idle state takes time."""
+        """True if the speed of its CPUs can change, or if leaving an idle state takes time."""
         return self.frequency is not None or self.smt_speed != 1 or bool(self.idle_states)
 
     def cpus_of_node(self, node: int) -> list[int]:
@@ -243,7 +243,7 @@ class Machine(Shown):
         return self.after((("online", cpu),))
 
     def after(self, steps: Sequence[tuple[str, int]]) -> Machine:
-        """Return the machine after more hotplug steps; each CPU exists, changes its state, and one stays online."""
+        """Return the machine after more hotplug steps. Each step must change the state of an existing CPU; one stays online."""
         return replace(self, hotplug=(*self.hotplug, *((w, int(c)) for w, c in steps)))
 
     def rebooted(self) -> Machine:
@@ -290,7 +290,7 @@ class Machine(Shown):
         Raises
         ------
         TopologyError
-            The description is not that of a possible machine.
+            The description does not describe a possible machine.
         """
         from wastedcores.topology.describe import machine_from_dict
 

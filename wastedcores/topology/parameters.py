@@ -105,7 +105,7 @@ def parent_degenerate(
     """Tell whether a domain adds nothing to its child (sd_parent_degenerate(), in the same files).
 
     If the domain has one group, the flags that need groups do not count. Before v5.10, NUMA, OVERLAP and (with several nodes)
-    SERIALIZE count nevertheless, so a NUMA level with the span of its child stays. From v5.10 they need groups too.
+    SERIALIZE are not among these flags, so a NUMA level with the span of its child stays. From v5.10 they need groups, too.
     """
     if degenerate(flags, span, groups, kernel):
         return True

@@ -17,8 +17,8 @@ from wastedcores.errors import TopologyError
 from wastedcores.topology.clocks import Frequency, IdleState
 from wastedcores.topology.machine import ZEN, Machine
 
-#: SLIT of the paper's machine: N(0) = {1,2,4,6} and N(3) = {1,2,4,5,7} (paper 3.2), nodes 1 and 2 not adjacent, at most
-#: two hops (paper 5.1, Figure 4). The rest is a public SLIT of the same platform with d(3,7) = 16; see
+#: SLIT of the paper's machine: N(0) = {1,2,4,6} and N(3) = {1,2,4,5,7} (paper 3.2), nodes 1 and 2 are not adjacent, and there are
+#: at most two hops (paper 5.1, Figure 4). All else is from a public SLIT of the same platform with d(3,7) = 16; see
 #: docs/scheduler-model.md, section 3.5.
 BULLDOZER = (
     (10, 16, 16, 22, 16, 22, 16, 22),
@@ -43,7 +43,7 @@ def grid(
     distance: Sequence[Sequence[int]] | None = None,
     numbering: str = "packed",
 ) -> Machine:
-    """Build a machine with the same number of everything everywhere.
+    """Build a regular machine: all packages are alike, and so are all nodes, caches and cores.
 
     * ``name``: name of the machine.
     * ``nodes_per_package``, ``llcs_per_node``, ``cores_per_llc``, ``threads``: numbers of nodes, caches, cores and threads
@@ -130,9 +130,9 @@ XEON_E7_FREQUENCY = Frequency(
 )
 
 
-#: the state of the anomalies article: its idle loop spins for 400 to 900 ns, and leaving C6 takes about 30 us
+#: the idle state in the anomalies article: the idle loop spins for 400 to 900 ns, and leaving C6 takes about 30 us
 I3_7100_C6 = IdleState("C6", 30_000, 600)
-#: calibrated on the total time of the article's Figure 1 and on nothing else
+#: calibrated only on the total time of the article's Figure 1
 I3_7100_SMT_SPEED = 0.79
 
 
@@ -157,7 +157,7 @@ def _ring(name: str, nodes: int, cpus: int) -> Machine:
     )
 
 
-#: for each name a line for menus and a builder
+#: for each name: a line for menus, and a builder
 PRESETS: dict[str, tuple[str, Callable[[str], Machine]]] = {
     "bulldozer8x8": ("the paper's machine: 4 AMD Opteron 6272, 8 nodes, 64 CPUs", lambda n: _bulldozer(n, 4)),
     "bd-paper-64": ("the same, as in the guest recordings", lambda n: _bulldozer(n, 4)),

@@ -1,4 +1,4 @@
-"""The value of ``--machine``, a name, a file or ``live``: find the machine, and the kernel that its source names."""
+"""Finds the machine for a value of ``--machine`` (a name, a file or ``live``), and the kernel that its source names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wastedcores.topology.describe import is_oracle, read_description
 from wastedcores.topology.machine import Machine
 from wastedcores.topology.presets import PRESETS, preset
 
-#: kernel of presets: that of the paper
+#: the kernel for presets, which is the paper's kernel
 DEFAULT_KERNEL = "v4.1"
 
 
@@ -21,11 +21,11 @@ class Source:
     """A machine, and the kernel that its source names."""
 
     machine: Machine  #: the machine as booted
-    #: the kernel as the source names it, a release or the name of a model; None if the source names none
+    #: the kernel as the source names it: a release or the name of a model; None if the source names no kernel
     kernel: str | None = None
-    sched_debug: bool = False  #: the source says that the kernel was booted with ``sched_debug``
+    sched_debug: bool = False  #: whether the kernel was booted with ``sched_debug``
     path: Path | None = None  #: the file that was read, or None
-    #: the kernel to use if none is named: that of the paper for presets, which run no kernel; otherwise None
+    #: the kernel to use if none is named: for presets, which run no kernel, the paper's kernel; otherwise None
     default: str | None = None
 
     def model(self, kernel: str | None = None, sched_debug: bool | None = None) -> KernelModel:

@@ -1,8 +1,8 @@
 """The machine on which this runs, from ``/sys``, and the domains that its kernel shows.
 
-This works in containers, where ``/sys`` is that of the host, even if lxcfs replaces a part of it, and with offline CPUs. The
-kernel hides the core and the caches of an offline CPU; each is taken as a core and a cache of its own, in the package of its
-node.
+This works in containers, where ``/sys`` belongs to the host, even if lxcfs replaces a part of it. It also works with offline
+CPUs. The kernel hides the core and the caches of an offline CPU; such a CPU counts as a core and a cache of its own, in the
+package of its node.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def live(root: str | Path = "/", name: str | None = None) -> Machine:
         package[cpu] = int(told) if told else None
         core[cpu] = siblings
         llc[cpu], l2[cpu] = _caches(here / "cache")
-    # drivers/base/topology.c: topology_remove_dev() takes them from a CPU that goes offline. The list of online CPUs is that of
-    # the container where lxcfs writes it.
+    # drivers/base/topology.c: when a CPU goes offline, topology_remove_dev() removes these files. If lxcfs writes the list of
+    # online CPUs, it has the CPUs of the container, so the files tell better which CPUs are online.
     online = [cpu for cpu in everyone if core[cpu] is not None]
     if not online:
         online = parse_cpulist(text_of(cpu_dir / "online") or present, f"{cpu_dir}/online")
@@ -62,7 +62,7 @@ def live(root: str | Path = "/", name: str | None = None) -> Machine:
         "core_of_cpu": _numbered(core),
         "l2_of_cpu": _numbered([b or a for a, b in zip(core, l2, strict=True)]),
         "online": online,
-        # the kernel uses the firmware's table as it is, so an asymmetric one is not an error
+        # the kernel uses the firmware's table as it is, so an asymmetric table is not an error
         "asymmetric": True,
         "isolated": text_of(cpu_dir / "isolated") or "",
     }
@@ -132,7 +132,7 @@ def _nodes(folder: Path, cpu_dir: Path, cpus: int) -> tuple[list[int], list[int]
                 "with numa=fake. The domains of such nodes are not modelled; boot without it, or describe the machine in a file."
             )
     for cpu in range(cpus):
-        # an offline CPU is in no cpulist, but it may still have its link
+        # an offline CPU is in no node's cpulist, but it may still have its link to the node
         for link in (cpu_dir / f"cpu{cpu}").glob("node[0-9]*"):
             node[cpu] = int(link.name[4:])
     return node, ids, distance

@@ -47,7 +47,7 @@ def _views(domains: Domains, cpus: Sequence[int] | None) -> list[list[int]]:
 
 
 def _ring_key(d: Domain) -> tuple[int, ...]:
-    """Return what distinguishes the rings of two views: nothing without overlap, where all CPUs share one ring."""
+    """Return what distinguishes the rings of two views. Without overlap this is nothing, because all CPUs share one ring."""
     return tuple(g.span for g in d.groups) if d.flags & lv.SD_NUMA else ()
 
 
@@ -93,7 +93,7 @@ def describe_lint(result: LintResult) -> str:
 
 
 def _designated(result: LintResult) -> Iterable[str]:
-    """Describe the designated CPUs of those groups in which a CPU outside the pinned ones may be the designated one."""
+    """Describe the designated CPUs of the groups in which a CPU that may not run the pinned tasks can be designated."""
     open_to_others = [d for d in result.designated if len(d.allowed) < len(d.mask)]
     if open_to_others:
         yield "  designated CPUs (the first idle one of the mask balances periodically):"

@@ -19,7 +19,7 @@ from wastedcores.trace.recognisers import OWN
 from wastedcores.trace.spool import kept_until_exit
 from wastedcores.trace.trace import Trace
 
-#: Bytes of the recording in one packet, and the most that a packet before them has.
+#: Bytes of the recording in one packet, and the most bytes that the file's first packet can have.
 _PIECE, _FIRST = 1 << 20, 1 << 16
 #: The content of the field in a file with two runs, which carries no recording.
 _TWO_RUNS = b"two runs\n"
@@ -54,7 +54,7 @@ def two_runs(names: tuple[str, str]) -> bytes:
 
 
 def carried(path: Path) -> Trace | None:
-    """Open the recording that an export carries; None if the file carries none, as traces that Perfetto recorded."""
+    """Open the recording that an export carries; None if the file carries none, like the traces that Perfetto records."""
     from wastedcores.trace.readers.support.text_reading import unpacked
 
     with unpacked(path) as stream:

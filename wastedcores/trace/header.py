@@ -79,7 +79,7 @@ class CpusetFacts(BaseModel):
 
     path: str  #: its path, ``/`` for the root
     cpus: str  #: its CPUs that are online, in the kernel's list format
-    #: ``cpuset.sched_load_balance`` of version 1; in version 2 whether the cpuset is no isolated partition
+    #: ``cpuset.sched_load_balance`` of version 1; in version 2, whether the cpuset is not an isolated partition
     load_balance: bool | None = None
     #: ``cpuset.cpus.partition`` of version 2 (``member``, ``root``, ``isolated``, or one of these with ``invalid``); None in
     #: version 1
@@ -150,7 +150,7 @@ class Header(BaseModel):
     lost
         Lost events per CPU. CPU -1: the source does not say which; a count of -1: some, number unknown.
     overwritten
-        Events per CPU that a ring buffer overwrote before the first one kept (also counted in ``lost``).
+        Events per CPU that a ring buffer overwrote before the first event that it kept (also counted in ``lost``).
     tasks
         The tasks that a snapshot shows at the beginning of the trace; None without a snapshot.
     later_tasks
@@ -172,14 +172,14 @@ class Header(BaseModel):
     cpusets
         All cpusets with CPUs of their own; None: unknown.
     sched_domains
-        The domains that the kernel had, one entry per group of CPUs that share one; None: unknown, empty: no CPU had any.
+        The domains that the kernel had, one entry per group of CPUs that share a domain; None: unknown, empty: no CPU had any.
     sched_features
         The kernel's scheduler features as it prints them (``GENTLE_FAIR_SLEEPERS``, ``NO_HRTICK``, ...); None: unknown.
     core_scheduling
         Whether any task had a cookie of core scheduling; None: unknown.
     autogroups
         Whether each autogroup was a group of its own (``kernel.sched_autogroup_enabled``). The kernel names the autogroups of
-        tasks even if not. None: unknown.
+        tasks even if they are not. None: unknown.
     changed
         Names of the fields from ``quotas`` on that were different when the trace ended.
     truncated_last_line

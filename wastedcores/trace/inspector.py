@@ -13,8 +13,8 @@ from wastedcores.errors import TraceContentError
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
 from wastedcores.trace.schema import ASIDE, UNCOUNTED
 
-#: No kernel is silent for so long, since its own threads wake up: after such a gap between two events of all CPUs the machine
-#: slept, the clock was set, two recordings follow one another, or events are missing.
+#: No kernel is silent for this long, since its own threads wake up. If no CPU has an event for longer, the machine slept, the
+#: clock was set, two recordings follow one another, or events are missing.
 JUMP_NS = 60_000_000_000
 
 _PIDS = ("pid", "prev_pid", "by_pid")
@@ -32,7 +32,7 @@ class Inspector:
     end_ns: int | None = None
     events: int = 0
     tells: bool = False  #: whether any event states who ran or waited where
-    #: the numbers of events that state nothing of it, until one does
+    #: the numbers of events that do not state this, until an event does
     silent: Counter[str] = field(default_factory=Counter)
     highest_cpu: int = -1
     jumps: int = 0  #: number of gaps longer than :data:`JUMP_NS`
@@ -60,7 +60,7 @@ class Inspector:
 
     @property
     def ends_early(self) -> bool:
-        """Whether the last line is older than another: if the file was cut there, events between the two are missing."""
+        """Whether the last line is older than another line: if the file was cut there, events between the two are missing."""
         return None not in (self.last_line_ns, self.end_ns) and self.last_line_ns < self.end_ns  # type: ignore[operator]
 
     def order(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:

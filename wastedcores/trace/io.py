@@ -292,7 +292,7 @@ class _Import:
         ).model_copy(update=told)
 
     def _online(self, facts: Facts) -> list[int] | None:
-        """Return the online CPUs if the file lists them, or states how many it had, and no higher one was seen."""
+        """Return the online CPUs if the file lists them, or if it states their number and no higher CPU was seen."""
         if not facts.cpus or self.seen.highest_cpu >= facts.cpus:
             return None
         return list(range(facts.cpus) if facts.online is None else facts.online) or None
@@ -354,7 +354,7 @@ def _reading_as(path: Path, format: str | None) -> Iterator[str]:
 
 
 def _check_possible(path: Path, format: str) -> None:
-    """Refuse a file that cannot be of a format: its first bytes are others, or it should be a folder or a file."""
+    """Refuse a file that cannot be of a format: its first bytes differ, or a folder stands where a file should, or vice versa."""
     foreign = FOREIGN.get(format)
     magic = foreign.magic if foreign else MAGIC
     if foreign and foreign.folder and foreign.known and (path.is_dir() or not magic):

@@ -57,8 +57,9 @@ def upgraded(trace: Trace) -> Trace:
 
 MAGIC = b"PAR1"
 HEADER_KEY = "wastedcores"
-#: The first row groups have so many rows each, and there are so many of them. Each further one has twice as many rows, up to
-#: BATCH_ROWS. Nothing is read any more while the last group is written, so the groups of a short trace are small.
+#: The number of rows in each of the first row groups, and the number of these groups. Each further group has twice as many rows
+#: as the one before, up to BATCH_ROWS. While the last group is written, nothing is left to read, so the groups of a short trace
+#: are small.
 FIRST_ROWS, FIRST_GROUPS = 1 << 16, 16
 #: What polars raises when it reads a damaged file; where it did not expect damage, its Rust code panics.
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
@@ -73,8 +74,8 @@ def read_parquet(path: Path) -> Trace:
         if not sealed:
             check_decodes(path)
         metadata = pl.read_parquet_metadata(path)
-        # without a seal, statistics are not used: damaged ones would hide rows, and a filter must decode the same pages as the
-        # comparison below, without skipping any
+        # without a seal, statistics are not used: damaged statistics would hide rows, and a filter must decode the same pages
+        # as the comparison below, without skipping any
         frame = pl.scan_parquet(
             path, use_statistics=sealed, parallel="auto" if sealed else "row_groups"
         )
@@ -151,7 +152,7 @@ def check_decodes(path: Path, rows: bool = True) -> set[str]:
 
 
 def _compared(trace: Trace) -> Trace:
-    """Compare the header of a file without a seal with its rows, and note in the header that it cannot prove more."""
+    """Compare the header of a file without a seal with its rows, and note in the header that no more is proven."""
     header, facts = trace.header, _Facts()
     try:
         for table in trace.batches(tuple(sa.COLUMNS)):  # of all columns, since damage may be in any
@@ -302,7 +303,7 @@ def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 
 def _watched(frames: Iterable[pl.DataFrame], failed: list[OSError]) -> Iterator[pl.DataFrame]:
-    """Pass the tables on, and note an error of reading them, which is no error of writing."""
+    """Pass the tables on, and note an error that comes from reading them, to tell it from errors of writing."""
     try:
         yield from frames
     except OSError as e:

@@ -66,7 +66,7 @@ def _header(header: Header, names: Pseudonyms) -> Header:
     return names.facts(header).model_copy(
         update={
             "provenance": notes | {"source": "a file whose names were replaced by pseudonyms"},
-            # the names of its ends are texts of marks
+            # the names of the window's ends are texts of marks
             "window": window and window.model_copy(update={"names": None}),
             "truncated_last_line": header.truncated_last_line
             and "The recording ends within an event.",
@@ -92,7 +92,7 @@ def _replaced(column: str, pseudonyms: dict[str, str]) -> pl.Expr:
 
 Facts = TypeVar("Facts", bound=BaseModel)
 
-#: names that every kernel gives its own threads, those of programs that record, and what stands for an unknown name
+#: names that every kernel gives its own threads, names of programs that record, and what stands for an unknown name
 PUBLIC = re.compile(
     r"(swapper|kthreadd|kworker|ksoftirqd|migration|stopper|cpuhp|watchdog|rcu\w*|ktimers|irq_work|idle_inject|backlog_napi"
     r"|kswapd|kcompactd|khugepaged|kauditd|khungtaskd|oom_reaper|kdevtmpfs|kthrotld)\d*([/:].*)?|perf|trace-cmd|<.*>|"

@@ -76,8 +76,8 @@ FTRACE = rf"^# tracer:|^cpus=\d+\s*$|{FTRACE_LINE}|{FTRACE_LATENCY_LINE.replace(
 PERF_SCRIPT = rf"^# captured on\s*:|{PERF_SCRIPT_NO_CPU}|{PERF_SCRIPT_LINE}|{PERF_SCRIPT_NO_PID.replace('?P<', '?P<n')}"
 KUTRACE = rf"{KUTRACE_SPAN}|\"axisLabelX\"\s*:\s*\"Time \(sec\)\""
 
-#: What stands before the events in a page of systrace, and in one of KUtrace (postproc/makeself.cc). The second one, of old
-#: pages, ends a line; the scripts of newer pages have a pattern for it.
+#: What stands before the events in a page of systrace, and in a page of KUtrace (postproc/makeself.cc). The second text, of old
+#: pages of systrace, ends with a newline, because the scripts of newer pages contain a pattern that searches for this text.
 SYSTRACE_BLOCKS = (
     rb'<script class="trace-data" type="application/text">',
     b'linuxPerfData = "\\\n',
@@ -161,7 +161,7 @@ def is_perfetto(file: Candidate) -> bool:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read a variable-length number: (value, place after it); the place is -1 if it is cut."""
+    """Read a variable-length number: (value, place after it); the place is -1 if the number is cut."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
@@ -175,7 +175,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _fields(message: bytes) -> Iterator[int | None]:
-    """Yield the numbers of a message's fields; None where it is not a message, or cut."""
+    """Yield the numbers of a message's fields; None where the bytes are not a message, or the message is cut."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -270,7 +270,7 @@ def is_schedlog(file: Candidate) -> bool:
     return looks_like(file.path)
 
 
-#: Texts that were made of a trace and are none: the line that shows it, and what they tell.
+#: Texts that were made from a trace but are not traces: for each, the line that shows this, and what the text tells.
 NOT_TRACES = {
     "perf sched map": (
         r"^ +(?:\*|[A-Z.-]).{0,400} +\d+\.\d{6} secs(?: +[A-Z]\S* => .*)?\s*$",

@@ -75,13 +75,16 @@ class Counters:
 
     source: str  #: what the counters come from, for sentences
     version: int  #: the version of /proc/schedstat
-    jiffies: float  #: the length of the span; since the machine started if ``since_boot``
+    jiffies: float  #: the length of the span, which begins at boot if ``since_boot``
     cpus: dict[int, Cpu]
     since_boot: bool = False  #: there was one sample only
     notes: tuple[str, ...] = ()  #: sentences about what these counters lack
 
     def since(self, before: Counters) -> Counters:
-        """Return what was counted between two samples of one machine since it started."""
+        """Return what was counted between two samples of one machine, ``before`` and this one.
+
+        Each of the two samples counts from the start of the machine.
+        """
         fields = domain_fields(self.version)
         cpus = {
             n: Cpu(
@@ -96,7 +99,7 @@ class Counters:
         return Counters(self.source, self.version, self.jiffies - before.jiffies, cpus)
 
     def follows(self, before: Counters) -> bool:
-        """Tell whether this may be a later sample of the same machine: no counter of 64 bits is less."""
+        """Tell whether this may be a later sample of the same machine: no counter of 64 bits has become less."""
         return (
             self.since_boot
             and before.since_boot
@@ -114,7 +117,7 @@ class Counters:
 
 
 def _less(now: Counts, before: Counts, narrow: tuple[str, ...]) -> Counts:
-    """Subtract counters; those of 32 bits start again from 0."""
+    """Subtract counters; a counter of 32 bits that overflows goes on from 0."""
     out: Counts = {}
     for name, value in now.items():
         difference = (value or 0) - (before[name] or 0)
@@ -201,7 +204,7 @@ def _text(text: str, path: Path) -> list[Counters]:
 
 
 def has_counters(data: bytes) -> bool:
-    """Tell whether a perf.data file has counters instead of events: no attributes, and two kinds of records from 83 on."""
+    """Tell whether a perf.data file has counters instead of events: no attributes, and records of two kinds, from 83 on."""
     if len(data) < 104 or struct.unpack_from("<Q", data, 32)[0]:
         return False
     kinds = {kind for kind, _ in _records(data)}

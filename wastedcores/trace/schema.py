@@ -152,7 +152,7 @@ COLUMNS: dict[str, ColumnSpec] = {
     )
 }  # fmt: skip
 
-#: Columns that files lack which were written before there were such columns; they are null there.
+#: Columns that older files lack, because the schema did not have them yet; they are null when such a file is read.
 ADDED = ("in_irq",)
 
 SCHEMA = pl.Schema({c.name: c.dtype for c in COLUMNS.values()})

@@ -32,7 +32,7 @@ def seekable(path: str | Path) -> Iterator[Path]:
 
 
 def _copy(path: str | Path) -> Path | None:
-    """Return a copy of a pipe; None: the file can be read as it is, or there is none."""
+    """Return a copy of a pipe; None: the file can be read as it is, or does not exist."""
     if str(path) == "-":
         if sys.stdin.isatty():
             raise UsageError(
@@ -53,7 +53,7 @@ def _copy(path: str | Path) -> Path | None:
     except OSError as e:
         if path.exists():
             raise WastedCoresError(f"{path}: cannot be read ({e.strerror or e}).") from e
-        return None  # the reader says so
+        return None  # the reader reports the error
 
 
 def _unpacked(path: Path) -> Path | None:

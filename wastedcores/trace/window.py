@@ -21,16 +21,16 @@ _STRETCH_NS = 1_000_000_000
 def cut(trace: Trace, between: Sequence[Moment]) -> Trace:
     """Return the part of a trace between two moments, as if it had been recorded alone.
 
-    A CPU without an event in the window gets its last event before it, at the beginning of the window, because a CPU that runs
-    one task all the time is not idle. CPUs that were offline stay offline. What a snapshot told of the tasks when the trace
-    began is left out, since it may not hold any more. ``check(trace, between=...)`` also reads the trace before the window, and
-    therefore knows more.
+    A CPU without an event in the window gets its last event before the window, moved to the window's beginning, because a CPU
+    that runs one task all the time is not idle. CPUs that were offline stay offline. What a snapshot told of the tasks when the
+    trace began is left out, since it may not hold any more. ``check(trace, between=...)`` also reads the trace before the
+    window, and therefore knows more.
     """
     return cut_and_left(trace, between)[0]
 
 
 def cut_and_left(trace: Trace, between: Sequence[Moment]) -> tuple[Trace, list[int]]:
-    """Return the same part, and the threads in it that were preempted before it and of which no event tells anything since."""
+    """Return the part that :func:`cut` returns, and the threads that were preempted before it and that no event names since."""
     window = find_window(trace, between)
     header, time = trace.header, pl.col("ts_ns")
     start = max(window.start_ns, window.start_ns if header.start_ns is None else header.start_ns)
@@ -61,9 +61,10 @@ def cut_and_left(trace: Trace, between: Sequence[Moment]) -> tuple[Trace, list[i
 
 
 def parks() -> pl.Expr:
-    """Whether a switch stops a thread that parks. Until 2023 libtraceevent's letter for that was x, which others have for dead.
+    """Whether a switch stops a thread that parks. Until 2023 libtraceevent's letter for that was x, which elsewhere means dead.
 
-    The threads that take a CPU down do not die (scripts and perf: "SDTtZXxW", tools/lib/traceevent, 6.1).
+    The threads that take a CPU down do not die, so their x means parked (scripts and perf: "SDTtZXxW", tools/lib/traceevent,
+    6.1).
     """
     state, comm = pl.col("prev_state").cat, pl.col("prev_comm").cat
     hotplug = (comm.starts_with("migration/") | comm.starts_with("cpuhp/")).fill_null(False)
@@ -71,7 +72,7 @@ def parks() -> pl.Expr:
 
 
 def _going_on(trace: Trace, carried: pl.DataFrame, end: int) -> pl.DataFrame:
-    """Return the events before a window so that they only tell what goes on in it.
+    """Return the events before a window, changed so that they tell only what still goes on in it.
 
     A switch tells what the CPU runs. The thread that it stopped waits on if it was preempted and nothing is seen of it later. A
     thread that parked may be the last one of a CPU that went offline.
@@ -127,7 +128,7 @@ def _carried(trace: Trace, start: int, end: int, seen: pl.DataFrame) -> pl.DataF
 def _last(
     trace: Trace, kind: str, cpus: Iterable[int], span: tuple[int, int], length_ns: int
 ) -> pl.DataFrame:
-    """Return the last event of a kind on each of some CPUs, and read no more than that needs, from the span's end backwards."""
+    """Return the last event of a kind on each of some CPUs, reading backwards from the span's end, and no more than needed."""
     missing = set(cpus)
     found = [trace.events.clear().collect()]
     first, end = span

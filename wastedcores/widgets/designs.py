@@ -1,4 +1,4 @@
-"""A widget that runs modules of one's own under the core of the design mode and shows what the core refused."""
+"""A widget that runs the user's own modules under the core of the design mode and shows what the core refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wastedcores.words.rich_text import sentence
 from wastedcores.workload.scenarios import SCENARIOS
 from wastedcores.workload.scenarios import scenario as find_scenario
 
-#: the user's modules run in plain Python, so the first machine is a small one, and a replay stops after a second
+#: the user's modules run in plain Python, so the machine that is chosen first is small, and a replay stops after a second
 SMALL, LIMIT_MS = "bd-paper-16", 1000
 
 
@@ -133,7 +133,7 @@ def design_lab(*modules: Module, scenario: str = "overload-on-wakeup") -> Design
     UsageError
         Something is no instance of a module, or there is no such scenario.
     """
-    find_scenario(scenario)  # refuses what it does not know
+    find_scenario(scenario)  # refuses unknown names
     for module in modules:
         if not isinstance(module, Module):
             raise UsageError(

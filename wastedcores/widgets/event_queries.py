@@ -18,13 +18,13 @@ from wastedcores.words.rich_text import sentence
 if TYPE_CHECKING:
     from wastedcores.widgets.layers import Subject
 
-#: completions that are offered at a time, and names of tasks among which they are searched
+#: the most completions that are offered at a time, and the most names of tasks that are searched for them
 OFFERED, NAMES = 30, 200
 _HINT = "Enter shows the query as a layer; without one you see who ran and how tasks moved."
 
 
 class EventQueries(w.VBox):
-    """A query, its style, and the kept layers. ``layers`` of the subject are what the explorer draws."""
+    """A query, its style, and the kept layers. The explorer draws the ``layers`` of the subject."""
 
     def __init__(self, subject: Subject, draw: Callable[[], None]) -> None:
         """Make the controls."""
@@ -82,7 +82,7 @@ class EventQueries(w.VBox):
             self.show()
 
     def show(self) -> None:
-        """Draw the checked layers, and the query as the uppermost one; a sentence says what is wrong with it."""
+        """Draw the checked layers, and the query as the uppermost layer; if the query is wrong, a sentence says why."""
         try:
             drafted = (
                 [styled(self.query.value, self.style_text.value)]
@@ -97,7 +97,7 @@ class EventQueries(w.VBox):
         self.redraw()
 
     def keep(self) -> None:
-        """Keep the query as a layer that can be switched on and off, and begin another."""
+        """Keep the query as a layer that can be switched on and off, and begin another query."""
         if not self.query.value.strip():
             return
         try:

@@ -1,4 +1,4 @@
-"""The trace explorer: a figure in a notebook that the kernel bins again from the trace whenever the reader looks elsewhere.
+"""The trace explorer: a figure in a notebook, which the kernel bins again from the trace whenever the window changes.
 
 The state is a :class:`wastedcores.figures.kinds.Look`. Every picture is made from it by :func:`explorer_static`, as in a report.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 EPISODES = 50
 #: columns of the map of the whole trace
 MAP_COLS = 600
-#: looks that follow each other more quickly than this are one movement
+#: moves of the window that follow each other more quickly than this are one move
 PAUSE_S = 0.6
 _KEYS = (
     "Drag to zoom, double click for the whole trace. Click on the figure, then w s a d or the arrows zoom and move, "
@@ -95,7 +95,7 @@ class Explorer(w.VBox):
             setattr(self, f"{name}_button", button)
         self.finder = TaskFinder(self)
         self.details = w.HTML()
-        # in a VBox "auto" is the whole width without the margin, which 100% would add beyond the edge of the cell
+        # in a VBox, "auto" is the whole width without the margin; with 100%, the margin would go beyond the edge of the cell
         shown = "none" if run.trace.path is None else None
         self.cell = w.Text(description="this view:", layout=w.Layout(width="auto", display=shown))
         for control in (self.show, self.reduce, self.palette):
@@ -146,7 +146,7 @@ class Explorer(w.VBox):
 
     @property
     def scene(self) -> Scene:
-        """The rows that are drawn: events have a row only for a CPU that an event names."""
+        """The rows that are drawn; among events, only CPUs that an event names have a row."""
         return self.subject.events.scene if self.show.value == "events" else self.run.scene
 
     def go_to(self, start_ns: int, end_ns: int) -> None:
@@ -160,12 +160,12 @@ class Explorer(w.VBox):
         self.go_to(start_ns - margin, end_ns + margin)
 
     def step(self, by: int) -> None:
-        """Go to an episode after the middle of the window, or before it."""
+        """Go to the next episode after the middle of the window, or to the last one before it."""
         if not self.go_beside(self.run.result.episodes, by):
             self.says.value = f"There is no {'later' if by > 0 else 'earlier'} episode."
 
     def go_beside(self, spans: pl.DataFrame, by: int) -> bool:
-        """Go to the span whose middle comes next after that of the window, or before it; return whether there is one."""
+        """Go to the next span after the middle of the window, or to the last one before it; return whether there is one."""
         # the middles of the windows that go_near() shows, which are cut at the ends of the trace
         first, last = self.run.scene.window
         start, end = (spans[c].to_numpy() for c in ("start_ns", "end_ns"))
@@ -219,7 +219,7 @@ class Explorer(w.VBox):
             fig = drawn(self.subject, self.look)
             self.finder.mark(fig)
         except WastedCoresError as e:
-            # what was shown stays, and the browser learns that its question was answered
+            # the earlier figure is sent again, so that the browser learns that its request was answered
             self.says.value = sentence(str(e)).html
             if self.figure.drawn is not None:
                 self.figure.show(self.figure.drawn, self.figure.contents.figure["view"])
@@ -237,7 +237,7 @@ class Explorer(w.VBox):
         self.cell.value = cell_of(self.run, self.look, self.finder.text.value)
 
     def _map(self) -> None:
-        """Send the map of the whole trace: cores wasted, and where a persistent episode is."""
+        """Send the map of the whole trace: the wasted cores, and where persistent episodes are."""
         from wastedcores.analysis.binning_jit import bin_cover
 
         scene = self.run.scene
@@ -252,7 +252,7 @@ class Explorer(w.VBox):
         }
 
     def _heard(self, message: dict[str, Any]) -> None:
-        """Do what the browser reports: a look elsewhere, or a key."""
+        """React to what the browser reports: a move to another window, or a key."""
         kind = message["kind"]
         if kind == "look":
             zero = self.run.scene.window[0]
@@ -271,7 +271,7 @@ class Explorer(w.VBox):
         first, last = self.run.scene.window
         try:
             cpus, rows = self.scene.cpus, self.scene.rows()
-            if self.show.value == "events":  # whose axis has numbers
+            if self.show.value == "events":  # the axis of events has numbers
                 rows = [str(row) for row in range(len(cpus))]
             if message["kind"] == "select":
                 start, end = (first + round(message[k] * 1e9) for k in ("lo", "hi"))
@@ -301,7 +301,7 @@ def explorer(
 ) -> Explorer:
     """Explore a trace in a notebook: zoom, go from episode to episode, find tasks, and ask who waited and why.
 
-    The line below the figure opens the same view of a file again in another notebook.
+    The line of code below the figure opens the same view again in another notebook, if the trace is a file.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ def explorer(
         The trace has no such layer, or there is no such way to draw it.
     """
     run = trace if isinstance(trace, Examined) else examine(trace)
-    palette(palette_name)  # refuses what it does not know
+    palette(palette_name)  # refuses unknown names
     if reduce not in REDUCTIONS:
         raise UsageError(f"reduce={reduce!r}: expected one of {', '.join(REDUCTIONS)}.")
     box = Explorer(run, palette_name=palette_name)

@@ -96,7 +96,8 @@ def _events(subject: Subject, look: Look) -> go.Figure:
     return subject.events.figure(look.window, cols=COLS)
 
 
-#: the layers that share a table between all windows or have a title of their own; all others are drawn as by the command line
+#: the layers whose windows share a table or that have a title of their own; the command line and the explorer draw all others
+#: in the same way
 _DRAWN: dict[str, Callable[[Subject, Look], go.Figure]] = {
     "runqueues": _runqueues,
     "tasks": _tasks,

@@ -25,15 +25,16 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _HERE = Path(__file__).parent
-#: a table of texts has at most this many different ones, so that a code fits into 16 bits
+#: a table of texts has at most this many different texts, so that a code fits into 16 bits
 _MOST_NAMES = 1 << 16
 
 
 class Contents(w.Widget):
     """The contents of a figure, and the messages of its browser.
 
-    They are not in the model of anywidget. If the page is busy for two seconds while that model starts, anywidget gives up, and
-    every later message to it is lost, so that the cell would stay empty. The model of ipywidgets waits for nothing.
+    They are kept in a model of ipywidgets and not in that of anywidget. If the page is busy for two seconds while a model of
+    anywidget starts, anywidget gives up, and every later message is lost, so that the cell would stay empty. A model of
+    ipywidgets has no such limit.
     """
 
     figure = traitlets.Dict().tag(sync=True)
@@ -86,7 +87,7 @@ class LiveFigure(anywidget.AnyWidget):
         if message.get("kind") == "library":
             self.contents.send({"kind": "library"}, [_library()])
             return
-        # what is asked may change no figure, and take its time
+        # the answer may take long and change no figure, so the browser is told at once that its message arrived
         self.contents.send({"kind": "heard"})
         if message.get("kind") == "look":
             self._answers = {k: message[k] for k in ("by", "number")}

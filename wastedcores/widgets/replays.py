@@ -46,7 +46,7 @@ class ReplayLab(w.VBox):
     """Controls above a live figure of two replays; see :func:`replay_lab`."""
 
     def __init__(self, name: str, given: dict[str, Any]) -> None:
-        scenario(name).values(given)  # refuses what it does not know
+        scenario(name).values(given)  # refuses unknown names and values
         wide = w.Layout(width="300px")
         self.scenario = w.Dropdown(
             options=list(SCENARIOS), value=name, description="scenario:", layout=wide
@@ -129,7 +129,7 @@ class ReplayLab(w.VBox):
                 f"{name} on {machine}, seed {seed}. {_gain(*found.table['wasted_core_s'])} "
                 "Drag to zoom, double click for everything."
             )
-            # a notebook shows no warnings of what a button does
+            # a notebook does not show the warnings of code that a button starts
             warning = KernelModel.named(self.kernel.value).replay_warning
             self.says.value = f"{said} {warning[0].upper()}{warning[1:]}." if warning else said
         except WastedCoresError as e:

@@ -1,4 +1,4 @@
-"""A widget that steps through a balancing pass, forward and back, from loads, weights and a topology of one's choice.
+"""A widget that steps through a balancing pass, forward and back, from loads, weights and a topology that the user chooses.
 
 The state is an :class:`wastedcores.lecture.Example` and the number of a decision, and
 :func:`balancing_stepper_static` makes a figure with the same steps, as in a report.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: the kernels of the lecture
 KERNELS = ("v4.1", "v4.1+group_imbalance", "v4.1+missing_domains")
-#: the fields of CpuThreads before the last: heading, smallest and greatest value
+#: the fields of CpuThreads except for the last one: heading, smallest and greatest value
 _COLUMNS = (("threads", 0, 16), ("weight", 1, 100), ("% of a CPU", 1, 100), ("in session", 1, 64))
 
 
@@ -138,7 +138,7 @@ def balancing_stepper(example: Example | None = None, passes: int = 1) -> Balanc
     example
         The first state; default: the slides' example of averages.
     passes
-        The most passes over all CPUs.
+        The greatest number of passes over all CPUs.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Findings in sentences and small tables, which show themselves in a notebook. Nothing here draws.
+"""Findings in sentences and small tables, which show themselves in a notebook. Nothing here draws a figure.
 
 A module is imported when one of its names is first used.
 """

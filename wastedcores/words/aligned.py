@@ -54,7 +54,7 @@ def compared(pair: Pair) -> RichText:
             f"{verdicts}Both ran the same work on such a machine, as far as they tell. {against.label} wasted "
             f"{human_ns(b.thread_ns)} of core time, {run.label} {human_ns(a.thread_ns)}."
         )
-    # two spaces separate columns
+    # two spaces separate columns, so labels must not contain them
     first, second = (" ".join(r.label.split()) for r in pair.runs)
     cells = {
         "": [r["name"] for r in found],

@@ -1,4 +1,4 @@
-"""The decisions of a balancing pass in sentences, and the paper's Algorithm 1, to whose lines they refer."""
+"""The decisions of a balancing pass in sentences, and the paper's Algorithm 1, whose lines the sentences name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wastedcores.simulator.plain.stepping import Decision, Group
 
 
-#: Lozi et al., EuroSys 2016, Algorithm 1, "Simplified load balancing algorithm", by numbered lines; line 13 is shortened
+#: Lozi et al., EuroSys 2016, Algorithm 1, "Simplified load balancing algorithm", as a list of its lines; line 13 is shortened
 ALGORITHM_1 = (
     "for all sd in sched_domains of cur_cpu do",
     "  if sd has idle cores then",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wastedcores.prediction import Advice
 
 
-#: by reason of :mod:`wastedcores.runqueues.doubts`
+#: the meaning of each reason in :mod:`wastedcores.runqueues.doubts`
 MEANING = {
     "contradicted_often": "so many events contradict each other that nothing between them is believed",
     "wakeup_of_queued": "a thread was woken that was already awake (an event is missing)",
@@ -95,7 +95,7 @@ def why(run: Examined, advice: Advice | None = None) -> RichText:
     run
         The examined trace.
     advice
-        What replays of its work tell, if they were made; a bug whose fix gains nothing is not named.
+        What replays of the recorded work tell, if they were made; then a bug whose fix gains nothing is not named.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def why(run: Examined, advice: Advice | None = None) -> RichText:
     )
     verb = "" if found.looks_like == "nothing" else "this looks like "
     head = f"{run.label}: {where} {verb}{NAMES[found.looks_like]}."
-    # no bug: the evidence would only repeat the head
+    # without an episode, the evidence would only repeat the head
     points = (
         []
         if found.looks_like == "nothing"
@@ -128,7 +128,7 @@ def why(run: Examined, advice: Advice | None = None) -> RichText:
 
 
 def fix_sentences(found: Explanation) -> list[str]:
-    """Return sentences about the paper's fix, and about how much it would have changed where that is known."""
+    """Return sentences about the paper's fix, and about how much it would have changed, if that is known."""
     out = [f"The paper's fix is to {found.fix}."] if found.fix else []
     if found.cured_share is not None:
         out.append(
@@ -146,7 +146,7 @@ JUDGEMENTS = {
 
 
 def price_sentences(price: Price | None) -> list[str]:
-    """Return sentences that weigh the waits beside an idle CPU against the price of a move; none if there were none."""
+    """Return sentences that weigh the waits beside an idle CPU against the price of a move; empty if there were no such waits."""
     if price is None:
         return []
     parts = (
@@ -200,7 +200,7 @@ def _longer(price: Price) -> str:
 
 
 def _what_would_tell(price: Price) -> str:
-    """Say what is missing, and what would tell it."""
+    """Say what must be known for a judgement, and how to find it out."""
     if not price.verdict_known:
         return "The check says why its verdict is unknown, and what to record."
     if not price.topology_known:

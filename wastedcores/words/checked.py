@@ -16,7 +16,7 @@ _HEADS = ("ran", "waited", "wasted", "throttled", "stolen")
 
 
 def describe_groups(table: pl.DataFrame, most: int = 10) -> str:
-    """Return the table that :func:`wastedcores.invariant.who_took` makes as lines of text, with the first ``most`` rows."""
+    """Return the table of :func:`wastedcores.invariant.who_took` as lines of text, with the first ``most`` rows."""
     if not table.height:
         return "  Who took the CPU of each group is unknown: the trace has no switch events."
     kinds = set(table["kind"])
@@ -45,7 +45,7 @@ def describe(result: CheckResult, longest: int = 10, moved: str = "") -> str:
     of_time = 100 * result.mean(result.wall_ns)
     persistent = int(result.episodes["persistent"].sum())
     episodes = result.episodes.height + result.episodes_dropped
-    # the header counts the events of all of the trace
+    # the header counts the events of the whole trace
     part = result.window is not None or len(result.counted_cpus) < result.cpus
     events = f"{' of a trace with' if part else ','} {count(header.events or 0, 'event')}"
     lines = [
@@ -104,7 +104,7 @@ def _mean_cpus(number: float) -> str:
 
 
 def _chronic(result: CheckResult) -> list[str]:
-    """Return one line about the worst ten slices; none if there are none."""
+    """Return one line about the worst ten slices; no line if they are not known or wasted too little."""
     if result.chronic is None or not result.chronic.share:
         return []
     c = result.chronic
@@ -125,7 +125,7 @@ def _headline(result: CheckResult) -> str:
 
 
 def _overloaded(result: CheckResult) -> list[str]:
-    """Return one line about more work than CPUs; none if there is not."""
+    """Return one line if there was more work than CPUs, else no line."""
     if not result.overloaded:
         return []
     waiting = result.mean(result.waiting_ns)
@@ -136,7 +136,7 @@ def _overloaded(result: CheckResult) -> list[str]:
 
 
 def _bound(result: CheckResult) -> list[str]:
-    """Return one line about the least and the most waste that the trace allows; none if the two are known and equal."""
+    """Return one line about the least and the most waste that the trace allows; no line if both are known and equal."""
     b = result.bound
     least, most = human_ns(b.waste_at_least_ns), human_ns(b.waste_at_most_ns)
     if not result.bounded:
@@ -152,7 +152,7 @@ def _bound(result: CheckResult) -> list[str]:
     ]
 
 
-#: how it is known that a thread may use an idle CPU, in words; docs/verdict.md explains each
+#: how it is known that a thread may use an idle CPU, in words; docs/verdict.md explains these ways of knowing
 _KNOWN_BY = {
     "told_ns": "told by the trace or a snapshot",
     "inherited_ns": "inherited from a parent that was told",
@@ -162,7 +162,7 @@ _KNOWN_BY = {
 
 
 def _evidence(result: CheckResult) -> list[str]:
-    """Return one line on how it is known that the waiting threads could have moved; none if nobody waited avoidably."""
+    """Return one line on how it is known that the waiting threads could have moved; no line if no thread waited avoidably."""
     total = sum(result.evidence.values())
     if not total:
         return []
@@ -175,7 +175,7 @@ def _evidence(result: CheckResult) -> list[str]:
 
 
 def _avoidable(result: CheckResult) -> list[str]:
-    """Return one line about the threads that waited beside an idle CPU; none if none did or no tasks are known."""
+    """Return one line about the threads that waited beside an idle CPU; no line if there are none or no tasks are known."""
     table = result.avoidable
     if not table.height:
         return []

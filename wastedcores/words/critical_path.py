@@ -29,7 +29,7 @@ def path_threads(path: CriticalPath, most: int = 8) -> RichText:
     path
         The path.
     most
-        Rows of the table at most.
+        The table has at most this many rows.
 
     Returns
     -------

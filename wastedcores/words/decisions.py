@@ -28,7 +28,7 @@ _WHY = {
     "single task": "a single thread in the busiest group",
     "no imbalance": "moving a thread would gain nothing",
 }
-#: the same as sentences
+#: the same for Linux 5.5 and later, as sentences
 _WHY_SINCE_V5_5 = {
     "no task": "No other group has a thread that could be taken",
     "local type": "The type of the local group says that it is fuller than the busiest one",
@@ -42,7 +42,7 @@ _WHY_SINCE_V5_5 = {
 }
 
 
-#: groups of a call that a sentence lists
+#: a sentence lists at most this many groups of a call
 _MOST_GROUPS = 8
 
 
@@ -146,7 +146,7 @@ def _designated(call: Mapping[str, Any]) -> Step:
 
 
 def _unknown_end(call: Mapping[str, Any]) -> Step:
-    """Say what is known of a call that no probe saw."""
+    """Say what is known about a call whose end no probe saw."""
     loads = ", ".join(f"{load}" for load in call["groups"]["avg_load"])
     return Step(
         11,
@@ -162,7 +162,7 @@ def _groups(call: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _compared_types(call: Mapping[str, Any]) -> list[Step]:
-    """Follow lines 10 to 17 where the kernel compares the types of groups first, as it does since Linux 5.5."""
+    """Follow lines 10 to 17 for a kernel that compares the types of groups first, as Linux does since 5.5."""
     groups = _groups(call)
 
     def said(g: Mapping[str, Any]) -> str:
@@ -184,7 +184,7 @@ def _compared_types(call: Mapping[str, Any]) -> list[Step]:
 
 
 def _compared(call: Mapping[str, Any]) -> list[Step]:
-    """Follow lines 10 to 17."""
+    """Follow lines 10 to 17 of Algorithm 1."""
     if call["compares"] == "group_type":
         return _compared_types(call)
     least = call["compares"] == "min_load"
@@ -230,7 +230,7 @@ def _compared(call: Mapping[str, Any]) -> list[Step]:
 
 
 def _pulled(call: Mapping[str, Any]) -> list[Step]:
-    """Follow lines 18 to 22."""
+    """Follow lines 18 to 22 of Algorithm 1."""
     result, src = call["result"], call["src_cpu"]
     if result == "no_queue":
         return [

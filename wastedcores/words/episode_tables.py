@@ -21,7 +21,7 @@ def episodes(run: Examined, most: int = 8) -> RichText:
     run
         The examined trace.
     most
-        Rows of the table at most.
+        The table has at most this many rows.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def episodes(run: Examined, most: int = 8) -> RichText:
         }
         for row in part.iter_rows(named=True)
     ]
-    # the totals also count the short episodes that are not kept where there are very many
+    # the totals also count the short episodes that the check dropped because there were very many
     share = int(part["wasted_ns"].sum()) / max(1, run.result.thread_ns)
     total = found.height + run.result.episodes_dropped
     listed = table(pl.DataFrame(rows))
@@ -96,7 +96,7 @@ def worst(run: Examined) -> RichText:
 
 
 def _waiting(run: Examined, row: dict[str, Any]) -> pl.DataFrame:
-    """Return who waited in an episode: the check knows it of the longest ones; of others it is cut out of the waits."""
+    """Return who waited in an episode: for the longest ones, the check tells it; for others, it is computed from all waits."""
     found = run.result.waiting.filter(pl.col("episode") == row["episode"])
     if found.height or not run.result.names_tasks:
         return found
@@ -161,12 +161,12 @@ def waited_most(run: Examined, most: int = 8) -> RichText:
     run
         The examined trace.
     most
-        Rows of the table at most.
+        The table has at most this many rows.
 
     Returns
     -------
     RichText
-        A table with one row per thread, the longest wait first; a sentence where the waiting threads are not known.
+        A table with one row per thread, the longest wait first; or a sentence if the waiting threads are not known.
     """
     row = run.worst
     if row is None:
@@ -210,14 +210,14 @@ def _waited_in_all(run: Examined, most: int) -> RichText:
 
 
 def avoidable(run: Examined, most: int = 8) -> RichText:
-    """List the threads, or the processes where they are known, that waited longest beside an idle CPU.
+    """List the threads that waited longest while a CPU that they may use was idle, or their processes if these are known.
 
     Parameters
     ----------
     run
         The examined trace.
     most
-        Rows of the table at most.
+        The table has at most this many rows.
 
     Returns
     -------

@@ -29,7 +29,7 @@ def headline(run: Examined, against: Examined | None = None) -> str:
 
 
 def _where(run: Examined) -> list[str]:
-    """Name the nodes of the idle CPUs and of the queues in the worst episode; nothing on one node."""
+    """Name the nodes of the idle CPUs and of the queues in the worst episode; empty if fewer than two nodes are known."""
     row = run.worst
     if row is None or run.nodes is None or len({run.nodes[c] for c in run.result.counted_cpus}) < 2:
         return []
@@ -49,7 +49,7 @@ def _nodes(numbers: list[int]) -> str:
 
 
 def _cause(run: Examined) -> str:
-    """Name the bug that this looks like, with the paper's fix, or say why the cause is not known."""
+    """Name the bug that the waste looks like, with the paper's fix, or say why the cause is not known."""
     try:
         found = run.explanation
     except (TopologyError, UnknownKernelError):
@@ -65,7 +65,7 @@ def _cause(run: Examined) -> str:
 
 
 def _compared(run: Examined, against: Examined) -> str:
-    """Compare the waste, and the lengths of two windows between marks, or say why that would mean nothing."""
+    """Compare the waste, and the lengths of two windows between marks, or say why a comparison would mean nothing."""
     a, b = run.result, against.result
     if other := differences(run, against):
         return f"{run.label} and {against.label} cannot be compared: {enumerated(other)}."
@@ -79,7 +79,7 @@ def _compared(run: Examined, against: Examined) -> str:
 
 
 def _unknown_waste(run: Examined) -> str:
-    """Say what the trace tells of the waste if that is no number; empty where the waste is known."""
+    """Say what the trace tells about the waste if its exact amount is not known; empty if it is known."""
     r, b = run.result, run.result.bound
     if r.waste_known:
         return ""
@@ -89,14 +89,14 @@ def _unknown_waste(run: Examined) -> str:
     return f"How much core time {run.label} wasted is not known{known}."
 
 
-#: what a verdict is called for a reader
+#: the words for a verdict that a reader sees
 WORDS = {
     "violations": "cores were wasted",
     "clean": "neither persistent nor chronic waste",
     "unknown": "cannot be decided",
 }
 
-#: verdict -> the variable of the report's style sheet that has its colour, and the colour where there is none
+#: verdict -> the variable of the report's style sheet that has its colour, and the colour where there is no style sheet
 _BADGE = {
     "violations": "--bad, #a0287d",
     "clean": "--good, #1d6b47",
@@ -189,7 +189,7 @@ def verdict(run: Examined, against: Examined | None = None) -> RichText:
     run
         The examined trace.
     against
-        A second one; the table then has a row for each, and one for the change between them.
+        A second examined trace; the table then has a row for each of the two, and one for the change between them.
 
     Returns
     -------
@@ -274,7 +274,7 @@ def _results(run: Examined) -> dict[str, Any]:
 
 
 def _change(a: float | None, b: float | None) -> str:
-    """Write by how much a number changed; nothing if that cannot be said in per cent."""
+    """Write by how much a number changed; empty if that cannot be said in per cent."""
     if a is None or b is None or a == 0:
         return ""
     if b == 0:
@@ -314,7 +314,7 @@ def facts(run: Examined) -> RichText:
 
 
 def _origin(run: Examined) -> list[tuple[str, str]]:
-    """Return what the trace says about its origin, as far as no other row does."""
+    """Return what the trace says about its origin, except for what other rows say already."""
     h = run.trace.header
     rows = {"recording": h.recording, **h.provenance, "kernel model": h.kernel_model}
     rows["truncated last line"] = h.truncated_last_line
@@ -356,7 +356,7 @@ def waiting_sentence(run: Examined, against: Examined | None = None) -> RichText
             f"{r.label}: threads waited for a CPU {times}, {human_ns(r.waited_ns)} in all{inside}."
         )
         if lengths.size > 1:
-            # lengths that some wait had, and no hundredth of fewer waits
+            # both are lengths that some wait had; a hundredth of the waits is named only if there are at least 100
             half, most = np.percentile(lengths, [50, 99], method="inverted_cdf")
             few = "" if lengths.size < 100 else f" one in a hundred {human_ns(most)} or more,"
             text += f" Half of the waits lasted {human_ns(half)} or less,{few} and the longest {human_ns(lengths.max())}."
@@ -372,7 +372,7 @@ def cost(run: Examined, against: Examined | None = None) -> RichText:
     run
         The examined trace.
     against
-        A second one. The difference between the two is the gain if both did the same work.
+        A second examined trace. The difference between the two is the gain if both did the same work.
 
     Returns
     -------
@@ -387,7 +387,7 @@ def cost(run: Examined, against: Examined | None = None) -> RichText:
         if unknown := _unknown_waste(run):
             return sentence(unknown)
         had = len(a.counted_cpus) * a.duration_ns
-        # the sum that the figure of the waiting times states; runqueue lengths alone miss wakeups onto idle CPUs
+        # the same sum as in the figure of the waiting times; the lengths of runqueues alone miss wakeups onto idle CPUs
         waited = run.waited_ns if run.waits.height else a.waiting_ns
         return sentence(
             f"{run.label} wasted {_seconds(a.thread_ns, 'core-second')}, {a.thread_ns / max(1, had):.1%} of what "

@@ -41,7 +41,7 @@ def markdown(outcomes: Sequence[Outcome], before: str, after: str) -> str:
 
 
 def tap(outcomes: Sequence[Outcome]) -> str:
-    """Return lines of the Test Anything Protocol, version 13, as kselftest prints them; unknown is a skip."""
+    """Return lines of the Test Anything Protocol, version 13, as kselftest prints them; an unknown outcome is a skip."""
     lines = ["TAP version 13", f"1..{len(outcomes)}"]
     for number, o in enumerate(outcomes, 1):
         ok = "not ok" if o.state == "fail" else "ok"
@@ -53,7 +53,7 @@ def tap(outcomes: Sequence[Outcome]) -> str:
 
 
 def junit(outcomes: Sequence[Outcome]) -> str:
-    """Return the outcomes as JUnit's XML; unknown is an error, so that it is not mistaken for a pass."""
+    """Return the outcomes as JUnit's XML; an unknown one is an error, so that it is not mistaken for a pass."""
     states = [o.state for o in outcomes]
     suite = ElementTree.Element(
         "testsuite",

@@ -1,7 +1,7 @@
-"""Compares kernels by what they did with the same workloads, and recorded runs with replays of them, in sentences and tables.
+"""Sentences and tables that compare kernels by what they did with the same workloads, and recorded runs with their replays.
 
 Functions that compare kernels take the table of :func:`wastedcores.recordings.kernels.read_kernels`, and those that compare
-recordings take that of :func:`wastedcores.recordings.agreement.compare_recordings` or ``read_agreement``.
+recordings take the table of :func:`wastedcores.recordings.agreement.compare_recordings` or ``read_agreement``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from wastedcores.words.rich_text import RichText, count, sentence, table
 
 
 def recorded_verdict(rows: pl.DataFrame) -> RichText:
-    """Say how many quantities of how many runs agree, which do not, and what the table was made with."""
+    """Say how many quantities of how many runs agree with replays, which ones do not, and when the table was made."""
     if not rows.height:
         raise UsageError(
             "recorded_verdict: the table has no row. Name quantities that it has, such as 'busy CPUs', or leave them out."
@@ -51,7 +51,7 @@ def recorded_table(rows: pl.DataFrame) -> RichText:
     )
 
 
-#: a kernel is slower if it takes this much longer than the fastest one; two recordings of a kernel differ by less
+#: a kernel is slower if it takes this many times as long as the fastest one; two recordings of one kernel differ by less
 SLOWER = 1.02
 
 
@@ -80,12 +80,12 @@ def kernels_verdict(rows: pl.DataFrame) -> RichText:
 
 
 def _longer(slowdown: float) -> str:
-    """Write a slowdown in per cent, or from the double time on as a multiple."""
+    """Write a slowdown in per cent, or as a multiple if the time is doubled or more."""
     return f"{slowdown:.1f} times as long" if slowdown >= 1.995 else f"{100 * slowdown - 100:.0f} %"
 
 
 def kernels_table(rows: pl.DataFrame) -> RichText:
-    """Tabulate the comparison: result, time against the fastest kernel, waste, longest episode, and replays."""
+    """Tabulate the comparison: result, time relative to the fastest kernel, waste, longest episode, and replays."""
     return table(
         pl.DataFrame(
             [
@@ -131,6 +131,6 @@ def _number(value: float, unit: str) -> str:
 
 
 def _with_unit(value: float, unit: str) -> str:
-    """Write a result with the words of its unit."""
+    """Write a result with its unit in words."""
     words = {"s_per_iter": "ms/round", "cpus_of_work": "CPUs"}
     return f"{_number(value, unit)} {words.get(unit, 's')}"

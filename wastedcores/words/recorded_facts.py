@@ -15,7 +15,7 @@ _MOST = 6
 
 
 def recorded_facts(header: Header, kinds: Mapping[str, int]) -> dict[str, str]:
-    """Return what a trace tells of its tasks and of the configuration, in words, by topic."""
+    """Return what a trace tells about its tasks and about the configuration, in words, by topic."""
     facts = {
         "scheduler": f"{header.scheduler} (sched_ext), not the kernel's own"
         if header.scheduler
@@ -45,7 +45,7 @@ def recorded_facts(header: Header, kinds: Mapping[str, int]) -> dict[str, str]:
 
 
 def _affinity(header: Header, kinds: Mapping[str, int]) -> str:
-    """Say of how many tasks the trace tells where they may run."""
+    """Say for how many tasks the trace tells on which CPUs they may run."""
     if header.source_format == "replay":
         return "every task of a replay may run where its program says"
     told = [t for t in (*(header.tasks or ()), *(header.later_tasks or ())) if t.allowed]

@@ -25,7 +25,7 @@ def bugs_table(rows: pl.DataFrame) -> RichText:
 
 
 def bugs_markdown(rows: pl.DataFrame) -> str:
-    """Return the same table in Markdown."""
+    """Return the table of :func:`bugs_table` in Markdown."""
     lines = [f"| {' | '.join(_HEADS)} |", "|---" * len(_HEADS) + "|"]
     return "\n".join([*lines, *(f"| {' | '.join(cells)} |" for cells in _cells(rows))]) + "\n"
 
@@ -58,7 +58,7 @@ def claims(rows: Sequence[tuple[str, str, str]]) -> RichText:
 
 
 def runs_compared(found: Comparison) -> RichText:
-    """Tabulate what replays of one workload cost, one column per kernel, and the gain of the last over the first."""
+    """Tabulate what replays of one workload cost, one column per kernel, and the change from the first kernel to the last."""
     runs = found.table.to_dicts()
     result = next((r["result_name"] for r in runs if r["result_name"]), "result")
     lines = (
@@ -85,7 +85,7 @@ def runs_compared(found: Comparison) -> RichText:
 
 
 def _change(first: float | str, last: float | str) -> str:
-    """Say how a number changed; nothing if it is a word or was 0."""
+    """Say how a number changed; empty if the value is a word or was 0."""
     if isinstance(first, str) or isinstance(last, str) or not first:
         return ""
     if not last:
@@ -101,14 +101,14 @@ def refused(trace: Trace, most: int = 12) -> RichText:
     Parameters
     ----------
     trace
-        Replay of a design.
+        The replay of a design.
     most
-        Rows of the table at most.
+        The table has at most this many rows.
 
     Returns
     -------
     RichText
-        A sentence that counts them, and a table with one row per suggestion.
+        A sentence that counts the refused suggestions, and a table with one row per suggestion.
     """
     log = trace.only("balance").filter(pl.col("op").cast(pl.String) == "refused").collect()
     if not log.height:

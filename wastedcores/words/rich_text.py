@@ -28,7 +28,7 @@ def written_for(**parameters: tuple[Any, Any]) -> RichText | None:
     )
 
 
-#: the type under which the output of a cell carries the numbers of the verdict; a report's manifest collects them from there
+#: the MIME type under which the output of a cell carries the numbers of the verdict; a report's manifest collects them from there
 RESULTS_MIME = "application/vnd.wastedcores.results+json"
 
 #: short cells of a table, such as a number with its unit, are not broken into lines

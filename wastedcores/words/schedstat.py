@@ -15,7 +15,7 @@ from wastedcores.trace.schedstat import (
 )
 
 _WIDE = 100
-#: a counter of a CPU -> the one of which it is a part
+#: a counter of a CPU -> the counter of which its share is shown
 _PART_OF = {"sched_goidle": "sched_count", "ttwu_local": "ttwu_count", "run_delay": "rq_cpu_time"}
 _EVERY = ("lb_count", "lb_balanced", "lb_failed", "lb_nobusyq", "lb_nobusyg")
 _HEADS = {
@@ -55,7 +55,7 @@ MEANING = {
 
 
 def summary(found: Counters) -> Cpu:
-    """Return the mean of all CPUs, rounded down; the domains are matched by their place."""
+    """Return the mean of all CPUs, rounded down; domains are matched by their place in the lists of the CPUs."""
     cpus = list(found.cpus.values())
     deepest = max(cpus, key=lambda c: len(c.domains)).domains
     domains = []
@@ -75,7 +75,7 @@ def _mean(counts: Sequence[Counts]) -> Counts:
 
 
 def table(found: Counters, against: Counters | None = None, *, cpus: bool = False) -> Iterator[str]:
-    """Yield the lines of the table: of one span, or of two and their difference; ``cpus``: of every CPU, too."""
+    """Yield the lines of the table, for one set of counters or for two and their difference; with ``cpus``, for each CPU, too."""
     both = [found] if against is None else [found, against]
     line = "-" * _WIDE
     yield f"{'Time elapsed (in jiffies)':<65}: " + ",".join(f"{c.jiffies:>11.0f}" for c in both)
@@ -93,7 +93,7 @@ def table(found: Counters, against: Counters | None = None, *, cpus: bool = Fals
         yield line
         for i in range(min(len(c.domains) for c in each)):
             domains = [c.domains[i] for c in each]
-            # a difference has the CPUs of the first run, as in perf
+            # with two sets of counters, the CPUs of the first one are named, as in perf
             span = f" CPUS <{domains[0].cpus}>" if domains[0].cpus and name[0] != "<" else ""
             yield from (f"CPU {name}, DOMAIN {domains[0].name}{span}", line)
             yield from _domain([d.counts for d in domains], version, jiffies)

@@ -22,7 +22,7 @@ MINUS, TIMES, SPACE, FIRM = "\u2212", "\u00d7", "\u202f", "\u00a0"
 class Group:
     """Rows that belong together."""
 
-    key: str  #: the ``group`` of its rows; part of anchors
+    key: str  #: the ``group`` of its rows; anchors contain it
     title: str  #: the heading in tables
     short: str  #: the name on axes
 
@@ -46,7 +46,7 @@ GROUPS = (
 
 
 def grouped(rows: Sequence[dict[str, Any]]) -> list[tuple[Group, list[dict[str, Any]]]]:
-    """Return the groups that have rows, each with its rows: those of :data:`GROUPS`, then those without a title."""
+    """Return the groups that have rows, each with its rows: first those of :data:`GROUPS`, then those without a title."""
     known = [g.key for g in GROUPS]
     others = dict.fromkeys(row["group"] for row in rows if row["group"] not in known)
     found = (
@@ -57,7 +57,7 @@ def grouped(rows: Sequence[dict[str, Any]]) -> list[tuple[Group, list[dict[str, 
 
 
 def predictions(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows that are predictions; one that is there twice, as seconds and as their change, counts once."""
+    """Return the rows that are predictions; a prediction that is stated both in seconds and as a change counts once."""
     return [r for r in rows if r["kind"] == "predicted" and not r["restates"]]
 
 
@@ -241,8 +241,8 @@ def score_table(
     -------
     RichText
         A table with the published number, the obtained one, its 5-95 % range over the seeds, their ratio, the obtained
-        change as a part of the published one, and the verdict. An asterisk marks rows whose reading was chosen after a result
-        had been seen.
+        change as a part of the published one, and the verdict. An asterisk marks rows for which the reading of the source
+        was chosen after a result had been seen.
     """
     heads = ("", "published", "obtained", "5\u201395 %", "ratio", "part of the effect", "verdict")
     head = "".join(f"<th>{h}</th>" for h in heads)
@@ -284,7 +284,7 @@ def _cells(r: dict[str, Any]) -> list[str]:
 
 
 def score_reasons(result: dict[str, Any], *, beyond: float = 1.1) -> RichText:
-    """List the reasons why numbers differ, those of numbers that were not reproduced first.
+    """List the reasons why numbers differ; the reasons for numbers that were not reproduced come first.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def score_reasons(result: dict[str, Any], *, beyond: float = 1.1) -> RichText:
     Returns
     -------
     RichText
-        Each reason with its numbers, and with what other readings of the source give.
+        Each reason with its numbers, and with the results of other readings of the source.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for r in result["rows"]:

@@ -54,7 +54,7 @@ def _why(span: Span) -> str:
 
 
 def _unknown(span: Span) -> str:
-    """Say what of the window is not known."""
+    """Say whether parts of the window are not known."""
     if span.result.unknown_cpus or span.result.unknown_spans:
         return "Parts of the window are not known, because events were lost or CPUs are silent."
     return ""

@@ -31,7 +31,7 @@ _LARGER = {
 
 
 _PART = {"--whole", "--between", "--cpus"}
-#: verb -> its options about what is asked of a trace
+#: command -> its options that say what is asked of a trace
 _TAKEN = {
     "check": {*_PART, "--persist", "--chronic", "--ignore-affinity", "--silent"},
     "explain": {*_PART, "--persist", "--ignore-affinity"},
@@ -100,7 +100,7 @@ def next_steps(run: Examined, name: str, machine: str = "", kernel: str = "") ->
 
 
 def _asked(run: Examined, verb: str, but: str = "") -> str:
-    """Return the options with which a verb asks the same of the same part of the trace, as far as it takes them."""
+    """Return the options with which a command asks the same about the same part of the trace, as far as it has such options."""
     header = run.trace.header
     window, cpus = header.window, header.counted_cpus
     whole = (window and not run.window) or (cpus and not run.cpus)
@@ -157,7 +157,7 @@ def _record_again(r: CheckResult) -> tuple[str, str]:
 
 
 def _gain(run: Examined, said: str, placed: str) -> list[tuple[str, str]]:
-    """Return the step from violations to their cause and to the fix; ``placed`` has the options of machine and kernel."""
+    """Return the step that leads from violations to their cause and fix; ``placed`` has the options of machine and kernel."""
     if run.result.verdict != "violations":
         return []
     explain = f"wastedcores explain {said}{placed}{_asked(run, 'explain')}"
@@ -216,8 +216,9 @@ def next_command(r: CheckResult, name: str) -> tuple[str, str]:
 
 
 def next_after_path(trace: Trace, name: str) -> tuple[str, str]:
-    """Return the command that helps most after a critical path, and its purpose: what a fix would have gained, if that can
-    be told.
+    """Return the command that helps most after a critical path, and its purpose.
+
+    It is ``whatif`` if replays can tell what a fix would have gained, else ``report``.
     """
     from wastedcores.analysis.stated_machine import place
     from wastedcores.prediction.machines_and_kernels import SHORTEST_NS

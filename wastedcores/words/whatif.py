@@ -48,7 +48,7 @@ def _bound_and_trust(found: WhatIf) -> str:
 
 
 def _unknown(found: WhatIf) -> str:
-    """Say why a replay that shows something else than the recording predicts nothing."""
+    """Say why the replays do not tell what a fix would have gained."""
     if found.assumed:
         why = "The machine or the kernel is not known"
     elif found.agrees:
@@ -64,7 +64,7 @@ def _unknown(found: WhatIf) -> str:
 
 
 def gains(advice: Advice | None) -> RichText:
-    """Say which fixes would have paid, or why that is not known; None stands for a question that was not asked."""
+    """Say which fixes would have paid, or why that is not known; ``advice`` is None if no replays were made."""
     if advice is None:
         return sentence(
             "No replays were made here, because none were asked for or because the trace has more than a million events. "

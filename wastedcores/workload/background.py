@@ -20,7 +20,7 @@ def add_kworkers(
     parked: int | None = None,
     period_ns: int = SECOND,
 ) -> None:
-    """Add a kworker per online CPU but ``parked`` that runs 8 us once a second, as on the recorded idle guests."""
+    """Add a kworker that runs for 8 us once a second to each online CPU except ``parked``, as on the recorded idle guests."""
     offset = (seed * 0xD1342543DE82EF95 >> 16) % SECOND
     work = Script().loop().compute(KWORKER_NS).sleep(period_ns).end()
     for cpu in machine.online_cpus:
@@ -37,7 +37,7 @@ def add_transients(
     high_ns: int,
     comm: str = "noise",
 ) -> None:
-    """Add a kernel thread per online CPU that runs for a short time now and then, even where a user thread is running.
+    """Add to each online CPU a kernel thread that runs for a short time now and then, even if a user thread is running there.
 
     These are the transient threads of paper 3.3 ("logging or irq handlers"). Each makes its CPU busy for less than a
     millisecond, and the balancing in this time is hard to undo.

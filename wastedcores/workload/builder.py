@@ -1,4 +1,4 @@
-"""Describe a workload in Python; it becomes flat rows that the engine runs.
+"""Describe a workload in Python. It becomes flat rows, which the engine runs.
 
 Interface::
 
@@ -9,11 +9,11 @@ Interface::
         w.task(f"worker-{i}", worker, cpu=0)
     w.program()
 
-The creation of threads, as the scheduler sees it: the creator and the new threads contend for one semaphore.
+When a process creates threads, the creator and the new threads contend for one semaphore.
 
 The first page faults of a new thread compete for mmap_sem with the creator, which calls mmap() for the next stack and
 mprotect() for its guard page. The thread starts on the CPU that fork balancing chose, sleeps after a few us, and is woken
-by the creator, which may pull it into the creator's LLC. Or the creator sleeps and is woken on the node of the thread.
+by the creator. This may pull the thread into the creator's LLC. Or the creator sleeps and is woken on the thread's node.
 Without this contention, threads would start where fork balancing placed them. The times (20 to 28 us per thread) were
 measured on the recordings.
 """
@@ -41,7 +41,7 @@ class Creation:
         self._mmap_sem = w.lock()
 
     def template(self, comm: str, body: Script, daemon: bool = False) -> int:
-        """Make a template for a thread: its first page faults, then its work, and the release of its stack."""
+        """Make a template for a thread: first its page faults, then its work, and at the end the release of its stack."""
         thread = Script().touch().compute(1 * _US, 3 * _US)
         for _ in range(2):
             thread.lock(self._mmap_sem, "block", shared=True).compute(1 * _US, 4 * _US)
@@ -122,7 +122,7 @@ class Workload:
     counted_nodes
         Nodes whose CPUs count as available to it; None for all.
     random_phase
-        It begins at a random moment within a tick.
+        Whether it begins at a random moment within a tick.
     notes
         Differences from a run on a real machine.
     """
@@ -141,7 +141,7 @@ class Workload:
     _hotplug: list[tuple[int, int, bool]] = field(default_factory=list)
 
     def session(self, shares: int = 1024) -> int:
-        """Open a session, whose tasks form an autogroup of this weight. Session 0 is the root group."""
+        """Open a session. Its tasks form an autogroup with the weight ``shares``. Session 0 is the root group."""
         self._sessions.append(whole(shares, "weight of a session", 2))
         return len(self._sessions) - 1
 
@@ -156,7 +156,7 @@ class Workload:
         return self._locks - 1
 
     def semaphore(self, value: int = 0) -> int:
-        """Make a semaphore with this first value."""
+        """Make a semaphore whose first value is ``value``."""
         self._semaphores.append(whole(value, "first value of a semaphore", 0))
         return len(self._semaphores) - 1
 
@@ -180,9 +180,9 @@ class Workload:
         script
             Their program.
         allowed
-            CPUs on which they may run; None for those of the parent.
+            CPUs on which they may run; None for the CPUs of the parent.
         daemon
-            The replay does not wait for them.
+            Whether the replay ends without waiting for them.
 
         Returns
         -------
@@ -223,7 +223,7 @@ class Workload:
         cpu, start_ns
             The CPU on which it is forked, and when, in ns.
         daemon
-            The replay does not wait for it.
+            Whether the replay ends without waiting for it.
 
         Raises
         ------
@@ -241,7 +241,7 @@ class Workload:
         self._tasks.append(_Task(comm, script, session, nice, cpus, cpu, start_ns, daemon))
 
     def _room(self, comm: str, have: int) -> None:
-        """Refuse one task or template too many."""
+        """Refuse a task or template that would be one too many."""
         if have >= MOST_SPECS:
             raise WorkloadError(
                 f"task {comm!r} would be one of more than {MOST_SPECS} that workload {self.name!r} describes; describe "
@@ -300,7 +300,7 @@ class Workload:
         )
 
     def _check(self, comm: str, what: str, number: int, have: int) -> None:
-        """Refuse a number that names nothing."""
+        """Refuse a number that stands for no object of the workload."""
         if not isinstance(number, int) or not 0 <= number < have:
             raise WorkloadError(
                 f"task {comm!r}: {what} {number} does not exist; workload {self.name!r} has {have}."

@@ -8,13 +8,13 @@ from wastedcores.workload.builder import Creation, Measure, Workload
 from wastedcores.workload.script import Script
 
 MS = 1_000_000
-#: the machine is idle for so long before the program begins that every CPU is in its deepest state
+#: the machine is idle for this time before the program begins, so that every CPU is in its deepest idle state
 QUIET_NS = 20 * MS
 START, END = "clones start", "clones end"
 
 
 def clones(machine: Machine, seed: int, threads: int = 7, work_ms: float = 5.0) -> Workload:
-    """Start some threads one after the other, each of which first contends with its creator for the process's mmap_sem."""
+    """Start some threads one after the other. Each thread first contends with its creator for the process's mmap_sem."""
     if not 1 <= threads <= 64 or work_ms <= 0:
         raise WorkloadError(
             f"threads={threads} with {work_ms} ms of work; expected 1 to 64 threads and more than 0 ms."

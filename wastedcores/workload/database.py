@@ -2,16 +2,16 @@
 
 A handful of container processes have some dozens of worker threads each, about one worker per CPU in total. A query is
 a sequence of stages. In a stage every worker computes for about the same time and then sleeps until the last worker has
-finished. Kernel threads run for less than a millisecond now and then, one of them on each CPU. The paper's experiment
+finished. On each CPU, a kernel thread runs for less than a millisecond now and then. The paper's experiment
 had autogroups off. With autogroups on (footnote 4) each container process is an autogroup of its own, so workers of
 different pools have different weights and a kernel thread weighs as much as a whole pool.
 
 There are two generators. :func:`tpch` creates the workers when the query arrives; it is the scenario of the command
 line. :func:`resident_pools` creates them long before the query, as in the paper; the studies use it. Both take stages
-of 1.8 to 2.2 ms from the recorded workload ``db64``. They differ in their kernel threads: ``tpch`` has those of ``db64``
-(100 to 500 us every 40 ms per CPU, 1600 a second on 64 CPUs), but the paper says that they move a worker "occasionally",
-with "nothing else on the machine". ``resident_pools`` has the one thread per CPU and second of the recorded idle guests
-(``vmstat_update()``, ``stat_interval``).
+of 1.8 to 2.2 ms from the recorded workload ``db64``. They differ in their kernel threads. ``tpch`` has those of ``db64``
+(100 to 500 us every 40 ms on each CPU, 1600 a second on 64 CPUs). But the paper says that they move a worker
+"occasionally", with "nothing else on the machine". Therefore ``resident_pools`` has the kernel threads of the recorded idle
+guests, one per CPU that runs once a second (``vmstat_update()``, ``stat_interval``).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from wastedcores.workload.script import Script
 
 #: "a handful of container processes each provide several dozens of worker threads", 64 in all (paper 3.3, footnote 4)
 POOLS = (28, 20, 16)
-#: CPU time of creating a worker
+#: CPU time that the creation of a worker takes
 CREATE_NS = 20_000
-#: when the frontend or the containers start
+#: the time at which the frontend or the containers start
 START_NS = 200 * MS
 
 #: ``tpch``: range of the time for which a kernel thread computes
@@ -41,11 +41,11 @@ SPREAD = 0.1
 #: the longest time for which a kernel thread computes ("less than a millisecond"), and its mean sleep
 NOISE_NS = 1 * MS
 NOISE_PERIOD_NS = 1_000 * MS
-#: a container creates one worker per millisecond, and each worker first computes for LOAD_NS to fill its buffers: a new
-#: worker finds the earlier ones busy, and idle CPUs balance across the machine every 64 ms
+#: a container creates one worker per millisecond, and each worker first computes for LOAD_NS to fill its buffers. So a new
+#: worker finds the earlier workers busy, and idle CPUs balance across the machine every 64 ms
 CREATE_EVERY_NS = 1 * MS
 LOAD_NS = 300 * MS
-#: stages after the measured ones, so that every pool still works while another one is being measured
+#: the number of stages after the measured stages, so that every pool still works while another pool is being measured
 TAIL = 20
 
 
@@ -91,8 +91,8 @@ def resident_pools(
 ) -> Program:
     """Make a query for workers that have existed for a long time.
 
-    Each worker was created while the others computed, so the measured part begins with "8 threads" on each node of
-    8 CPUs and all "cores busy" (the authors' slides). The first worker of pool ``i`` writes the marks
+    Each worker was created while the other workers computed. The measured part therefore begins with "8 threads" on each node
+    of 8 CPUs and all "cores busy" (the authors' slides). The first worker of pool ``i`` writes the marks
     ``query start i`` and ``query end i``.
     """
     w = Workload("database")
@@ -103,7 +103,7 @@ def resident_pools(
         session = w.session() if autogroups else 0
         container = Script()
         first = sum(pools[:i])
-        # pinned workers have one template each; others share two, one for the worker that writes the marks and one for the rest
+        # pinned workers have one template each; others share two: one for the worker that writes the marks, one for all others
         counts = [1] * workers if pin else [1, workers - 1]
         for j, count in enumerate(counts):
             if not count:
@@ -129,7 +129,7 @@ def resident_pools(
 
 
 def _barriers(w: Workload, pools: Sequence[int], together: bool, stages: int) -> list[int]:
-    """Make the barrier at which each pool meets: the same one for all pools if they work together."""
+    """Make a barrier for each pool, or one barrier for all pools if they work together."""
     if not pools or min(pools) < 1 or stages < 1:
         raise WorkloadError(
             f"{w.name}: expected pools of workers and stages, got pools {'+'.join(map(str, pools)) or 'none'} and "

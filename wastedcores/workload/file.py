@@ -22,7 +22,7 @@ from wastedcores.workload.script import Script
 
 SCHEMA = "wastedcores.workload/1"
 _CODES = {name: code for code, name in NAMES.items()}
-#: fields of a task beside its name and script, with their defaults
+#: the fields of a task other than its name and script, with their defaults
 _FIELDS = {"session": 0, "nice": 0, "allowed": None, "cpu": 0, "start_ns": 0, "daemon": False}
 _TEMPLATE = {"comm", "script", "allowed", "daemon"}
 _WORKLOAD = {
@@ -57,7 +57,7 @@ def read_workload(path: Path | str) -> Workload:
 
 
 def is_workload(path: Path | str) -> bool:
-    """Tell whether a JSON file says that it is a workload."""
+    """Tell whether a JSON file declares itself to be a workload."""
     try:
         return SCHEMA.encode() in Path(path).read_bytes()
     except OSError:

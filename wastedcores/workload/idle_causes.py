@@ -1,9 +1,9 @@
-"""Small workloads, one for each place where Linux 6.12 can leave a CPU idle beside a waiting thread (docs/linux-6.12.md).
+"""Small workloads, one for each cause for which Linux 6.12 leaves a CPU idle while a thread waits (docs/linux-6.12.md).
 
-Each has just the threads that its cause needs. Threads that may not move keep CPUs busy. A thread that has to begin on a
-certain CPU is bound to it first, and may go elsewhere before it waits. At the beginning every CPU runs a thread for 1 us, so
-that the trace tells of the CPUs that stay idle afterwards. Unless a docstring says otherwise, the seed decides only the
-kernel's own random draws.
+Each workload has just the threads that its cause needs. Pinned threads keep CPUs busy. A thread that has to begin on a certain
+CPU is bound to this CPU at first, and is allowed to move before it waits. At the beginning every CPU runs a thread for 1 us, so
+that the trace also has events of the CPUs that stay idle afterwards. Unless a docstring says otherwise, the seed decides only
+the kernel's own random draws.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _NICE_NS = 10_000
 def recorded_nice(
     machine: Machine, seed: int, nice: str = "0,0,5,10,-5", seconds: int = 3
 ) -> Workload:
-    """Make threads that compute on one CPU for some time; the result is the share of the first.
+    """Make threads that compute on one CPU for some time. The result is the first thread's share of the CPU time.
 
-    A thread on the machine's last CPU forks them there and then leaves for CPU 0. Each sets its nice value when it first runs.
+    A creator on the machine's last CPU forks the threads there and then moves to CPU 0. Each thread sets its nice value when it
+    first runs.
     """
     if machine.cpus < 2:
         raise WorkloadError(
@@ -55,12 +56,12 @@ def recorded_nice(
 US, MS = 1_000, 1_000_000
 #: the threads begin when every CPU has balanced once while it was idle
 START_NS = 10 * MS
-#: a thread that outlives these replays
+#: the work of a thread that outlives these replays
 LONG_NS = 10_000 * MS
 
 
 def _begin(name: str, machine: Machine, least: int) -> Workload:
-    """Return a workload whose trace shows every CPU, for a machine with enough of them."""
+    """Return a workload whose trace shows every CPU; the machine must have at least ``least`` CPUs."""
     if machine.cpus < least:
         raise WorkloadError(
             f"machine {machine.name!r} has {machine.cpus} CPUs; this workload needs {least}."
@@ -77,13 +78,13 @@ def _add(w: Workload, comm: str, script: Script, cpu: int, daemon: bool = True) 
 
 
 def _pin(w: Workload, cpus: Iterable[int]) -> None:
-    """Add a thread to each of some CPUs that keeps it busy and may not move."""
+    """Add to each of some CPUs a pinned thread that keeps it busy."""
     for cpu in cpus:
         _add(w, "pinned", Script().compute(LONG_NS), cpu)
 
 
 def _bursts(w: Workload, cpu: int, work_ns: int, at_ns: int, free: Iterable[int] = ()) -> None:
-    """Add a thread that computes once every 40 ms, from ``at_ns`` on; with ``free`` it may run on these CPUs from then on."""
+    """Add a thread that computes once every 40 ms from ``at_ns`` on; if ``free`` is given, it may then run on these CPUs."""
     clock = w.timer()
     script = Script().timer(clock, at_ns)
     if free:
@@ -93,7 +94,7 @@ def _bursts(w: Workload, cpu: int, work_ns: int, at_ns: int, free: Iterable[int]
 
 
 def other_cache(machine: Machine, seed: int, workers: int = 2, rounds: int = 50) -> Workload:
-    """Wake threads every 20 ms behind a cache whose CPUs are all busy, while those of another cache are idle."""
+    """Wake threads every 20 ms on a last-level cache whose CPUs are all busy, while the CPUs of another cache are idle."""
     w = _begin("idle-other-cache", machine, 2)
     everywhere = range(machine.cpus)
     _pin(w, (c for c in everywhere if machine.llc_of_cpu[c] == machine.llc_of_cpu[0]))
@@ -107,7 +108,7 @@ def other_cache(machine: Machine, seed: int, workers: int = 2, rounds: int = 50)
 
 
 def unscanned(machine: Machine, seed: int, workers: int = 3) -> Workload:
-    """Wake threads of a busy CPU 1 ms after another CPU went offline; all others of their cache are idle."""
+    """Wake threads of a busy CPU 1 ms after another CPU went offline, while all other CPUs of their cache are idle."""
     w = _begin("idle-unscanned", machine, 3)
     _pin(w, [0])
     go = w.semaphore()
@@ -119,7 +120,7 @@ def unscanned(machine: Machine, seed: int, workers: int = 3) -> Workload:
 
 
 def requeued(machine: Machine, seed: int, rounds: int = 50) -> Workload:
-    """Let a thread that had more than its share of a busy CPU sleep for 0.2 ms; meanwhile it may go elsewhere."""
+    """Let a thread that had more than its share of a busy CPU sleep for 0.2 ms. It may run on every CPU when it wakes."""
     w = _begin("idle-requeued", machine, 2)
     _pin(w, [0])
     loop = Script().loop(rounds).affinity([0]).compute(5 * MS).affinity(range(machine.cpus))
@@ -128,10 +129,10 @@ def requeued(machine: Machine, seed: int, rounds: int = 50) -> Workload:
 
 
 def sleeper(machine: Machine, seed: int, pinned: bool = True, length_ms: int = 1000) -> Workload:
-    """Leave one CPU idle in the second cache, where a sleeping thread is still queued, and one thread too many in the first.
+    """Leave one CPU idle in the second cache, where a sleeping thread is still queued, with one thread too many in the first.
 
-    Every 40 ms a thread runs for 1 ms beside another one that has not run yet, and then naps, so it stays queued. 0.5 ms later
-    the tick of the overloaded CPU wakes the idle one, which balances.
+    Every 40 ms a thread runs for 1 ms on a CPU where another thread has not run yet, and then naps, so that it stays queued.
+    0.5 ms later the tick of the overloaded CPU wakes the idle CPU, which balances.
     """
     w = _begin("idle-sleeper", machine, 4)
     half, everywhere, at_ns = machine.cpus // 2, range(machine.cpus), 4 * MS + MS // 2
@@ -172,7 +173,7 @@ def allowance(machine: Machine, seed: int, threads: int = 2, length_ms: int = 10
 
 
 def chance(machine: Machine, seed: int) -> Workload:
-    """End the only thread of CPU 1 at a moment at which a thread that may move waits on CPU 0."""
+    """End the only thread of CPU 1 while a thread that may move waits on CPU 0."""
     w = _begin("idle-chance", machine, 2)
     _pin(w, [0])
     waiter = Script().affinity(range(machine.cpus)).compute(40 * MS)
@@ -182,7 +183,7 @@ def chance(machine: Machine, seed: int) -> Workload:
 
 
 def interval(machine: Machine, seed: int) -> Workload:
-    """Start a thread beside another one on CPU 0; only CPU 0 and the first CPU of the other half may run it."""
+    """Start a thread on CPU 0, which is busy; it may run only there and on the first CPU of the machine's other half."""
     w = _begin("idle-interval", machine, 2)
     _pin(w, [0])
     late = Script().affinity([0, machine.cpus // 2]).compute(400 * MS)
@@ -191,7 +192,7 @@ def interval(machine: Machine, seed: int) -> Workload:
 
 
 def pinned(machine: Machine, seed: int, pinned: int = 2) -> Workload:
-    """Start a thread that may run anywhere on a CPU that pinned threads have shared for a while, beside an idle CPU."""
+    """Start a thread on a CPU that pinned threads have shared for a while. It may run anywhere, and another CPU is idle."""
     w = _begin("idle-pinned", machine, 2)
     _pin(w, [0] * pinned)
     late = Script().affinity(range(machine.cpus)).compute(400 * MS)
@@ -201,7 +202,7 @@ def pinned(machine: Machine, seed: int, pinned: int = 2) -> Workload:
 
 
 def confined(machine: Machine, seed: int, other: int = 2, threads: int = 3) -> Workload:
-    """Confine threads to two CPUs of node 0 and two of another node, and start all of them on node 0."""
+    """Confine threads to two CPUs of node 0 and two CPUs of another node, and start all threads on node 0."""
     w = _begin("idle-confined", machine, 8)
     here, there = (
         [c for c in range(machine.cpus) if machine.node_of_cpu[c] == node][:2]
@@ -216,7 +217,7 @@ def confined(machine: Machine, seed: int, other: int = 2, threads: int = 3) -> W
 
 
 def left_out(machine: Machine, seed: int, pinned: int = 2) -> Workload:
-    """Pin a thread to each CPU of the last node (``pinned`` to its first CPU), and start a movable one on its last CPU."""
+    """Pin a thread to each CPU of the last node (``pinned`` threads to its first CPU); start a movable thread on its last CPU."""
     if pinned < 1:
         raise WorkloadError(f"pinned={pinned}; expected 1 or more threads on the first CPU.")
     w = _begin("idle-left-out", machine, 4)
@@ -228,7 +229,7 @@ def left_out(machine: Machine, seed: int, pinned: int = 2) -> Workload:
 
 
 def hidden(machine: Machine, seed: int, busy: bool = True, rounds: int = 3) -> Workload:
-    """Wake two threads on CPU 2 after a long sleep, just before CPU 0 becomes idle, while another thread keeps CPU 1 busy."""
+    """Wake two threads on CPU 2 after a long sleep, just before CPU 0 becomes idle. Another thread keeps CPU 1 busy."""
     w = _begin("idle-hidden", machine, 3)
     _pin(w, [1] * busy)
     clock = w.timer()

@@ -1,10 +1,10 @@
 """Kbuild: the build of Linux, or of its directory kernel/sched, with recursive make, as the fork/wait paper describes it.
 
-The paper (sections 2 and 4.1) gives the phases of the build of the whole kernel: preparation that is nearly sequential, with a
-short burst on all cores at about 2 s, from 5 to 34 s compilers on all cores, and a nearly sequential end. In the sequential
-phases make, sh, gcc, cc1 and as fork and wait for each other; each computes for less time than a core needs to speed up. The
-numbers of recipes here are chosen so that these phases have these lengths under CFS. The paper gives no such times for
-kernel/sched, and no lengths of stretches at all: those are assumptions.
+The paper (sections 2 and 4.1) gives the phases of the build of the whole kernel: a nearly sequential preparation with a short
+burst on all cores at about 2 s, compilers on all cores from 5 to 34 s, and a nearly sequential end. In the sequential phases
+make, sh, gcc, cc1 and as fork and wait for each other. Each process computes for less time than a core needs to speed up. The
+numbers of recipes here are chosen so that the phases have these lengths under CFS. The paper does not give these times for
+kernel/sched, and gives no lengths of stretches at all; both are assumptions here.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ AS_NS = (500 * US, 2 * MS)
 
 @dataclass(frozen=True)
 class Tree:
-    """What is built: numbers of recipes, in the order of the phases, and the work of the compilers of the parallel phase."""
+    """What is built: the numbers of recipes, in the order of the phases, and the work of the parallel phase's compilers."""
 
     #: sequential recipes before the burst, between the burst and the compilers, and at the end
     prepare: int
     burst: int  #: recipes of the burst, all at once
     between: int
-    #: sub-makes of the parallel phase, and the files that each compiles
+    #: the number of sub-makes of the parallel phase, and of the files that each sub-make compiles
     directories: int
     files: int
     compile_ns: tuple[int, int, int]  #: work of cc1 for one file: mean, most and least, in ns
@@ -81,7 +81,7 @@ def kbuild(
 
 
 class _Recipes:
-    """Templates of the processes of recipes, and the rows of a make that runs them."""
+    """Templates of the processes of recipes, and the operations of a make that runs them."""
 
     def __init__(self, w: Workload, jobs: int, exec_: bool, stretch: float, recipes: float) -> None:
         self.w, self.exec, self.stretch, self.times = w, exec_, stretch, recipes
@@ -96,7 +96,7 @@ class _Recipes:
         return round(span[0] * self.stretch), round(span[1] * self.stretch)
 
     def _begin(self, span: tuple[int, int], before: int | None = None) -> Script:
-        """Return the script of a new process that computes; with ``before`` it reads from a pipe first."""
+        """Return the script of a new process that computes; if ``before`` is given, the process first reads from a pipe."""
         script = Script().exec() if self.exec else Script()
         if before is not None:
             script.wait(before)
@@ -110,7 +110,7 @@ class _Recipes:
     def at_once(
         self, make: Script, directories: int, files: int, compile_ns: tuple[int, int, int]
     ) -> None:
-        """Let make run sub-makes that compile files, as many at the same time as the jobserver has tokens."""
+        """Let make run sub-makes that compile files. The jobserver's tokens limit how many of them run at the same time."""
         w = self.w
         most = Script().exec() if self.exec else Script()
         cc1 = w.template("cc1", most.compute_exponential(*compile_ns))

@@ -9,7 +9,7 @@ from wastedcores.errors import WorkloadError
 from wastedcores.limits import LONGEST_NS
 from wastedcores.topology.machine import Machine
 
-#: the largest number of rounds, units or shares; sums of them still fit into 64 bits
+#: the largest number of rounds, units or shares; their sums still fit into 64 bits
 MOST = 1_000_000_000_000
 
 
@@ -54,7 +54,7 @@ class Program:
     #: the top-level tasks in order, and the tasks that FORK copies
     tasks: tuple[TaskSpec, ...]
     templates: tuple[TaskSpec, ...] = ()
-    shares: tuple[int, ...] = (1024,)  #: weight of each task group, root (0) included
+    shares: tuple[int, ...] = (1024,)  #: weight of each task group; root (0) is the first
     masks: tuple[frozenset[int], ...] = ()  #: the CPU sets of AFFINITY
     barriers: tuple[int, ...] = ()  #: the parties of each barrier
     locks: int = 0  #: the number of locks
@@ -69,9 +69,9 @@ class Program:
 class Costs:
     """Machine constants of docs/replay-semantics.md, section 1, in ns (``idle_ticks``: ticks).
 
-    ``refill_ns`` is what a task pays when it first runs behind another last-level cache than the one where it ran before, and
-    ``syscall_ns`` what it computes at the end of a system call: after a wait, and after it has woken others. Both are 0 unless
-    somebody measured them for the workload.
+    ``refill_ns`` is the time that a task loses when it first runs on a CPU with another last-level cache than before.
+    ``syscall_ns`` is the time for which a task computes at the end of a system call: after a wait, and after it has woken other
+    tasks. Both are 0 unless they were measured for the workload.
     """
 
     tick_ns: int = 4_000_000
@@ -88,13 +88,13 @@ class Costs:
     syscall_ns: int = 0
 
 
-#: the guest of the recordings: rounds of 4 us in lockstep, 1000 million instructions per second
+#: the guest of the recordings: its CPUs run in lockstep, in rounds of 4 us, at 1000 million instructions per second
 GUEST = Costs(
     wake_ns=800, irq_ns=4_000, skew_ns=62, ipi_ns=2_000, spin_ns=2_000, lb_base_ns=2_000, lb_cpu_ns=100, idle_ticks=2,
 )  # fmt: skip
 
 
 def costs_of(machine: Machine) -> Costs:
-    """Return the machine constants: those of the recorded guest for the guest's machines, else the defaults."""
+    """Return the machine constants: the recorded guest's if the machine is one of the guest's, else the defaults."""
     guest = machine.name.startswith(("bd-paper-", "guest-")) or "(guest)" in machine.name
     return GUEST if guest else Costs()

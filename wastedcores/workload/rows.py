@@ -1,4 +1,4 @@
-"""What the operations in a file may contain, so that compiled code never leaves its tables: as the methods of Script check it."""
+"""Checks of the operations in a file, so that compiled code never leaves its tables. Script's methods check the same."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NAMES = {
 }
 _NS, _NS_OR_NONE, _COUNT, _UNITS = (0, LONGEST_NS), (-1, LONGEST_NS), (0, MOST), (1, MOST)
 _FLAG, _MODE, _SLOT, _ANY = (0, 1), (0, 2), (0, 3), (-LONGEST_NS, LONGEST_NS)
-#: the least and the greatest value of the fields a to d (docs/replay-semantics.md, section 2); those that are not here are not
-#: used, or name something that the workload has
+#: the least and the greatest value of the fields a to d (docs/replay-semantics.md, section 2); a field without limits is not
+#: used, or is the number of an object of the workload
 _LIMITS = {
     ops.OP_COMPUTE: (_NS, _NS),
     ops.OP_COMPUTE_EXP: (_NS, _NS, _NS),
@@ -46,7 +46,7 @@ _REST = (_ANY,) * 4
 
 
 def check_row(comm: str, row: tuple[Any, ...], place: int) -> None:
-    """Refuse an operation with numbers that it cannot have, or that jumps elsewhere than back."""
+    """Refuse an operation that has impossible numbers or jumps forwards."""
     op, a, b, *_ = row
     limits = _LIMITS.get(op, ())
     fields = zip("abcd", row[1:], (*limits, *_REST[len(limits) :]), strict=True)

@@ -37,7 +37,7 @@ class Scenario:
     make: Callable[..., Workload]
     machine: str  #: preset of the machine for which it is made
     fix: str = ""  #: the fix that cures its bug, as in kernel names; empty if no single fix does
-    #: values of parameters that differ from the defaults of the function
+    #: the parameters whose values differ from the defaults of the function, with their values
     defaults: dict[str, Any] = field(default_factory=dict)
     considered: bool = False  #: log the CPUs that the balancer examined
     kernel: str = "v4.1"  #: the kernel of its usual replay
@@ -67,7 +67,7 @@ class Scenario:
             ) from e
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of all parameters, of which some are given, perhaps as texts."""
+        """Return the values of all parameters. Some of them are given, perhaps as texts."""
         known = self.parameters()
         values = dict(known)
         for name, value in given.items():
@@ -81,7 +81,7 @@ class Scenario:
         return values
 
 
-#: the largest number or time in a parameter; larger ones are mistakes, and results would not fit into 64 bits
+#: the largest number or time in a parameter; larger values are mistakes, and results would not fit into 64 bits
 MOST = 1_000_000_000
 
 _WORDS = {
@@ -94,7 +94,7 @@ _WORDS = {
 
 
 def _as(default: Any, value: Any, scenario: str, name: str) -> Any:
-    """Convert a value to the type of the default, reading it if it is text."""
+    """Convert a value to the type of the default; if the value is a text, read it."""
     kind = type(default)
     try:
         out = _read(kind, value) if isinstance(value, str) else value

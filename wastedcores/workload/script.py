@@ -151,7 +151,7 @@ class Script:
         how, limit_ns
             ``spin``, ``block``, or ``spin_block``: spin for ``limit_ns`` ns and then block.
         deadline_ns
-            After this time since the start of the workload, in ns, the barrier stops the loops that name it.
+            The barrier stops the loops that name it when this time in ns has passed since the start of the workload.
         """
         return self._add(
             ops.OP_BARRIER,
@@ -171,7 +171,7 @@ class Script:
         how, limit_ns
             ``spin``, ``block``, or ``spin_block``: spin for ``limit_ns`` ns and then block.
         shared
-            Share the lock with others that share it, as a reader of an rw_semaphore; such a task can only block.
+            Share the lock with other tasks, as a reader of an rw_semaphore does; a task that shares a lock can only block.
         """
         if shared and how != "block":
             raise WorkloadError(
@@ -213,7 +213,7 @@ class Script:
         return self._add(ops.OP_POST, number, whole(units, "units of a post"), int(sync))
 
     def wait(self, number: int, how: str = "block", limit_ns: int = 0) -> Script:
-        """Lower a semaphore by one unit, waiting until there is one.
+        """Lower a semaphore by one unit; if it has none, wait for one.
 
         Parameters
         ----------
@@ -261,18 +261,18 @@ class Script:
         return self.lock(lock, how, limit_ns) if lock >= 0 else self
 
     def timer(self, number: int, period_ns: int, absolute: bool = False) -> Script:
-        """Sleep until one period after the timer's last time, which is at first the moment of its first use.
+        """Sleep until the timer's next time, which is one period after its last time. Its first time is that of its first use.
 
-        If that time is already over, the task does not sleep.
+        If the next time is already over, the task does not sleep.
 
         Parameters
         ----------
         number
             The timer.
         period_ns
-            The period in ns; 0 sets a timer that was not used yet to the present time, and does nothing to another one.
+            The period in ns. 0 sets a timer that was not used yet to the present time, and does nothing to a used timer.
         absolute
-            True: the next period always follows the last one. False: it counts from now if its time was over.
+            True: each period begins at the end of the last one. False: if the timer's time was over, the period begins now.
         """
         return self._add(ops.OP_TIMER, number, whole_ns(period_ns, "period"), int(absolute))
 
@@ -286,12 +286,12 @@ class Script:
         session
             Session of the child; None for that of the parent.
         thread
-            The child is a thread, whose creation leaves no work for RCU.
+            Whether the child is a thread. The creation of a thread leaves no work for RCU.
         """
         return self._add(ops.OP_FORK, template, -1 if session is None else session, int(thread))
 
     def wait_children(self, most: int = 0) -> Script:
-        """Wait until at most ``most`` children live."""
+        """Wait until at most ``most`` children are alive."""
         return self._add(ops.OP_WAIT_CHILDREN, whole(most, "children to wait for", 0))
 
     def affinity(self, cpus: Iterable[int]) -> Script:
@@ -316,7 +316,7 @@ class Script:
         name
             ``other``, ``batch`` or ``idle``, which belong to CFS, or ``fifo`` or ``rr``.
         priority
-            1 to 99 for ``fifo`` and ``rr``, where a greater priority is more urgent; 0 for the others.
+            1 to 99 for ``fifo`` and ``rr``, where a greater priority is more urgent; 0 for the other policies.
         """
         if name not in ops.POLICIES:
             raise WorkloadError(
@@ -337,7 +337,7 @@ class Script:
         return self._add(ops.OP_YIELD)
 
     def exec(self) -> Script:
-        """Execute a new program, at which the scheduler may move the task (sched_exec())."""
+        """Execute a new program. The scheduler may then move the task (sched_exec())."""
         return self._add(ops.OP_EXEC)
 
     def sleep_jiffies(self, ticks: int, wheel: int | None = None) -> Script:
@@ -354,7 +354,7 @@ class Script:
         return self._add(ops.OP_SLEEP_JIFFIES, whole(ticks, "sleep in ticks"), d=at)
 
     def sleep_round(self, period: int, offset: int = 0) -> Script:
-        """Sleep for about ``period`` ticks, to a round number of them (round_jiffies_relative()).
+        """Sleep for about ``period`` ticks, until a round number of ticks (round_jiffies_relative()).
 
         Parameters
         ----------
@@ -368,7 +368,7 @@ class Script:
     def touch(self, rcu: bool = False) -> Script:
         """Take or give back pages, which changes the page counters of this CPU.
 
-        With ``rcu`` something is freed after a grace period (call_rcu()); until then the CPU keeps its tick even if idle.
+        With ``rcu``, memory is freed after a grace period (call_rcu()). Until then the CPU keeps its tick even if it is idle.
         """
         return self._add(ops.OP_TOUCH, int(rcu))
 
@@ -388,7 +388,7 @@ class Script:
         return self._add(ops.OP_FLUSH, semaphore, offset, whole(period, "period"))
 
     def shepherd(self, first_semaphore: int) -> Script:
-        """Wake the waiting flusher of each CPU whose counters changed (vmstat_shepherd()).
+        """Wake the waiting flusher of each CPU whose page counters changed (vmstat_shepherd()).
 
         The flusher of CPU c waits at the semaphore ``first_semaphore`` + c.
         """

@@ -3,10 +3,10 @@
 The first four depend on newidle balancing and measure their throughput: the rounds of their workers, clients, terminals or
 loopers per second.
 
-hackbench works as rt-tests' hackbench.c and perf's ``bench sched messaging``: in a group every receiver reads its own pipe, and
-every sender writes ``loops`` times to each pipe in turn. All tasks wait for one signal to begin. A pipe is a pair of
-semaphores: the messages in it and the room that is left. A message costs the writer and the reader a fixed time (100 bytes
-through a pipe take about a microsecond at each end).
+hackbench works like rt-tests' hackbench.c and perf's ``bench sched messaging``: in a group every receiver reads its own pipe,
+and every sender writes ``loops`` times to each pipe in turn. All tasks wait for one signal to begin. A pipe is a pair of
+semaphores, which count the messages in it and the room that is left. A message costs the writer and the reader a fixed time
+(100 bytes through a pipe take about a microsecond at each end).
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ def schbench(
     worker_ns: int = US,
     ms: int = 20,
 ) -> Workload:
-    """Let message threads wake workers that at once send the next message, as ``schbench -L -M auto -n 0 -r 0 -s 0`` does.
+    """Let message threads wake workers, which send the next message at once, as ``schbench -L -M auto -n 0 -r 0 -s 0`` does.
 
-    Each message thread is bound to a CPU of its own, and its ``workers`` run on the other CPUs. The times are the CPU time of a
-    message in the message thread and in the worker. The seed changes nothing here.
+    Each message thread is bound to a CPU of its own, and its ``workers`` run on the other CPUs. The two times are the CPU time
+    that a message takes in the message thread and in the worker. The seed changes nothing here.
     """
     _check("schbench", messengers=messengers, workers=workers, ms=ms)
     if messengers >= machine.cpus:
@@ -113,9 +113,10 @@ def webserver(
     client_us: float = 20,
     ms: int = 100,
 ) -> Workload:
-    """Let client threads keep connections busy, each with a thread of the server (wrk and Apache on one machine).
+    """Let client threads keep connections busy. Each connection has a thread of the server (wrk and Apache on one machine).
 
-    The times are the mean CPU time of a request in the server and in the client; they are exponentially distributed.
+    The two times are the mean CPU time of a request in the server and in the client. The CPU time of a request is exponentially
+    distributed.
     """
     _check("webserver", connections=connections, clients=clients, ms=ms)
     w = Workload("webserver", _rate("requests", "client"))
@@ -142,7 +143,7 @@ def database(
     think_us: float = 800,
     ms: int = 100,
 ) -> Workload:
-    """Let terminals send requests that need the CPU for a random time, and think for a random time in between.
+    """Let terminals send requests that need the CPU for a random time; between requests a terminal thinks for a random time.
 
     There are ``per_cpu`` terminals per CPU. Both times are means of exponential distributions.
     """
@@ -167,8 +168,8 @@ def shell16(
 ) -> Workload:
     """Let copies of UnixBench's ``shell16`` run: each starts 16 scripts at once, waits for all of them, and begins again.
 
-    There is a copy per CPU, unless ``copies`` is given. A script's commands follow each other; the CPU time of a command varies
-    by half of ``command_us``. Loops that have begun after ``ms`` are finished.
+    There is one copy per CPU, unless ``copies`` is given. A script runs its commands one after the other; the CPU time of a
+    command varies by half of ``command_us``. Loops that have begun when ``ms`` is over are finished.
     """
     copies = copies or machine.cpus
     _check("shell16", copies=copies, scripts=scripts, commands=commands, ms=ms)

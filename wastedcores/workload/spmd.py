@@ -3,14 +3,14 @@
 There are four kinds:
 
 * ``none``: every thread has one piece of work (ep).
-* ``barrier``: work, then a barrier (bt, cg, ft, is, mg, sp). It is the barrier of libgomp: a waiting thread spins for a
-  while and then sleeps on a futex.
-* ``lock``: like barrier, but in each interval every thread also enters a short critical section once, with one lock per two
-  threads (ua: the locks of its mortar points, which neighbouring elements share).
-* ``pipeline``: sweeps over planes. A thread starts on a plane when its neighbour has finished its part of it, first forwards
-  and then backwards, with a barrier after each sweep (lu: ``sync_left`` and ``sync_right``, flags in memory that are polled
-  without a limit, NPB 3.3 LU/ssor.f and syncs.f). The rows of a plane are distributed as ``schedule(static)`` does. If they
-  do not divide evenly, the first threads have one row more and all others wait for them.
+* ``barrier``: work, then a barrier (bt, cg, ft, is, mg, sp). The barrier works like that of libgomp: a waiting thread spins for
+  a while and then sleeps on a futex.
+* ``lock``: like ``barrier``, but in each interval every thread also enters a short critical section once. Two threads each share
+  a lock (ua: the locks of its mortar points, which neighbouring elements share).
+* ``pipeline``: sweeps over planes. A thread starts on a plane when its neighbour has finished its own part of the plane. The
+  sweeps go first forwards and then backwards, with a barrier after each sweep (lu: ``sync_left`` and ``sync_right``, flags in
+  memory that are polled without a limit, NPB 3.3 LU/ssor.f and syncs.f). The rows of a plane are distributed as
+  ``schedule(static)`` does. If they do not divide evenly, the first threads have one row more, and all other threads wait.
 
 The master is thread 0, as in OpenMP, and creates the others as pthread_create() does (``builder.py``). It marks every
 interval, so that rates can be measured on a trace.
@@ -48,14 +48,14 @@ class Spmd:
     #: number of threads, and the way in which they wait for each other
     threads: int
     kind: str
-    #: mean work of a thread in an interval, in ns (pipeline: on a plane; none: all of its work)
+    #: mean work of a thread in an interval, in ns (``pipeline``: on a plane; ``none``: all work of the thread)
     grain_ns: int
-    #: planes of a sweep, and rows of a plane that the threads share. With 0 rows every thread has the same work.
+    #: the number of planes of a sweep, and of the rows of a plane, which the threads share. With 0 rows all have the same work.
     planes: int = 0
     rows: int = 0
-    #: nodes to which it is bound (``numactl --cpunodebind``); None for all nodes
+    #: nodes to which the program is bound (``numactl --cpunodebind``); None for all nodes
     nodes: tuple[int, ...] | None = None
-    start_node: int = 1  #: the node of its shell
+    start_node: int = 1  #: the node of the program's shell
     #: a CPU that goes offline and comes back before the program starts; None for no CPU
     reonline: int | None = None
     #: number of single-threaded programs in sessions of their own that always run (the paper's R), started one after the other
@@ -69,7 +69,7 @@ class Spmd:
 
     @property
     def start_ns(self) -> int:
-        """Start of the program in ns, after the hotplug or after the hogs have found their places."""
+        """The start of the program in ns: after the hotplug, or when the hogs have found their places."""
         if self.reonline is not None:
             return 2 * _SETTLE_NS
         return _SETTLE_NS * self.hogs
@@ -90,7 +90,7 @@ def program(spec: Spmd, machine: Machine, seed: int = 1) -> Program:
 def workload(spec: Spmd, machine: Machine, seed: int = 1) -> Workload:
     """Make one run of the program; the seed decides when kernel threads run.
 
-    With ``intervals`` it measures ``s_per_iter``, the seconds per interval.
+    If the spec has ``intervals``, the workload measures ``s_per_iter``, the seconds per interval.
     """
     _check(spec)
     bound = [
@@ -166,7 +166,7 @@ class _Parts:
     flags: list[int]
 
     def thread(self, i: int, script: Script) -> Script:
-        """Write the script of thread ``i``: all intervals, or its one piece of work for ``none``; thread 0 writes the marks."""
+        """Write the script of thread ``i``: all intervals or, for ``none``, one piece of work. Thread 0 writes the marks."""
         spec = self.spec
         if spec.kind == "none":
             self._work(script, i)
@@ -193,9 +193,9 @@ class _Parts:
         script.barrier(self.meet, "spin_block", self.spec.spin_ns)
 
     def _sweep(self, script: Script, i: int, back: bool) -> None:
-        """Write the part of thread ``i`` in a sweep; it can be at most one plane ahead of its neighbour.
+        """Write the part of thread ``i`` in a sweep. The thread can be at most one plane ahead of its neighbour.
 
-        Threads without a row do not take part (``mthreadnum``, NPB 3.3 LU/ssor.f); they wait at the barrier.
+        Threads without a row do not take part (``mthreadnum``, NPB 3.3 LU/ssor.f), but wait at the barrier.
         """
         n = min(self.spec.rows or self.spec.threads, self.spec.threads)
         if i >= n:

@@ -13,7 +13,7 @@ from wastedcores.workload.script import Script
 US, MS = 1_000, 1_000_000
 #: time of a pthread_create(), as in the recordings of the guests
 CREATE_NS = 24 * US
-#: the rest between two groups of the recorded program
+#: the pause between two groups of the recorded program
 REST_NS = 50 * MS
 #: the priority of the recorded program under fifo and rr
 PRIORITY = 50
@@ -23,11 +23,11 @@ START, END = "groups start", "groups end"
 def groups(
     machine: Machine, seed: int, most: int = 12, work_ms: float = 1000.0, policy: str = "other"
 ) -> Workload:
-    """Run groups of 1, 2, ... ``most`` threads, each group when all threads of the one before have ended.
+    """Run groups of 1, 2, ... ``most`` threads. Each group begins when all threads of the group before it have ended.
 
     The seed chooses the phase of a tick at which the program begins. A thread works for ``work_ms`` on a CPU of nominal speed.
     The policy is ``other``, ``fifo`` or ``rr`` for the main program and all threads, or ``batch`` or ``idle``. The workload
-    measures ``groups_s``, the seconds of all groups.
+    measures ``groups_s``, the time that all groups take, in seconds.
     """
     return _groups("groups", machine, most, work_ms, policy, 0, 0)
 
@@ -40,7 +40,7 @@ def recorded_groups(
     work_ms: float = 200.0,
     cpu: int = 0,
 ) -> Workload:
-    """Run the same program as in the recordings of the guests, which sleeps for 50 ms after each group."""
+    """Run the program of the guests' recordings, which works like :func:`groups` but sleeps for 50 ms after each group."""
     return _groups("recorded-groups", machine, most, work_ms, policy, REST_NS, cpu)
 
 
@@ -59,7 +59,7 @@ def _groups(
     # the main program joins the threads in the order of their creation
     done = [w.semaphore() for _ in range(most)]
     main = Script().affinity(range(machine.cpus))
-    if policy != "other":  # which it has already
+    if policy != "other":  # the program already has ``other``
         main.policy(policy, PRIORITY if policy in ("fifo", "rr") else 0)
     main.compute(CREATE_NS).mark(START)
     for n in range(1, most + 1):

@@ -26,7 +26,7 @@ def _by_minimum(local: GroupStats, busiest: GroupStats) -> bool:
 
 
 def _steady(local: GroupStats, busiest: GroupStats) -> bool:
-    """Pull only if the least loaded CPU would stay below the other group's after it got a thread."""
+    """Pull only if the least loaded CPU here, with one more thread, would stay below the other group's least loaded CPU."""
     return local.min_load + busiest.load_per_task >= busiest.min_load
 
 

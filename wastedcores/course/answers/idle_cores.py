@@ -53,7 +53,7 @@ def _one_is_overloaded(rows: list[Row], start_ns: int, end_ns: int) -> Episodes:
 
 
 def _from_first_event(rows: list[Row], start_ns: int, end_ns: int) -> Episodes:
-    """Wrongly ignore the lengths of the runqueues when the window begins."""
+    """Wrongly ignore the lengths that the runqueues have when the window begins."""
     return episodes([r for r in rows if r[0] > start_ns], start_ns, end_ns)
 
 

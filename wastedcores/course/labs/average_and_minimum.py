@@ -1,4 +1,4 @@
-"""Lab 4: a balancer that compares averages leaves a core idle; one that compares minimums does not, and then never settles."""
+"""Lab 4: a balancer that compares averages leaves a core idle; one that compares minimums does not, but it never settles."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 TITLE = "average against minimum load"
 #: Algorithm 1 of the paper decides in these lines that two groups are balanced
 BALANCED_LINES = (15, 16)
-#: the passes after which a balancer should have settled, and those in which it then must not move anything
+#: a balancer should have settled after this many passes, and it must not move anything in this many further passes
 SETTLED_AFTER, WATCHED = 8, 3
-#: states with unequal averages in which a rule must settle, too
+#: the number of states with unequal averages in which a rule must settle, too
 TRIALS = 3
 #: rounding errors up to this size do not make a difference
 _EXACT = 1e-6
@@ -127,7 +127,7 @@ def decisions(v: Variation, kernel: str = "v4.1", passes: int = 1) -> list[Decis
     """Return the decisions of a real balancer in the state of a variation.
 
     * ``kernel``: ``v4.1``, or ``v4.1+group_imbalance`` with the authors' fix.
-    * ``passes``: the most passes; they end early when one has moved nothing.
+    * ``passes``: the largest number of passes; they end early when a pass has moved nothing.
     """
     return balancing_pass(v.machine, kernel, v.state(), passes=passes)
 
@@ -218,7 +218,7 @@ def _measure_rule(v: Variation, rule: Balanced) -> list[bool]:
 def trials(v: Variation) -> list[list[Thread]]:
     """Return the states in which a rule must settle: the student's own, and some in which the averages differ.
 
-    In the second one a rule that always pulls never settles.
+    In the second state, a rule that always pulls never settles.
     """
     rng = random.Random(v.seed)
     found = [v.state()]
@@ -290,7 +290,7 @@ def _right_loads(v: Variation, want: Any, got: Any) -> bool:
 
 
 def _right_averages(v: Variation, want: Any, got: Any) -> bool:
-    # without rounding both averages are half of a session's load; with it, each of the many threads loses less than 1
+    # without rounding, both averages are half of a session's load; with rounding, each of the many threads loses less than 1
     load = v.weight * 100 / 2
     return all(w - 1 <= g <= load + _EXACT for w, g in zip(want, got, strict=True))
 

@@ -25,7 +25,7 @@ from wastedcores.course.task import Manual, Task
 
 TITLE = "build scheduling domains and groups"
 KERNEL = "v6.12"
-#: the distance between all nodes that firmware reports if it does not know the machine
+#: firmware that does not know the machine reports this distance between any two nodes
 FLAT = 20
 
 
@@ -37,7 +37,7 @@ class Variation(Nodes):
 
     @property
     def flat(self) -> Table:
-        """The table that firmware without knowledge of the machine reports."""
+        """The table that firmware reports if it does not know the machine."""
         nodes = range(len(self.distance))
         return tuple(tuple(LOCAL if a == b else FLAT for b in nodes) for a in nodes)
 

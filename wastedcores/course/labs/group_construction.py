@@ -36,7 +36,7 @@ from wastedcores.workload import Script, Workload
 
 TITLE = "break and repair the construction of groups"
 BUGGY, REPAIRED = "v4.1", "v4.13"
-#: threads per CPU of the node on which all threads begin; balancing passes
+#: the threads per CPU of the node on which all threads begin, and the number of balancing passes
 PER_CPU, PASSES = 4, 4
 
 #: function of a CPU, the CPUs of its domain, and the CPUs of each CPU's next smaller domain; returns the groups
@@ -78,7 +78,7 @@ def is_fair(v: Variation) -> bool:
     old, new = (groups_of(v.machine, k) for k in (BUGGY, REPAIRED))
     if sorted(old[v.cpu]) == sorted(new[v.cpu]) or sum(map(len, old[0])) == len(v.span):
         return False
-    # going on with the lowest uncovered CPU, and not with the next one, must make a difference
+    # the common mistake of going on with the lowest uncovered CPU instead of the next one must give another answer
     patch = groups_of(v.machine, "v4.1+group_construction")
     if all(sorted(patch[c]) == sorted(new[c]) for c in v.span):
         return False
@@ -113,7 +113,7 @@ def table(v: Variation) -> str:
 
 
 def helpless_pairs(distance: Table, groups: dict[int, list[list[int]]]) -> list[tuple[int, int]]:
-    """Return the pairs of nodes, two hops apart, of which no CPU can pull threads from the other node."""
+    """Return the pairs of nodes, two hops apart, between which no CPU can pull threads in either direction."""
 
     def can(a: int, b: int) -> bool:
         return any(y in g and x not in g for x in cpus_of(a) for y in cpus_of(b) for g in groups[x])
@@ -127,10 +127,10 @@ def helpless_pairs(distance: Table, groups: dict[int, list[list[int]]]) -> list[
 def threads_after(
     v: Variation, kernel: str = BUGGY, construct: Construct | None = None
 ) -> list[int]:
-    """Let the machine balance threads that are pinned to the nodes of ``v.pair`` and begin on the first of them."""
+    """Balance threads that are pinned to the nodes of ``v.pair`` and begin on the first; return the threads on each node."""
     if construct is None:
         return _balanced(v.machine, v.pair, kernel)
-    pair = v.pair  # found with the package's own construction, not with this one
+    pair = v.pair  # found with the package's own construction, not with the student's
     with _constructed_by(construct):
         return _balanced(v.machine, pair, REPAIRED)
 
@@ -163,7 +163,7 @@ def _constructed_by(construct: Construct) -> Iterator[None]:
         groups = []
         for group in construct(cpu, cpus, {c: cpus_in(bits) for c, bits in below.items()}):
             bits = cpumask_of(group)
-            # the capacity of a group belongs to the sibling whose domain it is
+            # the capacity of a group comes from the CPU whose next smaller domain it is
             owner = next((c for c in cpus if below[c] == bits), cpu)
             groups.append(self._descended(level, owner, span, chain))
         return tuple(groups)

@@ -14,9 +14,9 @@ from wastedcores.trace.trace import Trace
 
 TITLE = "find the idle cores"
 RECORDING, CONTROL = "live-balancing-off", "live-balancing-on"
-#: the episodes that are asked for
+#: the number of episodes that are asked for
 LONGEST = 5
-#: made-up traces with which a function is tried
+#: the number of made-up traces with which a function is tried
 TRIED = 12
 
 #: time in ns, CPU, threads on its runqueue from then on
@@ -49,8 +49,8 @@ def draw(rng: random.Random) -> Variation:
 
 
 def is_fair(v: Variation) -> bool:
-    """Tell whether the window has enough episodes, and whether one of them begins before it and one ends behind it."""
-    # where students' code runs there are no answers, and nothing is drawn
+    """Tell whether the window has enough episodes, whether it cuts one at an end, and whether common mistakes change answers."""
+    # imported here, because there are no answers where students' code runs (nothing is drawn there)
     from wastedcores.course.answers.idle_cores import episodes
 
     start, end = v.window_ns
@@ -104,7 +104,7 @@ def rows(v: Variation) -> list[Row]:
 
 
 def at(rows: list[Row], time_ns: int) -> list[int]:
-    """Return the threads on the runqueue of each of two CPUs at a time."""
+    """Return the number of threads on each of the two CPUs' runqueues at a time."""
     nr = [0, 0]
     for t, cpu, n in rows:
         if t <= time_ns:

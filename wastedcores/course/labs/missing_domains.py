@@ -25,7 +25,7 @@ BUGGY, FIXED = "v4.1", "v4.1+missing_domains"
 ROUNDS = 10
 #: the application starts this long after the machine, when hotplug is over
 START_NS = 5_000_000
-#: with a module, the application may take at most this many times as long
+#: with a student's module, the application may take at most this many times as long as with the right one
 MOST_RATIO = 1.02
 #: a run with a module ends here at the latest
 _LONGEST_NS = 1_000_000_000
@@ -38,7 +38,7 @@ class Variation:
     cores: int  #: CPUs per node; there are two packages of two nodes
     cpu: int  #: the CPU that goes offline and comes back
     threads: int  #: threads of the application
-    seed: int  #: of its random lengths
+    seed: int  #: seed of the application's random lengths
 
     @property
     def machine(self) -> Machine:

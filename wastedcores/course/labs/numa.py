@@ -65,7 +65,7 @@ def machine_of(distance: Table) -> Machine:
 
 
 def draw_nodes(rng: random.Random, least: int, most: int) -> Nodes:
-    """Draw a machine; whether each node has neighbours and nodes two hops away is for :func:`is_two_hops` to say."""
+    """Draw a machine; :func:`is_two_hops` tells whether each of its nodes has neighbours and nodes two hops away."""
     n = rng.randrange(least, most + 1)
     table = [[LOCAL] * n for _ in range(n)]
     for a, b in combinations(range(n), 2):
@@ -74,7 +74,7 @@ def draw_nodes(rng: random.Random, least: int, most: int) -> Nodes:
 
 
 def is_two_hops(distance: Table) -> bool:
-    """Tell whether every node has some nodes one hop away and some two, and two hops are never fewer than two links."""
+    """Tell whether every node has nodes one and two hops away, and whether nodes two hops apart have a common neighbour."""
     nodes = range(len(distance))
     if any({ONE_HOP, TWO_HOPS} - set(row) for row in distance):
         return False

@@ -47,12 +47,12 @@ Choose = Callable[[int, frozenset[int], Sequence[Cpu]], int | None]
 class Variation:
     """The state of one student."""
 
-    #: the CPU where the sleeping thread ran last, and the one on which it is woken; both are on the same node
+    #: the CPU where the sleeping thread ran last, and the CPU of the thread that wakes it; both are on the same node
     prev_cpu: int
     waker_cpu: int
     #: idle CPUs of the other node, each with the time in ms at which it became idle
     idle: tuple[tuple[int, float], ...]
-    forbidden: int  #: the one of them on which the thread may not run
+    forbidden: int  #: the one of these idle CPUs on which the thread may not run
     seed: int  #: seed of the database, and of the states on which functions are tried
 
     @property
@@ -85,7 +85,11 @@ def draw(rng: random.Random) -> Variation:
 
 
 def is_fair(v: Variation) -> bool:
-    """Tell whether the CPU that became idle first, last, and the one with the lowest number differ."""
+    """Tell whether all choices are different CPUs.
+
+    The choices are the forbidden CPU and, among the other idle CPUs, the one that became idle first (which is right), the one
+    that became idle last, and the one with the lowest number.
+    """
     usable = [x for x in v.idle if x[0] != v.forbidden]
     first, last = (f(usable, key=lambda x: x[1])[0] for f in (min, max))
     return len({v.forbidden, first, last, min(usable)[0]}) == 4 and len({t for _, t in v.idle}) == 4
@@ -150,7 +154,7 @@ State = tuple[int, frozenset[int], tuple[Cpu, ...]]
 def _telling_states(rng: random.Random) -> list[State]:
     """Return states in which each common mistake chooses another CPU than the fix."""
     times = sorted(round(rng.uniform(0, 90), 2) for _ in range(6))
-    # CPU 0 is busy; 1 and 2 would be best, but one is forbidden and one is offline; of the others CPU 4 is idle for longest
+    # CPU 0 is busy; 1 and 2 would be best, but 1 is forbidden and 2 is offline; of the others CPU 4 has been idle for longest
     since = dict(zip((1, 2, 4, 3, 6, 5), times, strict=True))
     cpus = [Cpu(c != 2, int(c not in since), since.get(c, 0.0)) for c in range(NODE)]
     allowed = frozenset(range(NODE)) - {1}

@@ -1,4 +1,4 @@
-"""The scheduler: it takes one array, the world's table, and changes it, compiled or as plain Python (wastedcores/jit/plain.py).
+"""The scheduler: it changes one array, the world's table. It runs compiled or as plain Python (wastedcores/jit/plain.py).
 
 The folders can be read top-down, as in the kernel: tasks, core, design, balance, fair, events, world. The folder codes
 names the integers that appear in the table and in the log. ``classes.py`` says which functions each kernel consists of.

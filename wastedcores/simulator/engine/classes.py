@@ -1,7 +1,7 @@
-"""What each generation of kernels, each design and each kind of machine consists of: the functions in its structs of addresses.
+"""The functions of each generation of kernels, each design and each kind of machine: they fill the structs of addresses.
 
-v4.1 is what is called directly. Everything else is imported here when a replay needs it, so that a replay of v4.1 neither
-compiles nor loads it. A function in a module below has the name of its field (``world/kernel_structs.py``), unless it is named.
+The functions of v4.1 are called directly. All others are imported here when a replay needs them, so that a replay of v4.1 neither
+compiles nor loads them. A function has the name of its field (``world/kernel_structs.py``), unless a keyword names it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Functions = dict[str, Callable[..., Any]]
 
 
 def _functions(struct: type[Struct], *modules: ModuleType, **own: Callable[..., Any]) -> Functions:
-    """Return the function of each field of a struct: one that is named here, else the one that a module defines."""
+    """Return the function of each field of a struct: from ``own`` if it has the field's name, else from one of the modules."""
     names = {n for n, f in fields(struct.__name__).items() if f.kind == "function"} - own.keys()
     return own | {
         name: f
@@ -93,7 +93,7 @@ def _balancer() -> Functions:
     )
 
 
-#: the functions of modern kernels, by what rules.py calls their structure: the fair class and the balancer
+#: the functions of modern kernels (the fair class, the balancer) under the name that rules.py gives to their structure
 STRUCTURES: dict[str, tuple[Callable[[], Functions], Callable[[], Functions]]] = {
     "CFS": (_cfs_v6_1, _balancer),
     "EEVDF": (_eevdf, _balancer),
@@ -108,7 +108,7 @@ def modern(row: np.ndarray, structure: str, plain: Plain | None) -> None:
 
 
 def realtime(row: np.ndarray, plain: Plain | None) -> None:
-    """Write the functions of the real-time class (v4.1) into the row of what its queues share."""
+    """Write the functions of the real-time class (v4.1) into the row that its queues share."""
     from wastedcores.simulator.engine.realtime import class_jit, queue_jit
 
     functions = _functions(

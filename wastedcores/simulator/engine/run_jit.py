@@ -1,6 +1,6 @@
 """The state at the beginning, and the main loop: take the next event, run the kernel code for it, reschedule.
 
-docs/replay-semantics.md, sections 7 and 1.
+Both are described in docs/replay-semantics.md, sections 7 and 1.
 """
 
 import numpy as np
@@ -149,7 +149,7 @@ def add_step(k: Kernel, step: int, at_ns: int) -> None:
 
 @apart(NOTHING)
 def timer(k: Kernel, p: TaskStruct) -> None:
-    """Start a top-level task, or end a sleep on the CPU that armed its timer; the balancer may have moved the sleeper."""
+    """Start a top-level task or end a sleep. A sleep ends on the CPU that armed its timer, which the sleeper may have left."""
     k.timers -= 1
     cpu = p.cpu if p.state == task_state.NEW else p.wait_object
     if not test(k, cpuset.ACTIVE, cpu):
@@ -159,7 +159,7 @@ def timer(k: Kernel, p: TaskStruct) -> None:
         fork_task(k, p, cpu, NO_TASK)
     else:
         if p.waits_for == waits_for.JIFFY and cpu_rq(k, cpu).tick_stopped != 0:
-            cpu_rq(k, cpu).tick_stopped = 0  # a timer of the timer wheel causes a whole tick
+            cpu_rq(k, cpu).tick_stopped = 0  # a timer of the timer wheel causes a full tick
             tick(k, cpu)
         p.waits_for = waits_for.NOTHING
         modern(k).in_interrupt = 1
@@ -225,9 +225,9 @@ def handle(k: Kernel, source: int) -> bool:
 
 @inner
 def must_schedule(k: Kernel, cpu: int) -> bool:
-    """Return whether the CPU reschedules now: it was asked to or its task blocked, and it is not in the middle of something."""
+    """Return whether the CPU reschedules now: it was asked to, or its task blocked. No pass and no wakeup is interrupted."""
     if cpu_rq(k, cpu).ilb_next != 0:
-        return False  # the softirq comes first
+        return False  # the softirq has to finish first
     curr = cpu_rq(k, cpu).curr
     if curr:
         if curr.state != task_state.READY:
@@ -239,7 +239,7 @@ def must_schedule(k: Kernel, cpu: int) -> bool:
 
 @inner
 def after_event(k: Kernel, was_tick: int) -> None:
-    """Let the CPU of the event continue: with the program of the task that was switched in, or with the next schedule()."""
+    """Let the CPU of the event continue with the program of the task that was switched in, or with the next schedule()."""
     cpu = k.this_cpu
     enter_kernel(k, cpu)
     if was_tick and k.irq_ns > 0:
@@ -260,10 +260,10 @@ def after_event(k: Kernel, was_tick: int) -> None:
 @apart(VALUE, entry=True)
 def run(k: Kernel) -> int:
     """Simulate until all tasks are done, k.until_ns is reached, the log is nearly full or an error occurs; return the status."""
-    # a run that stopped because the table was full continues in the middle of an event
+    # a run that stopped because the table was full now continues in the middle of an event
     in_an_event = k.status == status.TASKS_FULL
     was_tick = False
-    # A design then hands over threads that need not wait. If one goes to the CPU of the event, that CPU continues once more.
+    # After an event a design hands over threads that need not wait. If the CPU of the event gets one, it continues once more.
     turns = 2 if k.design.decides != 0 else 1
     k.status = status.RUNNING
     while k.status == status.RUNNING:

@@ -1,1 +1,1 @@
-"""The engine as plain Python: to step through it, and to replace its decisions and modules by some of your own."""
+"""The engine as plain Python: to step through it, and to replace its decisions and modules by your own."""

@@ -1,4 +1,4 @@
-"""Refuses impossible modules and answers of modules, naming the method, the value and the line that gave it."""
+"""Refuses impossible modules, and impossible answers of modules. The error names the method, the value and the line."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def answer(question: Callable[..., int | None], *about: Any) -> int | None:
     Raises
     ------
     UsageError
-        The answer is neither a whole number nor None, or there is none: the method raised an exception or did not end.
+        The answer is neither a whole number nor None; or there is no answer, as the method raised an exception or did not end.
     """
     value = _asked(question, *about)
     if value is None or type(value) is int:
@@ -60,7 +60,7 @@ def answer(question: Callable[..., int | None], *about: Any) -> int | None:
 
 
 def _asked(question: Callable[..., Any], *about: Any) -> Any:
-    """Return what a user's function answers; an exception, or no answer in time, becomes an error that says where."""
+    """Return what a user's function answers. If it raises an exception or takes too long, raise an error that says where."""
     try:
         with _limited():
             return question(*about)
@@ -168,7 +168,7 @@ class _TooLongError(BaseException):
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Interrupt what takes longer than the limit, where the platform can: in the main thread, with SIGALRM."""
+    """Interrupt code that takes longer than the limit. This needs SIGALRM and works only in the main thread."""
     able = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     outer, interval = signal.getitimer(signal.ITIMER_REAL) if able else (0.0, 0.0)
     if not able or 0 < outer <= LIMIT_S:  # another timer of this process ends before ours would
@@ -215,7 +215,7 @@ def _matter(k: Any, about: Any, *more: Any) -> str:
 def checked_modules(
     modules: Iterable[Module | str], shipped: Iterable[str], base: type[Module]
 ) -> list[Module | str]:
-    """Check modules, which are instances or names of shipped ones, and return them."""
+    """Check modules, each of which is an instance or the name of a shipped module, and return them."""
     if isinstance(modules, base | str) or not isinstance(modules, Iterable):
         raise UsageError(
             f"modules={modules!r}: expected a list of modules, such as [{_name(modules)}]."

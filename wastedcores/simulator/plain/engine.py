@@ -20,7 +20,7 @@ from wastedcores.workload.program import Program
 
 
 class RunQueues(Sequence[Rq]):
-    """The runqueues of the CPUs by their numbers."""
+    """The runqueues, indexed by the number of the CPU."""
 
     def __init__(self, k: Any, cpus: int) -> None:
         self.k, self.cpus = k, cpus
@@ -35,7 +35,7 @@ class RunQueues(Sequence[Rq]):
 
 
 class PlainEngine(Plain):
-    """The engine as plain Python, whose structs also answer questions about the machine and the program."""
+    """The engine as plain Python. It also knows the machine and the program."""
 
     def __init__(self, machine: Machine, program: Program) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class PlainEngine(Plain):
         self.replace(rows_jit.cpu_rq, maker(Rq))
 
     def kernel(self, m: np.ndarray) -> Any:
-        """Return the kernel of a table; this engine keeps it until it gets another one."""
+        """Return the kernel of a table; this engine keeps the kernel until it gets another table."""
         if self.k is None or m is not self.m:
             self.m, self.k = m, super().kernel(m)
             self.rqs = RunQueues(self.k, self.machine.cpus)
@@ -57,7 +57,7 @@ class PlainEngine(Plain):
         return self.k
 
     def run(self, entry: Any) -> Callable[[np.ndarray], int]:
-        """Return an entry of the engine as a function of the table."""
+        """Return an entry function of the engine as a function that takes the table."""
         return lambda m: self.of(entry)(self.kernel(m))  # type: ignore[no-any-return]
 
     @cached_property
@@ -66,20 +66,20 @@ class PlainEngine(Plain):
         return nearness(self.machine).tolist()  # type: ignore[no-any-return]
 
     def cpus_of(self, mask: int) -> frozenset[int]:
-        """Return the CPUs of a set by its row."""
+        """Return the CPUs of the set whose row is ``mask``."""
         return frozenset(cpuset.cpus_of(self.m[mask], self.machine.cpus))
 
     def shown(self, value: Any) -> Any:
         """Return a read-only view of a part of the kernel, always the same view for the same part."""
         if not isinstance(value, (Reference, Null, RunQueues)):
             return tuple(value) if isinstance(value, ctypes.Array) else value
-        if id(value) not in self._shown:  # it is kept, because the view keeps only its id
+        if id(value) not in self._shown:  # the view keeps the value, so its id stays its own
             self._shown[id(value)] = ReadOnly(value, self.shown)
         return self._shown[id(value)]
 
 
 class ReadOnly:
-    """A struct of the kernel, or the runqueues, which can be looked at and not changed."""
+    """A view of a struct of the kernel, or of the runqueues, through which nothing can be changed."""
 
     __slots__ = ("_of", "_shown")
     _of: Any

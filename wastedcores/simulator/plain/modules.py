@@ -10,16 +10,16 @@ from wastedcores.simulator.plain.answers import QUESTIONS, answer, warn_of_absen
 from wastedcores.simulator.plain.engine import PlainEngine
 from wastedcores.simulator.vocabulary import OPERATIONS
 
-#: the suggestions that a module has no opinion, and that a CPU without work should stay idle (engine/design/modules_jit.py)
+#: what a module suggests if it has no opinion, and if a CPU without work should stay idle (engine/design/modules_jit.py)
 NONE, REST = -1, -2
 
 
 class Module:
     """An optimisation module. It may answer any of three questions; the answer None means that it has no opinion.
 
-    Subclass it, override one method, and pass an instance to ``replay(workload, machine, modules=[YourModule()])``. What it gets
-    of the kernel can be read and not changed: ``k.rqs[cpu].nr_running`` and ``.curr``, ``k.active``, ``k.machine``, ``k.now_ns``,
-    ``k.design.near[cpu]``, and of a thread ``p.cpu``, ``p.allowed``, ``p.comm`` and ``p.pid``.
+    Subclass it, override one method, and pass an instance to ``replay(workload, machine, modules=[YourModule()])``. It can
+    read but not change the kernel: ``k.rqs[cpu].nr_running`` and ``.curr``, ``k.active``, ``k.machine``, ``k.now_ns``,
+    ``k.design.near[cpu]``, and for a thread ``p.cpu``, ``p.allowed``, ``p.comm`` and ``p.pid``.
     """
 
     name = "module"
@@ -45,7 +45,7 @@ class Module:
         """
 
     def suggest_source(self, k: Any, cpu: int) -> int | None:
-        """Suggest the CPU from which a CPU without work should take a thread, when threads wait elsewhere.
+        """Suggest, while threads wait elsewhere, the CPU from which a CPU without work should take one.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ def names_of(modules: Sequence[Module | str]) -> list[str]:
 
 
 def ask(plain: PlainEngine, own: Mapping[int, Module]) -> None:
-    """Let the core module ask the user's modules, by their codes, besides those that are shipped."""
+    """Let the core module ask the user's modules, which ``own`` holds by their codes, besides the shipped ones."""
     from wastedcores.simulator.engine.design import modules_jit
 
     for question in QUESTIONS:
@@ -111,11 +111,11 @@ def _question(
         if suggested == REST and question == "suggest_source":
             return REST
         if suggested not in k.active and not (why and suggested == about.cpu):
-            # the CPU where a thread ran last is a fair suggestion, even if it went offline since
+            # the CPU where a thread ran last is a fair suggestion, even if it has gone offline since
             warn_of_absent_cpu(module, question, suggested, k)
         if 0 <= suggested < len(k.rqs):
             return suggested
-        # the core refuses both: no thread may run there, and none waits there
+        # the core refuses both answers: no thread may run on a CPU that does not exist, and none waits on the CPU that asks
         return len(k.rqs) if why else about
 
     return suggest

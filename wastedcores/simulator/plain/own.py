@@ -24,7 +24,7 @@ def plain_engine(
     modules: Sequence[Module | str],
     policies: Mapping[str, Callable[..., Any]],
 ) -> tuple[KernelModel, PlainEngine | None]:
-    """Return the kernel with all modules, and the engine as plain Python if the user supplies any of them or a decision."""
+    """Return the kernel with all modules, and the engine as plain Python if the user supplies a module or a decision."""
     mine = checked_modules(modules, MODULES, Module)
     if mine and not kernel.is_design:
         raise UsageError(

@@ -53,12 +53,12 @@ def functions_of(kernel: KernelModel) -> dict[str, Any]:
 def replace_decisions(
     plain: PlainEngine, kernel: KernelModel, policies: Mapping[str, Callable[..., Any]]
 ) -> None:
-    """Let functions of the user decide.
+    """Replace decisions of the engine by functions of the user.
 
     Raises
     ------
     UsageError
-        There is no such decision under this kernel, or what was given is no function.
+        There is no such decision under this kernel, or the given object is no function.
     """
     functions = functions_of(kernel)
     for name, own in policies.items():

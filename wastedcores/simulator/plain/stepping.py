@@ -1,8 +1,8 @@
 """One balancing pass of Linux v4.1, decision by decision, on queues that stand still.
 
 The lecture notebook and its widget show these decisions. Time does not pass: every thread has the load that it would have
-after it had used its share of a CPU for long, and a pass is what rebalance_domains() does on one CPU after the other. The
-functions that decide are those of the engine. This module only builds the state and records what they decide.
+after using its share of a CPU for a long time. A pass calls rebalance_domains() for one CPU after the other. The engine's own
+functions decide. This module only builds the state and records what they decide.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from wastedcores.workload.program import TaskSpec
 
 #: with a greater weight the load would not be exact
 MAX_WEIGHT = 400
-#: the slides count the use of a CPU in percent, the kernel in parts of 1
+#: the slides count the use of a CPU in percent, the kernel as a fraction of 1
 _PERCENT = 100
 
 
@@ -81,7 +81,7 @@ class Group:
     cpus
         Its CPUs.
     local
-        It contains the CPU that balances.
+        Whether it contains the CPU that balances.
     total, average, least
         The load of its CPUs, their average load, and the load of the least loaded one.
     """
@@ -107,10 +107,10 @@ class Decision:
         Why it decided so: ``start``, ``not first``, ``no thread``, ``average``, ``above average``, ``minimum``, ``margin``,
         ``idle rule``, ``busiest``, ``busiest minimum``, ``queue``, ``no queue``, ``moved``, ``nothing moved`` or ``tasksets``.
     groups
-        The groups of the level, if their loads were compared at this level; after a move, with the loads after it.
+        The groups of the level, if their loads were compared; after a move, their loads are those after the move.
     source
-        The CPUs of the busiest group, the CPU that is (or the CPUs that were) pulled from, the excluded ones for
-        ``tasksets``, or the designated one for ``not first``.
+        For ``tasksets`` the excluded CPUs; for ``not first`` the designated CPU; otherwise the CPUs of the busiest group, or
+        the CPUs from which threads are to be, or were, pulled.
     moved
         Numbers of the threads that moved.
     queues
@@ -145,7 +145,7 @@ def still_kernel(
     sleepers: Sequence[Thread] = (),
     policies: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Still:
-    """Boot a kernel whose CPUs have these threads, one running on each CPU that has any; ``sleepers`` are on no runqueue."""
+    """Boot a kernel whose CPUs have these threads. Each CPU that has threads runs one; ``sleepers`` are on no runqueue."""
     model = KernelModel.named(kernel) if isinstance(kernel, str) else kernel
     if model.tracks_load_v4_4 or model.is_modern:
         raise WorkloadError(
@@ -187,7 +187,7 @@ def _set_load(s: Still, p: TaskStruct, t: Thread) -> None:
     """Set the load of a task: its weight, times the share of a CPU that it uses, divided by the number of threads of its session.
 
     In v4.1 the division by the threads of the session comes from the weight of the autogroup's entity (calc_cfs_shares());
-    here the task itself has that weight. The rest is __update_task_entity_contrib(), v4.1.
+    here the task itself has the divided weight. The rest is __update_task_entity_contrib(), v4.1.
     """
     p.se.weight = max(t.weight * _PERCENT // t.session_threads, 1)
     p.se.inv_weight = s.of(vruntime_jit.inverse_weight)(p.se.weight)
@@ -197,7 +197,7 @@ def _set_load(s: Still, p: TaskStruct, t: Thread) -> None:
 
 
 def _settle(s: Still) -> None:
-    """Let each CPU run a thread if it has one, and let its load averages follow at once."""
+    """Let each CPU run a thread if it has one, and set its load averages to its present load."""
     k = s.k
     for rq in k.rqs:
         k.this_cpu = rq.cpu
@@ -226,7 +226,7 @@ def _cpus(s: Still, group: SchedGroup) -> tuple[int, ...]:
 
 
 def _groups(s: Still, sd: SchedDomain, cpu: int, idle: int) -> tuple[Group, ...]:
-    """Return the statistics of each group as a CPU sees them; whether the CPU is idle selects the index of cpu_load[]."""
+    """Return the statistics of each group as a CPU sees them. The index of cpu_load[] depends on whether the CPU is idle."""
     stats = SgLbStatsV4(s.k, s.k.scratch + stats_row.SPARE)
     index = s.call(group_stats_jit.load_index, sd, idle)
     seen = s.cpus_of(s.k.design.row + cpuset.LB)
@@ -322,7 +322,7 @@ def balancing_pass(
     cpus
         The CPUs that balance; default: all that are online, in ascending order.
     passes
-        The most passes; they end early when one has moved nothing.
+        The greatest number of passes; they end early when a pass has moved nothing.
     policies
         Decisions of your own by their names, as for :func:`wastedcores.simulator.replay`.
 
@@ -334,7 +334,7 @@ def balancing_pass(
     Raises
     ------
     WorkloadError
-        A thread cannot be where it is; see :func:`still_kernel`.
+        A thread cannot be on its CPU; see :func:`still_kernel`.
     """
     s = still_kernel(machine, kernel, threads, policies=policies)
     recorder = _Recorder(s)
@@ -372,7 +372,7 @@ class _Recorder:
             s.replace(function, getattr(self, name))
 
     def queues(self) -> tuple[tuple[int, ...], ...]:
-        """Return the numbers of the threads of each CPU."""
+        """Return for each CPU the numbers of its threads."""
         queues: list[list[int]] = [[] for _ in self.s.k.rqs]
         for i, p in enumerate(self.s.tasks):
             queues[p.cpu].append(i)

@@ -1,4 +1,4 @@
-"""A kernel whose clock stands, with tasks that are put on its runqueues by hand: :class:`Still`."""
+"""A kernel whose clock stands still, with tasks that are put on its runqueues by hand: :class:`Still`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reads the Common Trace Format (LTTng's kernel traces, `perf data convert --to-ctf`, barectf) through babeltrace2.
 
 babeltrace2 merges the streams and prints one event per line, ``[seconds] host name: { context }, { payload }``
-(plugins/text/pretty). Its Python bindings are made for the distribution's Python only, so that the program is used. The
+(plugins/text/pretty). Its Python bindings are made for the distribution's Python only, so the program is used. The
 events of the scheduler have the names and fields of LTTng (lttng-modules 2.5 to 2.13, include/instrumentation/events/sched.h)
 or those of the kernel, which perf takes over.
 """
@@ -41,7 +41,7 @@ _BLOCK = 12 << 20
 #: Seconds for which babeltrace2 may print nothing; it begins at once, whatever the size of a trace.
 _SILENT_S = 5
 _MOST_LINE = 1 << 20
-#: It writes 4 KiB at a time. Waking up for each of them took a tenth of the time, so the reader lets the pipe fill up.
+#: babeltrace2 writes 4 KiB at a time. Waking up for each of them took a tenth of the time, so the reader lets the pipe fill up.
 _PIPE_BYTES, _PAUSE_S = 1 << 20, 0.003
 _INSTALL = (
     "Install it: sudo apt-get install babeltrace2 (Debian, Ubuntu), sudo dnf install babeltrace2 (Fedora), or "
@@ -101,7 +101,7 @@ _NUMBERS = {"pid", "prev_pid", "by_pid", "prio", "prev_prio", "cpu", "src_cpu", 
 _DISCARDED = re.compile(
     r"[Tt]racer discarded (\d+) (event|packet)s? between \[(?:\S+ )?([\d:.]+)\] and \[(?:\S+ )?([\d:.]+)\]"
 )
-#: Of priorities LTTng subtracts MAX_RT_PRIO in sched_switch always, and in other events since 2.6.
+#: LTTng subtracts MAX_RT_PRIO from priorities: in sched_switch always, in other events since 2.6.
 _MAX_RT_PRIO = 100
 
 
@@ -198,7 +198,7 @@ class CtfReading(Reading):
         return done.stdout[: 1 << 16].decode("utf-8", "replace")
 
     def _check_version(self) -> None:
-        """Refuse CTF 2 where babeltrace2 is older than 2.1, which reads it."""
+        """Refuse CTF 2 if babeltrace2 is older than 2.1, the first version that reads it."""
         told = subprocess.run([self._program(), "--version"], capture_output=True, check=False)
         version = re.search(rb"(\d+)\.(\d+)[\d.]*", told.stdout)
         if version and (int(version[1]), int(version[2])) < (2, 1):
@@ -360,7 +360,7 @@ class CtfReading(Reading):
 
 
 def _cause(errors: str) -> str:
-    """Return the first cause that babeltrace2 gives; the others say which part of it met that."""
+    """Return the first cause that babeltrace2 gives; the others say which of babeltrace2's parts met this cause."""
     causes = re.findall(r"^(?:CAUSED BY|ERROR:).*\n +(.*)$", errors, re.MULTILINE)
     lines = causes[-1:] or [line.strip() for line in errors.splitlines() if line.strip()]
     return lines[-1][:300].rstrip(".") if lines else "it did not say why"

@@ -24,9 +24,9 @@ U8 = NDArray[np.uint8]
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 
-#: A part of a line is named by the row of the table of events into which it is written. Three of them have no row of their own.
+#: A part of a line is named by the row of the table of events into which it is written. Three parts have no row of their own.
 CTX_PID, STATE, FLAGS, SUCCESS = tj.BY_PID, tj.VALUE, tj.IN_IRQ, tj.BY_COMM
-#: Of these the first of a line counts; of the others, the first of the payload, which is the last part in braces.
+#: Of these parts, the first one in a line counts; of the others, the first one in the payload, the last braces of a line.
 _ALWAYS = 1 << tj.CTX_CPU | 1 << CTX_PID
 _NAMES = 1 << tj.COMM | 1 << tj.PREV_COMM
 _TASK = 1 << tj.CTX_CPU | 1 << tj.COMM | 1 << tj.PID | 1 << tj.PRIO
@@ -36,7 +36,7 @@ _NEEDED[ts.SWITCH] |= 1 << tj.PREV_COMM | 1 << tj.PREV_PID | 1 << tj.PREV_PRIO |
 _NEEDED[[ts.WAKEUP, ts.WAKEUP_NEW, ts.WAKING]] |= 1 << tj.CPU
 _NEEDED[ts.MIGRATE] |= 1 << tj.CPU | 1 << tj.SRC_CPU
 _NEEDED[ts.CPU_IDLE] = 1 << tj.CTX_CPU | 1 << STATE | 1 << tj.CPU
-#: The values that the parts can have; the patterns say what is wrong with others.
+#: The values that the parts can have; the patterns say what is wrong with other values.
 _LEAST, _MOST = np.full(len(tj.FIELDS), -(2**31) + 1), np.full(len(tj.FIELDS), 2**31 - 1)
 _LEAST[[tj.CTX_CPU, tj.CPU, tj.SRC_CPU]] = 0
 _LEAST[[tj.PRIO, tj.PREV_PRIO]], _MOST[[tj.PRIO, tj.PREV_PRIO]] = -9999, 9999
@@ -61,13 +61,13 @@ _POWER_IDLE = word("power_cpu_idle: ")
 #: the letters of with_letters, by the lowest bit; 64 and 512 may be a parked thread, which the patterns find out
 _LETTERS = np.frombuffer(b"SDTtXZ?I" + bytes(32), np.uint8)
 _RUNS = np.frombuffer(b"R+" + bytes(32), np.uint8)
-#: of priorities LTTng subtracts MAX_RT_PRIO, see ctf.py
+#: LTTng subtracts MAX_RT_PRIO from priorities, see ctf.py
 _PARKED_BIT, _PARKED, _PRIO_SHIFT, _MOST_PRIO = 6, 512, 100, 40
 
 
 @lean
 def _of_task(b: U8, i: int, n: int, first: int) -> int:
-    """Return the part that a field of a task is: ``first`` for its name, and those of the same task for its pid and priority."""
+    """Return which part a field of a task is: ``first`` for its name, or the part for the pid or priority of the same task."""
     if n == 4 and is_word(b, i, _COMM_W):
         return first
     if n == 3 and (is_word(b, i, _PID_W) or is_word(b, i, _TID_W)):

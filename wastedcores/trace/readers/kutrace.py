@@ -11,8 +11,8 @@ wakeup, or from its preemption, until it runs. It does not state on which runque
 
 * A preempted thread waits on the CPU on which it was stopped.
 * A woken thread waits on the CPU on which it runs next, unless that CPU had been idle for more than :data:`IDLE_NS` of
-  the wait. An idle CPU would have started a thread on its own runqueue sooner, so this one was taken from elsewhere: from the
-  CPU on which it ran last.
+  the wait. An idle CPU would have started a thread on its own runqueue sooner, so it took this thread from elsewhere: from the
+  CPU on which the thread ran last.
 
 A pid has 16 bits here (PidToEventnum). Traces are as large as a browser can draw, and are held in memory.
 """
@@ -108,7 +108,7 @@ class KUtraceReading(TextReading):
 
 
 def _require_head_before(path: Path, block: Block, first: int | None) -> None:
-    """Refuse a file whose head ends behind its first span: its lines are out of order, and some may be missing."""
+    """Refuse a file whose head ends after its first span: its lines are out of order, and some may be missing."""
     ends = split_lines(block).filter(pl.col("text").str.contains(_HEAD_ENDS))["line"]
     if first is not None and ends.len() and ends[-1] > first:
         raise TraceFormatError(
@@ -315,7 +315,7 @@ def _wakeups(spans: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _moves(runs: pl.DataFrame) -> pl.DataFrame:
-    """Return a migration for each thread that waited on another CPU than it then runs on, at the latest possible time."""
+    """Return a migration, at the latest possible time, for each thread that waited on another CPU than it ran on next."""
     moved = runs.filter(
         pl.col("wait_start").is_not_null(), pl.col("pid") > 0, pl.col("wait_cpu") != pl.col("cpu")
     )

@@ -240,7 +240,7 @@ def _losses(rings: list[Ring], facts: FactsBuilder) -> None:
 
 
 def _gaps(rings: list[Ring], names: tuple[str, ...], facts: FactsBuilder) -> None:
-    """Count records that do not follow from the one before them on their CPU as losses: something between them is missing."""
+    """Count a loss wherever a record does not fit the previous record on its CPU, because something in between is missing."""
     for ring in rings:
         switches, sizes = _breaks(ring, names)
         n = int(switches.sum() + sizes.sum())
@@ -252,9 +252,10 @@ def _gaps(rings: list[Ring], names: tuple[str, ...], facts: FactsBuilder) -> Non
 
 
 def _breaks(ring: Ring, names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which records contradict the one before them.
+    """Return which switches, and which records of a runqueue's size, contradict the previous record of the same kind.
 
-    A context switch stops the task that the switch before started. A runqueue had the size that the record before states.
+    A switch must stop the task that the previous switch started. A runqueue must have had the size that its previous record
+    states.
     """
     r = ring.records
     number = {name: i for i, name in enumerate(names)}

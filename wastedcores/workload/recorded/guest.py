@@ -2,9 +2,10 @@
 
 The properties of the guest are the same in all its runs and were measured on the recordings: when its kernel began to count
 seconds, when the recorder began, how long a fork takes. The page counters follow mm/vmstat.c, v4.1. Once a second, each CPU
-whose counters changed folds them in a kworker that is bound to it. A CPU whose counters did not change is left to the
-shepherd, which examines all CPUs once a second and wakes the kworkers of those that changed. Such a kworker is often the
-only task that runs on an idle CPU of a node. It lets the CPU pull tasks, because newidle balancing needs no designated CPU.
+whose counters changed folds them in a kworker that is bound to it. If the counters of a CPU did not change, its kworker sleeps
+until the shepherd wakes it: the shepherd examines all CPUs once a second and wakes the kworkers of the CPUs whose counters
+changed. A kworker is often the only task that runs on an idle CPU of a node. When it has run, the CPU can pull tasks, because
+newidle balancing needs no designated CPU.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ US = 1_000
 MS = 1_000_000
 HZ = 250
 TICK_NS = 4 * MS
-#: the kernel threads begin one after the other in this time, before everything else
+#: the kernel threads begin one after the other during this time, before all other tasks
 LEAD_NS = 40 * MS
 #: the moment in each second of the guest's clock at which jiffies were a whole number of seconds
 WHOLE_SECOND = 230  # ticks: 0.920 s
 #: page counters are folded once a second (sysctl_stat_interval)
 INTERVAL = HZ
-#: time from the request of a grace period to the creation of the first thread, and jiffies of the grace period
+#: time from the request of a grace period to the creation of the first thread, and length of the grace period in jiffies
 ASKED_NS = 12 * US
 GRACE_JIFFIES = 5
 #: time from one fork to the next
 FORK_NS = (43 * US, 48 * US)
-#: time of a new process before it is in a session of its own
+#: time for which a new process runs before it has a session of its own
 SETSID_NS = (50 * US, 70 * US)
 
 
@@ -48,17 +49,17 @@ class Boot:
     #: for each kind of run, the earliest and the latest time from the last tick to the start of the recorder, in us. The
     #: recorder waits for ticks (grace periods, sleeps) and then always does the same work, so its phase varies little.
     phase: dict[str, tuple[int, int]]
-    #: for each kind of run, the CPUs on which the recorder ran (or rcu_sched, if the recorder had gone). A kind is absent if the
-    #: recorder ran all over the machine.
+    #: for each kind of run, the CPUs on which the recorder ran (or rcu_sched, if the recorder had ended). If the recorder ran on
+    #: CPUs all over the machine, the kind is absent.
     recorder: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    #: for each boot of which it is known, CPUs 23 to 63 in the order in which they became idle. First come those that had no
-    #: counters to fold in the last second before the run, then those that folded theirs.
+    #: for each boot whose order is known, CPUs 23 to 63 in the order in which they became idle: first the CPUs that had no
+    #: counters to fold in the last second before the run, then the CPUs that folded their counters.
     idle: tuple[tuple[int, ...], ...] = ((),)
 
 
-#: any phase: the time that hotplug takes does not depend on ticks
+#: any phase of a tick, because the time that hotplug takes does not depend on ticks
 ANY_PHASE = (0, 3_999)
-#: the guest of 64 CPUs (first_fold is 2.85 s, began is 4.04 s, ...); the one of 16 CPUs boots faster
+#: the guest with 64 CPUs (first_fold is 2.85 s, began is 4.04 s, ...); the guest with 16 CPUs boots faster
 LARGE = Boot(
     (2, 2, 2, 63),
     712,
@@ -82,13 +83,13 @@ LARGE = Boot(
 
 
 def _idle(*not_folded: int) -> tuple[int, ...]:
-    """Return ``Boot.idle`` of a boot: these CPUs, then those that folded their counters, in the order of the wave."""
+    """Return an entry of ``Boot.idle``: these CPUs, then the CPUs that folded their counters, in the order of folding."""
     return *not_folded, *(c for c in range(63, 22, -1) if c not in not_folded)
 
 
-#: the same with the overload-on-wakeup patch. All four recordings of such kernels on 64 CPUs are late, by as much as this
-#: (lu60R4-alllit, db64-oow, db64-all, gi-all); of the others none is. The patch forks to the CPU that has been idle for
-#: longest, so that gi-all and lu60R4-alllit show the order.
+#: the guest with 64 CPUs under the overload-on-wakeup patch. All four recordings of patched kernels on 64 CPUs are late, by the
+#: numbers of ``late`` (lu60R4-alllit, db64-oow, db64-all, gi-all); no other recording is. The patch forks to the CPU that has
+#: been idle for longest, so that gi-all and lu60R4-alllit show the order in which CPUs became idle.
 LARGE_PATCHED = replace(
     LARGE,
     late=dict.fromkeys(LARGE.began, (153, 153, 156, 162)),
@@ -121,14 +122,14 @@ def boot_of(machine: Machine, patched: bool = False) -> Boot:
 
 
 def recorder_cpu(machine: Machine, seed: int, kind: str) -> int:
-    """Choose the CPU of the recorder by the seed (with splitmix64's multiplier)."""
+    """Let the seed choose the CPU of the recorder (with splitmix64's multiplier)."""
     chance = seed * 0x9E3779B97F4A7C15 >> 20
     found = boot_of(machine).recorder.get(kind) or range(machine.cpus)
     return found[chance % len(found)] % machine.cpus
 
 
 def start_ns(machine: Machine, seed: int, kind: str) -> int:
-    """Choose the start of the recorder by the seed: after the kernel threads, at its phase of a tick."""
+    """Let the seed choose the start of the recorder, which is after the kernel threads, at the recorder's phase of a tick."""
     earliest, latest = (us * US for us in boot_of(machine).phase[kind])
     chance = (seed * 0xD1342543DE82EF95 >> 24) & 0xFFFFFFFF
     return LEAD_NS + earliest + chance % (latest - earliest + 1)
@@ -170,8 +171,8 @@ def background(
     offset = now % INTERVAL
     off = [w.semaphore() for _ in range(machine.cpus)]
     due = [round_jiffies(fold, c) for c in range(machine.cpus)]
-    # fork balancing prefers the CPU that was busy last, and the overload-on-wakeup patch the one that was idle for longest,
-    # so the kworkers begin in the order in which they last ran; CPU 0 and the shepherd's CPU were busy after that
+    # fork balancing prefers the CPU that was busy last, and the overload-on-wakeup patch the CPU that was idle for longest. So
+    # the kworkers begin in the order in which they last ran; CPU 0 and the shepherd's CPU were busy after the kworkers
     ran: dict[int, float]
     ran = {c: due[c] if due[c] <= began else fold for c in range(machine.cpus)}
     idle = boot.idle[(chance >> 8) % len(boot.idle)]

@@ -25,7 +25,7 @@ from wastedcores.workload.script import Script
 SECOND = 1_000_000_000
 #: work of one round of the pure loops
 UNIT_NS = 200_000
-#: time between the hogs and the rest
+#: time between the start of the hogs and the start of all other tasks
 HOGS_FIRST_NS = 300 * MS
 #: time between the creation of the shell and its work
 SHELL_FIRST_NS = 200 * MS
@@ -33,19 +33,19 @@ SHELL_FIRST_NS = 200 * MS
 NOISE_FIRST_NS = 200 * MS
 #: time between the creations of two noise threads
 NOISE_NS = 25 * US
-#: setsid() and sched_setaffinity() of the shell, which end within the recorder's phase of a tick
+#: time of the shell's setsid() and sched_setaffinity(), which end within the recorder's phase of a tick
 SHELL_NS = 60 * US
-#: time of a fork, SHELL_NS, the stopper that moves the shell, and a switch
+#: sum of the time of a fork, SHELL_NS, the time of the stopper that moves the shell, and the time of a switch
 BEFORE_SHELL_SLEEPS_NS = 112 * US
 
 
 def _workload(name: str, measure: Measure, nodes: tuple[int, ...] | None = None) -> Workload:
-    """Make a workload that begins at a tick; the recorder has a phase of its own (``start_ns``)."""
+    """Make a workload that begins at a tick. The recorder's phase in a tick is in its start time (``start_ns``)."""
     return Workload(name, measure, nodes, random_phase=False)
 
 
 def _hogs(w: Workload, shell: Script, hogs: int) -> Script:
-    """Add R processes, each in a session of its own, some time before the rest."""
+    """Add R processes, each in a session of its own, that start some time before all other tasks."""
     if not hogs:
         return shell
     for i in range(hogs):
@@ -56,9 +56,9 @@ def _hogs(w: Workload, shell: Script, hogs: int) -> Script:
 
 
 def _shell(w: Workload, cpus: Iterable[int]) -> Script:
-    """Make the shell that the recorder forks: a session of its own, bound to CPUs, that sleeps for some time.
+    """Make the shell that the recorder forks. It has a session of its own, is bound to ``cpus``, and sleeps for some time.
 
-    On the CPU where fork placed the shell, the entity of its group has been on the queue before the threads come.
+    So, when the threads come, the entity of their group has already been on the queue of the CPU where fork placed the shell.
     """
     shell = Script().touch().compute(SHELL_NS).session(w.session()).affinity(cpus)
     return shell.sleep(SHELL_FIRST_NS)
@@ -76,14 +76,14 @@ def _record(w: Workload, machine: Machine, seed: int, kind: str, shell: Script, 
 def _create_threads(
     w: Workload, shell: Script, n: int, body: Script, comm: str, daemon: bool = False
 ) -> Script:
-    """Add the creation of n equal threads, one after the other, to the shell."""
+    """Let the shell create n equal threads, one after the other."""
     creation = Creation(w)
     template = creation.template(comm, body, daemon)
     return creation.create(shell.loop(n), template).end()
 
 
 def _hotplug(w: Workload, machine: Machine, cpu: str, at_ns: int) -> tuple[int | None, int]:
-    """Take a CPU offline for 300 ms; return it, or None, and the start of the rest in ns, 300 ms after it is back."""
+    """Take a CPU offline for 300 ms; return the CPU or None, and when the other tasks start, 300 ms after it is back."""
     if str(cpu) == "none":
         return None, at_ns
     if not str(cpu).isdecimal() or int(cpu) >= machine.cpus:
@@ -180,13 +180,13 @@ def recorded_ms(
     hotplug: str = "",
     patched_boot: bool = False,
 ) -> Workload:
-    """Take a CPU offline and online, then start as many busy processes as CPUs on node 2 (paper 3.4)."""
+    """Take a CPU offline and online, then start on node 2 as many busy processes as it has CPUs (paper 3.4)."""
     w = _workload("recorded-ms", Measure("cpus_of_work", "start", "stop", "busy", UNIT_NS))
     node2 = machine.cpus_of_node(min(2, machine.nodes - 1))
     middle = str(node2[len(node2) // 2])
     begin = start_ns(machine, seed, "ms")
     off, _ = _hotplug(w, machine, str(hotplug) or middle, begin)
-    start = begin + 600 * MS  # also where none goes
+    start = begin + 600 * MS  # even if no CPU goes offline
     background(w, machine, seed, "ms", node2[0], start, off, patched=patched_boot)
     child = w.template("busy", Script().touch().loop().compute(UNIT_NS).end(), daemon=True)
     shell = Script().touch(rcu=True).mark("start").affinity(range(machine.cpus))
@@ -252,9 +252,9 @@ def recorded_db(
     background(w, machine, seed, "db", cpu, start + NOISE_FIRST_NS, off, patched=patched_boot)
     period = int(noise_period_ms * MS)
     noise = Script().loop().sleep_exponential(period, 8 * period).compute(100_000, 500_000).end()
-    # the process that creates the workers was forked before the noise. On kernels with the group construction bug it was
-    # placed on node 1, as recorded, from where fork balancing does not reach every node. It creates the noise first (pids 356
-    # and 357 to 420)
+    # the process that creates the workers (pid 356) was forked before the noise threads (357 to 420), which it creates first. In
+    # the recordings of kernels with the group construction bug it was placed on node 1. From there, fork balancing does not
+    # reach every node
     forked = start - machine.cpus * NOISE_NS
     for c in range(machine.cpus):
         at = forked + (c + 1) * NOISE_NS

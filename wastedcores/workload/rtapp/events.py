@@ -2,7 +2,8 @@
 
 rt-app reads them in src/rt-app_parse_config.c: parse_task_event_data() and executes them in src/rt-app.c: run_event().
 
-The module also reads the JSON of real rt-app files, with comments, trailing commas, repeated keys and a bare ``"suspend"``.
+The module also reads the JSON of real rt-app files, which may have comments, trailing commas, repeated keys and a bare
+``"suspend"``.
 
 rt-app reads its files through workgen (doc/workgen in scheduler-tools/rt-app), which makes keys unique and fills in values,
 and through json-c, which accepts C comments and trailing commas. Order matters and keys repeat, so an object is a list of
@@ -38,7 +39,7 @@ class Pairs(list[tuple[str, Any]]):
 def parse(text: str, name: str) -> Pairs:
     """Read the text of a file."""
     plain = _TOKEN.sub(_clean, text)
-    # a comment between a comma and a bracket hid the comma from the first pass
+    # the first pass did not see a comma that a comment separated from its bracket
     plain = _TOKEN.sub(_clean, plain)
     plain = _BARE.sub(r'\1: ""', plain)
     try:
@@ -65,11 +66,11 @@ def _clean(match: re.Match[str]) -> str:
     token = match[0]
     if token.startswith('"'):
         return token
-    # keep the number of lines, so that messages name the right one
+    # keep the number of lines, so that messages name the right line
     return "\n" * token.count("\n") or " "
 
 
-#: the key of an event begins with one of these; the rest only makes keys different (run, run2, lock_a)
+#: the key of an event begins with one of these; the rest of a key only makes it unique (run, run2, lock_a)
 EVENTS = (
     "lock", "unlock", "wait", "signal", "broad", "sync", "sleep", "runtime", "run", "timer", "suspend", "resume",
     "mem", "iorun", "yield", "barrier", "fork",
@@ -106,13 +107,13 @@ class Shared:
         return Own(self, title, forked)
 
     def lock(self, name: str) -> int:
-        """Return the lock of this name, making it at its first use."""
+        """Return the lock of this name; it is made at its first use."""
         if name not in self.locks:
             self.locks[name] = self.workload.lock()
         return self.locks[name]
 
     def condition(self, name: str) -> int:
-        """Return the condition of this name, or of the signal of this name, making it at its first use."""
+        """Return the condition that has this name or whose signal has it; it is made at its first use."""
         name = self.alias.get(name, name)
         if name not in self.conditions:
             self.conditions[name] = self.workload.condition()
@@ -121,7 +122,7 @@ class Shared:
 
 @dataclass
 class Own:
-    """One thread, with the timers that belong to it alone: those whose name begins with ``unique``."""
+    """One thread, with the timers that belong to it alone: their names begin with ``unique``."""
 
     shared: Shared
     title: str
@@ -129,7 +130,7 @@ class Own:
     timers: dict[str, int] = field(default_factory=dict)
 
     def timer(self, bad: Bad, where: str, value: Any) -> int:
-        """Return the timer of a ``timer`` event, making it at its first use."""
+        """Return the timer of a ``timer`` event; it is made at its first use."""
         name = value.only("ref", "unknown") if isinstance(value, Pairs) else None
         if not isinstance(name, str):
             raise bad(where, f'timer={value!r}; expected {{"ref": NAME, "period": US}}')
@@ -217,7 +218,7 @@ def _transfer(
     value: Any,
     event: str,
 ) -> None:
-    """Add ``mem`` or ``iorun``: computing for as long as the bytes take at a given speed."""
+    """Add ``mem`` or ``iorun``: let the thread compute for the time that the bytes take at a given speed."""
     option = "mem_mb_per_s" if event == "mem" else "io_mb_per_s"
     speed = shared.mem_mb_per_s if event == "mem" else shared.io_mb_per_s
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:

@@ -6,10 +6,10 @@ events and keys have their full meaning: ``run``, ``sleep``, ``timer`` (relative
 ``instance``, ``delay`` (but not of a forked task), ``cpus``, ``policy``, ``priority``, ``taskgroup`` and the global ``duration``.
 
 The notes of the workload tell the differences from a real run. All CPUs of a replay have the same speed. ``runtime`` is CPU
-time here, as ``run`` is; in rt-app it is time of the clock, which includes waiting for a CPU. Memory and files are not
-modelled, so ``mem`` and ``iorun`` are refused unless a speed is given, at which they become computing. SCHED_DEADLINE is not
+time here, as ``run`` is; in rt-app it is wall-clock time, which includes waiting for a CPU. Memory and files are not
+modelled. ``mem`` and ``iorun`` become computing if a speed for them is given; otherwise they are refused. SCHED_DEADLINE is not
 modelled, so its tasks are refused. Keys that rt-app does not know are refused by name, and so are files whose tasks cannot
-work. The replay finds an unlock of a lock that nobody holds.
+work. The replay reports an unlock of a lock that no task holds.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _globals(r: _Reading, found: Any) -> tuple[str, int]:
 
 
 def _resources(r: _Reading, found: Any) -> None:
-    """Read the resources that old files declare, in which a signal names its condition."""
+    """Read the resources that old files declare. There, a signal names its condition."""
     if isinstance(found, int) and not isinstance(found, bool):
         return  # in still older files it is the number of mutexes, which are named 0, 1, ...
     if not isinstance(found, Pairs):
@@ -175,7 +175,7 @@ def _bodies(spec: Pairs) -> list[Pairs]:
 
 
 def _named(r: _Reading, specs: dict[str, Pairs], kind: str) -> list[tuple[str, str]]:
-    """Return each task with the name in each of its events of a kind."""
+    """Return a pair for each event of a kind: its task and the name in the event."""
     return [
         (title, name_in(r.bad, f"task {title!r}", key, value))
         for title, spec in specs.items()
@@ -186,7 +186,7 @@ def _named(r: _Reading, specs: dict[str, Pairs], kind: str) -> list[tuple[str, s
 
 
 def _count_barriers(r: _Reading, specs: dict[str, Pairs], instances: dict[str, int]) -> None:
-    """Make the barriers, each for as many threads as name it (rt-app counts them when it reads the file)."""
+    """Make the barriers. Each is for the threads that name it (rt-app counts these when it reads the file)."""
     parties: dict[str, int] = {}
     for title, name in _named(r, specs, "barrier"):
         parties[name] = parties.get(name, 0) + instances[title]
@@ -199,12 +199,12 @@ def _count_barriers(r: _Reading, specs: dict[str, Pairs], instances: dict[str, i
 
 
 def _phases(r: _Reading, where: str, spec: Pairs) -> tuple[list[tuple[str, Any]], int]:
-    """Read the phases of a task, each with its place for messages, and how often the task repeats them (-1: no limit)."""
+    """Read the phases of a task with their places for messages, and how often the task repeats its phases (-1: no limit)."""
     phases = spec.only("phases")
     events = {key for key, _ in spec if event_of(key)}
     if phases is None:
-        # one object is both thread and phase: if it has a loop, that is the phase's, and the thread runs it once; if it has
-        # none, the thread repeats it without an end
+        # one object is both thread and phase. If it has a loop, the loop belongs to the phase, and the thread runs the phase
+        # once; if it has none, the thread repeats the phase without an end
         _unknown(r, where, spec, _TASK | _BOTH | events | set(_MUTE) | _DEADLINE)
         return [(where, spec)], 1 if any(key == "loop" for key, _ in spec) else -1
     if not isinstance(phases, Pairs) or not phases:
@@ -220,7 +220,7 @@ def _phases(r: _Reading, where: str, spec: Pairs) -> tuple[list[tuple[str, Any]]
 def _fill(
     r: _Reading, title: str, spec: Pairs, policy: str, script: Script, together: int | None
 ) -> Script:
-    """Write the script of a thread; ``together`` is the barrier at which rt-app's threads begin, None for a forked one."""
+    """Write the script of a thread; ``together`` is the barrier at which rt-app's threads begin, or None if it is forked."""
     where = f"task {title!r}"
     bodies, rounds = _phases(r, where, spec)
     policy = _policy(r, where, spec, policy)
@@ -240,7 +240,7 @@ def _fill(
             if event_of(key) == "timer":
                 # the first period counts from here, not from the first use
                 script.timer(own.timer(r.bad, where, value), 0)
-    # rt-app's main thread is SCHED_OTHER with nice 0, and a forked task begins with what the thread has that forks it
+    # rt-app's main thread is SCHED_OTHER with nice 0; a forked task begins with the policy of the thread that forks it
     if forked or policy != "SCHED_OTHER" or spec.only("priority") is not None:
         _set_policy(r, script, where, spec, policy)
     group = _group(r, r.shared.workload, where, spec) if forked else None
@@ -275,7 +275,7 @@ def _fill(
             here = _cpus(r, place, body)
             script.affinity(here if here is not None else cpus if cpus is not None else everywhere)
         if body is not spec and not {"policy", "priority"}.isdisjoint(key for key, _ in body):
-            # without a policy it keeps the last one
+            # a phase without a policy keeps the last policy
             policy = _policy(r, place, body, policy)
             _set_policy(r, script, place, body, policy)
         for key, value in body:
@@ -286,7 +286,7 @@ def _fill(
 
 
 def _unknown(r: _Reading, where: str, found: Pairs, known: set[str]) -> None:
-    """Refuse the keys that rt-app does not have, by name, and note those without effect."""
+    """Refuse by name the keys that rt-app does not have, and note the keys that have no effect."""
     wrong = [key for key, _ in found if key not in known]
     if wrong:
         raise r.bad(
@@ -314,7 +314,7 @@ def _policy(r: _Reading, where: str, spec: Pairs, default: str) -> str:
 
 
 def _set_policy(r: _Reading, script: Script, where: str, spec: Pairs, policy: str) -> None:
-    """Add the change to a policy; ``priority`` is 1 to 99 if it is real-time (default 10, as in rt-app), else a nice value."""
+    """Add the change to a policy. ``priority`` is 1 to 99 for real-time tasks (default 10, as in rt-app), else a nice value."""
     name = _POLICIES[policy]
     if name in ("fifo", "rr"):
         script.policy(name, _whole(r, where, spec, "priority", 10, 1, 99))
@@ -327,7 +327,7 @@ def _set_policy(r: _Reading, script: Script, where: str, spec: Pairs, policy: st
 
 
 def _group(r: _Reading, w: Workload, where: str, spec: Pairs) -> int | None:
-    """Return the session of a task's ``taskgroup``, or None for that of rt-app."""
+    """Return the session of a task's ``taskgroup``, or None for the session of rt-app."""
     name = spec.only("taskgroup") or ""
     if not isinstance(name, str) or (name and not name.startswith("/")):
         raise r.bad(where, f"taskgroup={name!r}; expected a path such as /tg1")

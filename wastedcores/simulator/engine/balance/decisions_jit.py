@@ -70,7 +70,7 @@ def note_group(
     at.nr_running = s.sum_nr_running
     at.idle_cpus = s.idle_cpus
     if is_local and Decision(k, k.decisions).idle == idle_type.NEWLY_IDLE and idle_cpu(k, dst):
-        # a newly idle CPU does not count as idle, as rq->curr is still the previous task. The engine has no task for a stopper
+        # a newly idle CPU does not count as idle, as rq->curr is still the previous task; the engine has no task for a stopper
         at.idle_cpus -= 1
     at.capacity = s.group_capacity
     at.usage = s.group_usage
@@ -79,7 +79,7 @@ def note_group(
 
 @apart(NOTHING)
 def note_group_v6_12(k: Kernel, group: SchedGroup, place: int, is_local: int, s: SgLbStats) -> None:
-    """Write down the statistics of the group at a place in the ring, which are row ``s``."""
+    """Write down row ``s``, the statistics of the group at position ``place`` of the ring."""
     at = DecisionGroup(k, k.decisions + 1 + place)
     at.span = group.span
     at.local = is_local
@@ -96,7 +96,7 @@ def note_group_v6_12(k: Kernel, group: SchedGroup, place: int, is_local: int, s:
 
 @apart(NOTHING)
 def note_groups(k: Kernel, sd: SchedDomain, out: SdLbStats, prefer: int, average: int) -> None:
-    """Write down the totals of a domain's groups, once all of them are known."""
+    """Write down the totals of a domain's groups when the statistics of all groups are known."""
     at = Decision(k, k.decisions)
     at.tries += 1
     at.nr_groups = sd.nr_groups
@@ -110,7 +110,7 @@ def note_groups(k: Kernel, sd: SchedDomain, out: SdLbStats, prefer: int, average
 
 @inner
 def note_source(k: Kernel, env: LbEnv, src: int) -> None:
-    """Write down the imbalance, and the length of the queue that was chosen, before anything is taken from it."""
+    """Write down the imbalance and the length of the chosen queue, before any task is taken from the queue."""
     if k.decisions != 0:
         at = Decision(k, k.decisions)
         at.imbalance = env.imbalance
@@ -120,7 +120,7 @@ def note_source(k: Kernel, env: LbEnv, src: int) -> None:
 
 @inner
 def log_parts(k: Kernel, at: Decision, values: int) -> None:
-    """Log the first values of a row as records."""
+    """Log the first ``values`` values of a row as records."""
     for i in range(0, values, decision_record.PER_RECORD):
         record(
             k, log_kind.DECISION_PART, at[i], at[i + 1], at[i + 2], at[i + 3], at[i + 4], at[i + 5]
@@ -129,7 +129,7 @@ def log_parts(k: Kernel, at: Decision, values: int) -> None:
 
 @apart(NOTHING)
 def log_decision(k: Kernel, env: LbEnv, result: int) -> None:
-    """Log a finished call of load_balance(): one record, then those of the call and of each group."""
+    """Log a finished call of load_balance(): first the decision, then the values of the call and of each group."""
     at = Decision(k, k.decisions)
     for i in range(4):
         at.held_back[i] = env.held_back[i]

@@ -2,8 +2,8 @@
 
 The code is kernel/sched/fair.c, v6.12.107. The kind of a group decides before its load: idle CPUs and numbers of tasks are
 compared where the local group has room, and average loads only where both groups have more tasks than they can run. The
-statistics of the local group, of the busiest one so far and of the one that is being looked at are three rows from ``st`` on
-(SgLbStats), and the totals are the row ``out`` (SdLbStats).
+statistics of the local group, of the busiest group so far and of the group that is being examined are in three rows, of which
+``st`` is the first (SgLbStats). The totals are in the row ``out`` (SdLbStats).
 """
 
 import numpy as np
@@ -52,7 +52,7 @@ NUMA_IMBALANCE_MIN = 2
 
 @inner
 def clear(k: Kernel, s: SgLbStats) -> None:
-    """Set all statistics of a row to 0; it has no group."""
+    """Set all statistics of a row to 0. The row then has no group."""
     for column in range(SgLbStats.group, SgLbStats.smt_balance + 1):
         s[column] = 0
     s.group = NO_GROUP
@@ -60,7 +60,7 @@ def clear(k: Kernel, s: SgLbStats) -> None:
 
 @inner
 def counted(k: Kernel, cpu: int) -> int:
-    """Return the fair tasks of a CPU, with sleepers that are still queued (h_nr_queued) or without (h_nr_runnable, v6.18.15)."""
+    """Count the fair tasks of a CPU, with sleepers that are still queued (h_nr_queued) or without (h_nr_runnable, v6.18.15)."""
     q = cpu_cfs_rq(k, cpu)
     nr = q.h_nr_running
     return nr if modern(k).sleepers_counted != 0 else nr - q.h_nr_delayed
@@ -105,7 +105,7 @@ def adjust_numa_imbalance(imbalance, dst_running, allowance):
     return imbalance * 0
 
 
-#: the number of idle CPUs of a busiest group that was not found yet
+#: the number of idle CPUs in the statistics of the busiest group before any group was found
 NO_GROUP_IDLE = (1 << 32) - 1
 
 
@@ -118,7 +118,7 @@ def idle_cpu(k: Kernel, cpu: int) -> int:
 
 @apart(VALUE)
 def update_sg_lb_stats(k: Kernel, env: LbEnv, group: SchedGroup, local: int, s: SgLbStats) -> int:
-    """update_sg_lb_stats() into row ``s``; return whether one of the CPUs has several tasks."""
+    """update_sg_lb_stats(): write the statistics into row ``s``; return whether one of the CPUs has several tasks."""
     sd = env.sd
     log_considered(k, env.dst_cpu, group.span, log_op.UPDATE_SG_LB_STATS, sd.level)
     overloaded = False
@@ -181,7 +181,7 @@ def pick_busiest(k: Kernel, s: SgLbStats, busiest: SgLbStats) -> bool:
         return False
     any_idle = s.idle_cpus != 0 or busiest.idle_cpus != 0
     if kind == group_type.FULLY_BUSY or (kind == group_type.SMT_BALANCE and not any_idle):
-        # average loads are 0 on both sides; threads that share a core need more help
+        # the average loads of both groups are 0; threads that share a core need more help
         if modern(k).last_fully_busy == 0:
             return False
         return busiest.group == NO_GROUP or not is_smt(k, busiest)
@@ -198,7 +198,7 @@ def pick_busiest(k: Kernel, s: SgLbStats, busiest: SgLbStats) -> bool:
 
 @inner
 def update_idle_cpu_scan(k: Kernel, env: LbEnv, sum_util: int) -> None:
-    """update_idle_cpu_scan(): let wakeups examine fewer CPUs the more the LLC is used."""
+    """update_idle_cpu_scan(): the more the LLC is used, the fewer CPUs may wakeups examine."""
     cpu = env.dst_cpu
     sd = env.sd
     llc = cpu_rq(k, cpu).sd_llc_size
@@ -264,9 +264,9 @@ MAX32 = (1 << 32) - 1
 
 @inner
 def sibling_imbalance(k: Kernel, env: LbEnv, st: int) -> int:
-    """sibling_imbalance(): return how many tasks more the busiest group has, per core.
+    """sibling_imbalance(): return how many more tasks per core the busiest group has than the local one.
 
-    In v6.1 cores do not count, and busy CPUs pull, too (calculate_imbalance() and find_busiest_group(), v6.1.192).
+    In v6.1 the numbers of cores do not count, and busy CPUs pull, too (calculate_imbalance() and find_busiest_group(), v6.1.192).
     """
     local = SgLbStats(k, st + stats_row.LOCAL)
     busiest = SgLbStats(k, st + stats_row.BUSIEST)
@@ -323,7 +323,7 @@ def balanced(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> int:
 
 @inner
 def spare_imbalance(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> None:
-    """The part of calculate_imbalance() for a local group with room."""
+    """The part of calculate_imbalance() for a local group that has room for tasks."""
     local = SgLbStats(k, st + stats_row.LOCAL)
     busiest = SgLbStats(k, st + stats_row.BUSIEST)
     sd = env.sd
@@ -347,7 +347,7 @@ def spare_imbalance(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> None:
 
 @inner
 def load_share(excess, capacity):
-    """Return a difference of loads times a capacity as an unsigned long, of which each may wrap around."""
+    """Return a difference of loads times a capacity as an unsigned long. The difference and the product may wrap around."""
     return np.uint64(np.int64(excess)) * np.uint64(capacity)
 
 
@@ -371,7 +371,7 @@ def calculate_imbalance(k: Kernel, env: LbEnv, st: int, out: SdLbStats) -> None:
         local.avg_load = load
         if load >= busiest.avg_load or load >= average:
             return
-    # a busiest group below the average makes the first term large
+    # if the load of the busiest group is below the average, the first term wraps around and is large
     above = load_share(busiest.avg_load - average, busiest.capacity)
     below = load_share(average - local.avg_load, local.capacity)
     env.migration = migration_type.BY_LOAD

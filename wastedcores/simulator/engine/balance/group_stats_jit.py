@@ -1,8 +1,8 @@
 """Statistics of scheduling groups and the choice of the busiest group.
 
 The code is kernel/sched/fair.c of Linux v4.1 (docs/scheduler-model.md, sections 5.4 and 5.7). The statistics of the local
-group, of the busiest group so far and of the group that is being looked at are three rows from ``st`` on (SgLbStatsV4).
-find_busiest_group() writes its result into ``out`` (SdLbStats).
+group, of the busiest group so far and of the group that is being examined are in three rows, of which ``st`` is the first
+(SgLbStatsV4). find_busiest_group() writes its result into ``out`` (SdLbStats).
 """
 
 from wastedcores.jit.compile import inner
@@ -47,7 +47,7 @@ def ms_to_jiffies(k: Kernel, ms: int) -> int:
 
 @apart(NOTHING)
 def update_group_capacity(k: Kernel, sd: SchedDomain, cpu: int) -> None:
-    """update_group_capacity(), update_cpu_capacity(): no RT or interrupt time is subtracted."""
+    """update_group_capacity(), update_cpu_capacity(), without subtracting the time of RT tasks and interrupts."""
     group = sd.groups
     sgc = group.sgc
     interval = ms_to_jiffies(k, sd.balance_interval)
@@ -75,7 +75,7 @@ def update_group_capacity(k: Kernel, sd: SchedDomain, cpu: int) -> None:
 
 @inner
 def has_capacity(k: Kernel, s: SgLbStatsV4, pct: int) -> bool:
-    """group_has_capacity() of the group whose statistics are row ``s``."""
+    """group_has_capacity() of the group whose statistics are in row ``s``."""
     if s.sum_nr_running < s.group_weight:
         return True
     return s.group_capacity * 100 > s.group_usage * pct
@@ -85,7 +85,7 @@ def has_capacity(k: Kernel, s: SgLbStatsV4, pct: int) -> bool:
 def update_sg_lb_stats(
     k: Kernel, sd: SchedDomain, group: SchedGroup, local: int, index: int, s: SgLbStatsV4, dst: int
 ) -> int:
-    """update_sg_lb_stats() into row ``s``; return whether a CPU of the group has more than one task."""
+    """update_sg_lb_stats(): write the statistics into row ``s``; return whether a CPU of the group has more than one task."""
     total = 0
     usage = 0
     running = 0
@@ -145,9 +145,9 @@ def classify(k: Kernel, s: SgLbStatsV4, sgc: SchedGroupCapacity) -> None:
 
 @inner
 def pick_busiest(k: Kernel, spare: SgLbStatsV4, busiest: SgLbStatsV4) -> bool:
-    """update_sd_pick_busiest(), with the group imbalance fix as described or as published (paper, section 3.1)."""
+    """update_sd_pick_busiest(), also with the group imbalance fix as described or as published (paper, section 3.1)."""
     if k.group_imbalance_fix == group_imbalance_fix.PATCH:
-        # as published, every non-local group passes, so the last group of the ring becomes "the busiest"
+        # with the published fix every non-local group passes, so the last group of the ring becomes "the busiest"
         return True
     if spare.group_type != busiest.group_type:
         return spare.group_type > busiest.group_type
@@ -321,7 +321,7 @@ def balanced(
 def find_busiest_group(
     k: Kernel, sd: SchedDomain, dst: int, idle: int, st: int, out: SdLbStats
 ) -> bool:
-    """find_busiest_group(): return whether there is one; the group and the imbalance are in row ``out``."""
+    """find_busiest_group(): return whether there is a group to pull from. Row ``out`` has the group and the imbalance."""
     local = SgLbStatsV4(k, st + stats_row.LOCAL)
     busiest = SgLbStatsV4(k, st + stats_row.BUSIEST)
     update_sd_lb_stats(k, sd, dst, idle, st, out)

@@ -1,7 +1,7 @@
 """The search for an idle CPU in the LLC of a woken task (kernel/sched/fair.c, v6.12.107).
 
-SIS_UTIL limits how many CPUs a search examines. No task is SCHED_IDLE here, so a CPU is idle or busy. The CPUs that are left to
-examine are the set ``cpuset.LB``, which no wakeup shares with load_balance().
+SIS_UTIL limits how many CPUs a search examines. No task is SCHED_IDLE here, so a CPU is idle or busy. The set ``cpuset.LB``
+holds the CPUs that are still to be examined; load_balance() also uses this set, but never during a wakeup.
 """
 
 from wastedcores.jit.compile import inner
@@ -34,7 +34,7 @@ def first_of_core(k: Kernel, cpu: int) -> int:
 
 @inner
 def share_id(k: Kernel, cpu: int) -> int:
-    """sd_share_id: return the first CPU of a CPU's cluster, or else of its LLC; note that there are clusters."""
+    """sd_share_id: return the first CPU of a CPU's cluster, or else of its LLC. If there is a cluster, note this."""
     first = cpu_rq(k, cpu).sd.row
     for sd_row in range(first, first + cpu_rq(k, cpu).nr_domains):
         sd = SchedDomain(k, sd_row)
@@ -62,7 +62,7 @@ def update_sharing(k: Kernel) -> None:
 
 @apart(NOTHING)
 def update_idle_core(k: Kernel, cpu: int) -> None:
-    """__update_idle_core(): note that a core became idle when its last CPU does."""
+    """__update_idle_core(): note that a core became idle if all its other CPUs are idle, too."""
     sd = cpu_rq(k, cpu).sd_llc
     if modern(k).smt_active == 0 or not sd or sd.shared.has_idle_cores != 0:
         return
@@ -141,7 +141,7 @@ def examine_core(k: Kernel, core: int) -> None:
 
 @inner
 def examine(k: Kernel, cpu: int) -> None:
-    """Examine a CPU, unless as many were examined as SIS_UTIL allows."""
+    """Examine a CPU, unless the search has already examined as many CPUs as SIS_UTIL allows."""
     g = modern(k)
     if g.scan_left == 0:
         g.scan_over = 1
@@ -155,7 +155,7 @@ def examine(k: Kernel, cpu: int) -> None:
 
 @apart(NOTHING)
 def scan(k: Kernel, first: int, number: int, target: int, for_core: int) -> None:
-    """Examine those CPUs of a list that are left to examine, from behind ``target`` around (for_each_cpu_wrap())."""
+    """Examine the CPUs of a list that are in ``cpuset.LB``, beginning after ``target``, in cyclic order (for_each_cpu_wrap())."""
     g = modern(k)
     for turn in range(2):
         for i in range(first, first + number):
@@ -171,7 +171,7 @@ def scan(k: Kernel, first: int, number: int, target: int, for_core: int) -> None
 
 @inner
 def begin_scan(k: Kernel, p: TaskStruct, sd: SchedDomain, limit: int) -> None:
-    """Let the allowed CPUs of a domain be left to examine."""
+    """Begin a search of the CPUs of a domain on which the task may run."""
     g = modern(k)
     g.scan_left = limit
     g.scan_cpu = -1
@@ -184,7 +184,7 @@ def begin_scan(k: Kernel, p: TaskStruct, sd: SchedDomain, limit: int) -> None:
 
 @apart(NOTHING)
 def log_scan(k: Kernel, cpu: int, level: int) -> None:
-    """Log the CPUs that a search examined: a record, and then the words of the set, six in a record (simulator/log.py)."""
+    """Log the CPUs that a search examined: one record, followed by records with six words of the set each (simulator/log.py)."""
     if k.log_considered == 0:
         return
     here = k.this_cpu
@@ -201,9 +201,9 @@ def log_scan(k: Kernel, cpu: int, level: int) -> None:
 def select_idle_cpu(
     k: Kernel, p: TaskStruct, sd: SchedDomain, has_idle_core: int, target: int
 ) -> int:
-    """select_idle_cpu(): search the LLC from behind ``target`` and return an idle CPU, or -1.
+    """select_idle_cpu(): search the LLC, beginning after ``target``, and return an idle CPU, or -1.
 
-    With an idle core in the LLC, the search is for the whole core and has no limit. Otherwise it examines at most
+    If the LLC has an idle core, the search looks for an idle core and has no limit. Otherwise it examines at most
     ``nr_idle_scan`` CPUs.
     """
     g = modern(k)
@@ -231,7 +231,7 @@ def select_idle_cpu(
 
 @inner
 def wakes_for_itself(k: Kernel, prev: int) -> bool:
-    """Return whether a kernel thread that is bound to this CPU wakes the task, and leaves the CPU to it.
+    """Return whether the waker is a kernel thread that is bound to this CPU, so that the task stays here.
 
     Such a thread often completes work that the task asked for (is_per_cpu_kthread()).
     """
@@ -249,10 +249,10 @@ def wakes_for_itself(k: Kernel, prev: int) -> bool:
 
 @apart(VALUE)
 def beyond_cache(k: Kernel, p: TaskStruct, target: int) -> int:
-    """Return where a task goes for which no idle CPU was found in the LLC: to ``target``, unless the kernel has the paper's fix.
+    """Return the CPU of a task for which the LLC has no idle CPU: ``target``, unless the kernel has the paper's fix.
 
-    The fix is that of the paper's section 3.3 for kernels that search one LLC, and no release has it: the CPU that has been idle
-    longest in the smallest domain beyond the LLC that has an idle CPU on which the task may run.
+    The fix applies section 3.3 of the paper to kernels that search one LLC; no release has it. It takes the smallest domain
+    beyond the LLC that has an idle CPU on which the task may run, and of these CPUs the one that has been idle for longest.
     """
     if k.overload_on_wakeup_fix == 0:
         return target

@@ -1,4 +1,4 @@
-"""load_balance(): the CPU that gives tasks and the tasks that move.
+"""load_balance(): the choice of the CPU to pull from and of the tasks that move.
 
 Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, sections 5.4 to 5.6.
 """
@@ -56,7 +56,7 @@ def detach_task(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
     """detach_task(): take a task off its queue and assign it to ``dst``, as set_task_cpu() does."""
     src = p.cpu
     dequeue_task(k, p, False)
-    if src != dst:  # where groups overlap, LBF_DST_PINNED can select the source itself
+    if src != dst:  # if groups overlap, LBF_DST_PINNED can select the source itself
         log_migrate(k, p, src, dst, why)
         if k.is_modern != 0:
             fair_class(k).migrate_task_rq(k, p)
@@ -76,8 +76,8 @@ def attach_task(k: Kernel, p: TaskStruct) -> None:
 def task_hot(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
     """task_hot(): return whether a task ran within half a millisecond of the last update of the source's clock.
 
-    Before Linux 4.11 load_balance() did not update that clock. A task therefore stays as hot as it was at the last update, until
-    the next tick of the source if nothing else happens there.
+    Before Linux 4.11 load_balance() did not update that clock. A task therefore stays as hot as it was at the clock's last
+    update, until the next update, which is at the latest at the next tick of the source.
     """
     if p.policy == SCHED_IDLE:
         return False
@@ -120,7 +120,7 @@ def can_migrate_task(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
 
 @apart(VALUE)
 def detach_tasks(k: Kernel, env: LbEnv) -> int:
-    """detach_tasks(): take tasks off the busiest queue, the newest first; return their number. LbEnv.tasks lists them."""
+    """detach_tasks(): take tasks off the busiest queue, the newest first, and list them in LbEnv.tasks; return their number."""
     src = env.src_cpu
     env.tasks = NO_TASK
     detached = 0
@@ -166,7 +166,7 @@ def attach_tasks(k: Kernel, env: LbEnv) -> None:
 
 @inner
 def should_we_balance(k: Kernel, env: LbEnv) -> bool:
-    """should_we_balance(): only the first idle CPU in the balance mask of the local group balances, else the balance CPU.
+    """should_we_balance(): only the first idle CPU of the local group's balance mask balances; if none is idle, the balance CPU.
 
     With the published group construction patch every CPU balances.
     """
@@ -185,7 +185,7 @@ def should_we_balance(k: Kernel, env: LbEnv) -> bool:
 
 @apart(VALUE)
 def find_busiest_queue(k: Kernel, env: LbEnv, group: SchedGroup) -> int:
-    """find_busiest_queue(): return the CPU, or -1 if there is none."""
+    """find_busiest_queue(): return the CPU to pull from, or -1 if there is none."""
     busiest = -1
     busiest_load = 0
     busiest_cap = 1
@@ -235,7 +235,7 @@ def need_active_balance(k: Kernel, env: LbEnv) -> bool:
 
 @apart(VALUE)
 def move_tasks(k: Kernel, env: LbEnv) -> int:
-    """Detach and attach tasks in rounds; return the number moved, -1 to try again without the source, -2 if no CPU is left."""
+    """Move tasks in rounds; return how many moved, -1 if the search must go on without the source, -2 if no CPU is left."""
     src = env.src_cpu
     moved = 0
     env.flags |= lbf.ALL_PINNED
@@ -270,10 +270,10 @@ def move_tasks(k: Kernel, env: LbEnv) -> int:
 
 @apart(VALUE)
 def start_active_balance(k: Kernel, env: LbEnv, this_cpu: int) -> int:
-    """End a load_balance() that failed: return 1 if it started the stopper, 0 if the stopper is busy, -1 if pinned."""
+    """Start the stopper after a failed load_balance(); return 1 if it was started, 0 if it is busy, -1 if the task is pinned."""
     src = env.src_cpu
     curr = cpu_rq(k, src).curr
-    # the idle task may run on its CPU only
+    # the idle task may run on its own CPU only
     if not curr or not test(k, curr.cpus_allowed, this_cpu):
         return -1
     started = 0
@@ -289,7 +289,7 @@ def start_active_balance(k: Kernel, env: LbEnv, this_cpu: int) -> int:
 
 @inner
 def count(k: Kernel, env: LbEnv, result: int) -> None:
-    """Count this load_balance() call by idle type and result, and log it if decisions are logged."""
+    """Count this load_balance() call under its idle type and result; log it if decisions are logged."""
     env.sd.lb_count[7 * env.idle + result] += 1
     if k.decisions != 0:
         log_decision(k, env, result)
@@ -305,7 +305,7 @@ def mark_parent(k: Kernel, env: LbEnv, imbalance: int) -> None:
 
 @inner
 def tune_up(k: Kernel, env: LbEnv, sd: SchedDomain, failed: int) -> None:
-    """The labels after out_balanced: there is nothing to do here, so balance less often."""
+    """The labels after out_balanced: nothing could be moved at this level, so balance it less often."""
     if failed:
         sd.nr_balance_failed = 0
     if (
@@ -324,7 +324,7 @@ def out_balanced(k: Kernel, env: LbEnv, sd: SchedDomain, result: int) -> None:
 
 @apart(VALUE)
 def load_balance(k: Kernel, this_cpu: int, sd: SchedDomain, idle: int, why: int) -> int:
-    """load_balance(): return the tasks moved, or -1 if this CPU is not the one to balance (``continue_balancing = 0``)."""
+    """load_balance(): return how many tasks moved, or -1 if another CPU has to balance (``continue_balancing = 0``)."""
     st = k.scratch
     out = SdLbStats(k, st + 3)
     env = LbEnv(k, st + 4)

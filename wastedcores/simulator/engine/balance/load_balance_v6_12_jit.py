@@ -54,10 +54,10 @@ from wastedcores.simulator.engine.world.structs import (
 
 @inner
 def held_back(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
-    """can_migrate_task(), task_is_ineligible_on_dst_cpu(): return whether a task is left where it is, whatever its affinity.
+    """can_migrate_task(), task_is_ineligible_on_dst_cpu(): return whether a task must stay even if its affinity allows a move.
 
-    A sleeper that is still queued is moved only to move load. A task that had more than its share is moved after an attempt that
-    failed, or to a queue that is empty.
+    A sleeper that is still queued is moved only if load is to be moved. A task that has had more than its share is moved only
+    after an attempt that failed, or to an empty queue.
     """
     if p.se.sched_delayed != 0 and env.migration != migration_type.BY_LOAD:
         if modern(k).sleepers_pulled == 0:
@@ -96,7 +96,7 @@ def other_siblings_idle(k: Kernel, cpu: int) -> bool:
 
 @inner
 def after_its_core(k: Kernel, cpu: int) -> bool:
-    """Return whether an earlier idle CPU of the same core was rejected, which rejects the whole core."""
+    """Return whether an earlier idle CPU of the same core was rejected. If so, the whole core is rejected."""
     other = cpu_cfs_rq(k, cpu).rq_modern.sibling
     while other != cpu:
         if other < cpu and test(k, cpuset.LB, other) and idle_cpu(k, other):
@@ -109,8 +109,8 @@ def after_its_core(k: Kernel, cpu: int) -> bool:
 def should_we_balance(k: Kernel, env: LbEnv) -> bool:
     """should_we_balance(): return whether this CPU may balance for its group.
 
-    The designated CPU is the first idle one of the group whose core is idle, else the first idle one, else the group's balance
-    CPU. v6.1 does not look at cores. A newly idle CPU may balance unless a task arrived in the meantime.
+    The designated CPU is the first CPU of the group whose whole core is idle, else the first idle CPU, else the group's balance
+    CPU. v6.1 does not look at cores. A newly idle CPU may balance unless a task has arrived in the meantime.
     """
     whole_cores = modern(k).whole_cores_balance != 0
     dst = env.dst_cpu
@@ -196,7 +196,7 @@ def cost_of(k: Kernel, p: TaskStruct, env: LbEnv) -> int:
         cost = max(task_h_load(k, p), 1)
     else:
         cost = task_util_est(k, p)
-    # shr_bound(): each failure halves what counts
+    # shr_bound(): each failed attempt halves the cost that is compared
     failed = env.sd.nr_balance_failed
     if cost >> min(failed, 63) > env.imbalance:
         env.heavy += 1
@@ -243,7 +243,7 @@ def detach_tasks(k: Kernel, env: LbEnv) -> int:
 
 @apart(VALUE)
 def pull(k: Kernel, env: LbEnv) -> int:
-    """Move tasks from the source, to another CPU of the group where affinity allows only that; return how many."""
+    """Move tasks from the source, and to another CPU of the group if their affinity requires it; return how many moved."""
     moved = 0
     env.loop_max = min(NR_MIGRATE, cpu_rq(k, env.src_cpu).nr_running)
     while True:
@@ -283,7 +283,7 @@ def out_balanced(k: Kernel, env: LbEnv, result: int) -> None:
 
 @inner
 def only_local_left(k: Kernel, env: LbEnv) -> bool:
-    """Return whether all CPUs that are left are in the balance mask of the local group."""
+    """Return whether all CPUs that can still be pulled from are in the balance mask of the local group."""
     group = env.dst_group
     first = group.balance_cpus
     for cpu in range(k.nr_cpus):
@@ -310,7 +310,7 @@ def need_active_balance(k: Kernel, env: LbEnv) -> bool:
 
 @inner
 def start_active_balance(k: Kernel, env: LbEnv, src: int) -> bool:
-    """Ask the stopper of ``src`` to push a task unless it is busy with that; return whether it was asked."""
+    """Ask the stopper of ``src`` to push a task, unless it is already pushing one; return whether it was asked."""
     if cpu_rq(k, src).active_balance != 0:
         return False
     this_cpu = env.this_cpu
@@ -374,7 +374,7 @@ def begin(k: Kernel, env: LbEnv, this_cpu: int, sd: SchedDomain, idle: int, why:
 
 @apart(VALUE)
 def load_balance(k: Kernel, this_cpu: int, sd: SchedDomain, idle: int, why: int) -> int:
-    """sched_balance_rq(): return the tasks moved, or -1 if this CPU is not the one to balance (``continue_balancing = 0``)."""
+    """sched_balance_rq(): return how many tasks moved, or -1 if another CPU has to balance (``continue_balancing = 0``)."""
     st = k.scratch
     out = SdLbStats(k, st + 3)
     env = LbEnv(k, st + 4)

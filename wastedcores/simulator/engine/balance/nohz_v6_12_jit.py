@@ -1,4 +1,4 @@
-"""Idle CPUs under Linux 6.12: how they begin, and which tickless one balances for the others (kernel/sched/fair.c, v6.12.107)."""
+"""Idle CPUs under Linux 6.12: how they become idle, and which one balances for all (kernel/sched/fair.c, v6.12.107)."""
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
@@ -26,7 +26,7 @@ BLOCKED_MS = 32
 
 @inner
 def count_busy(k: Kernel, cpu: int, change: int) -> None:
-    """set_cpu_sd_state_idle(), set_cpu_sd_state_busy(): count a CPU as idle (-1) or busy (1) in its LLC, once."""
+    """set_cpu_sd_state_idle(), set_cpu_sd_state_busy(): count a CPU as idle (-1) or busy (1) in its LLC, but not twice."""
     sd = cpu_rq(k, cpu).sd_llc
     if sd and sd.nohz_idle == (1 if change > 0 else 0):
         sd.nohz_idle = 0 if change > 0 else 1
@@ -35,7 +35,7 @@ def count_busy(k: Kernel, cpu: int, change: int) -> None:
 
 @apart(NOTHING)
 def nohz_balance_enter_idle(k: Kernel, cpu: int) -> None:
-    """nohz_balance_enter_idle(): add a CPU whose tick stopped to the tickless idle CPUs."""
+    """nohz_balance_enter_idle(): add a CPU whose tick has stopped to the tickless idle CPUs."""
     if not test(k, cpuset.ACTIVE, cpu):
         return
     g = modern(k)
@@ -53,7 +53,7 @@ def nohz_balance_enter_idle(k: Kernel, cpu: int) -> None:
 
 @inner
 def busy_again(k: Kernel, cpu: int) -> None:
-    """nohz_balance_exit_idle(): take a CPU off the tickless idle CPUs at its first busy tick."""
+    """nohz_balance_exit_idle(): remove a CPU from the tickless idle CPUs at its first busy tick."""
     if cpu_rq(k, cpu).in_nohz_mask != 0:
         nohz_exit(k, cpu)
         count_busy(k, cpu, 1)
@@ -132,7 +132,7 @@ def end_pass(k: Kernel, cpu: int) -> None:
 
 @inner
 def update_nohz_stats(k: Kernel, cpu: int) -> bool:
-    """update_nohz_stats(): update the averages of a tickless CPU once per jiffy; return whether some are left."""
+    """update_nohz_stats(): update the averages of a tickless CPU once per jiffy; return whether some are not yet 0."""
     q = cpu_cfs_rq(k, cpu)
     if q.rq_modern.has_blocked_load == 0 or not test(k, cpuset.NOHZ, cpu):
         return False
@@ -161,9 +161,9 @@ def visit(k: Kernel, cpu: int, this_cpu: int) -> int:
 
 @apart(NOTHING)
 def continue_pass(k: Kernel, this_cpu: int) -> None:
-    """_nohz_idle_balance(): visit the tickless idle CPUs, from the one behind this CPU around to this CPU itself.
+    """_nohz_idle_balance(): visit the tickless idle CPUs in cyclic order, beginning after this CPU and ending with it.
 
-    A CPU that is balanced takes some simulated time, in which an active balance that was started for it finishes.
+    Balancing for a CPU takes simulated time. In this time an active balance that was started for the CPU finishes.
     """
     n = k.nr_cpus
     this = cpu_cfs_rq(k, this_cpu).rq_modern
@@ -174,7 +174,7 @@ def continue_pass(k: Kernel, this_cpu: int) -> None:
         if not test(k, cpuset.NOHZ, cpu) or not idle_cpu(k, cpu):
             continue
         if cpu_rq(k, this_cpu).need_resched != 0 and not idle_cpu(k, this_cpu):
-            # the label abort: another CPU has to do what remains
+            # the label abort: another CPU has to visit the remaining CPUs
             if flags & nohz_kick.STATS:
                 this.ilb_blocked = 1
             if flags & nohz_kick.NEXT:
@@ -214,7 +214,7 @@ def begin_pass(k: Kernel, cpu: int, flags: int) -> None:
 
 @apart(NOTHING)
 def run_rebalance_domains(k: Kernel, cpu: int) -> None:
-    """sched_balance_softirq(), nohz_idle_balance(): balance for all tickless CPUs if this one was kicked, else its own levels."""
+    """sched_balance_softirq(), nohz_idle_balance(): balance for all tickless CPUs if this CPU was kicked, else its own levels."""
     if cpu_rq(k, cpu).ilb_next != 0:
         return  # the pass that is under way continues by itself
     q = cpu_cfs_rq(k, cpu)
@@ -230,7 +230,7 @@ def run_rebalance_domains(k: Kernel, cpu: int) -> None:
 
 @apart(NOTHING)
 def kick_arrives(k: Kernel, cpu: int) -> None:
-    """nohz_csd_func() (core.c): begin the pass that another CPU asked for, or continue the one under way."""
+    """nohz_csd_func() (core.c): begin the pass that another CPU asked for, or continue the pass under way."""
     if cpu_rq(k, cpu).ilb_next != 0:
         continue_pass(k, cpu)
         return
@@ -259,7 +259,7 @@ def run_idle_balance(k: Kernel, cpu: int) -> None:
 
 @apart(NOTHING)
 def booted(k: Kernel) -> None:
-    """Set the state of the LLCs that balancing of the idle machine has reached since boot, and seed newidle balancing."""
+    """Set the state that the LLCs have reached through balancing since boot, and seed newidle balancing."""
     n = k.nr_cpus
     smt_active = modern(k).smt_active
     for cpu in range(n):
@@ -274,7 +274,7 @@ def booted(k: Kernel) -> None:
 
 @apart(NOTHING)
 def attached(k: Kernel, now: int) -> None:
-    """Let the domains that every CPU got just now begin; ``now`` is the jiffy of their last balancing."""
+    """Initialize the domains that every CPU has just got. ``now`` counts as the jiffy of their last balancing."""
     for cpu in range(k.nr_cpus):
         for height in range(cpu_rq(k, cpu).nr_domains):
             sd = domain_at(k, cpu, height)
@@ -290,7 +290,7 @@ def enters_idle(k: Kernel, cpu: int) -> None:
     if modern(k).idle_ticks_before_stop == 0:
         stop_tick(k, cpu)
     elif cpu_rq(k, cpu).tick_stopped != 0:
-        # tick_nohz_idle_exit(): the CPU left the idle loop to schedule, and found nothing
+        # tick_nohz_idle_exit(): the CPU left the idle loop to schedule, and found no task
         cpu_rq(k, cpu).tick_stopped = 0
         queue_jit.push_tick(k, cpu, next_tick(k, cpu))
 

@@ -1,7 +1,7 @@
 """Placement of Linux 6.12: the CPU of a waking, forked or exec'ing task (kernel/sched/fair.c, v6.12.107).
 
-A wakeup stays in the LLC of the CPU on which the task ran last, or goes to that of the CPU that wakes it:
-``idle_sibling_v6_12_jit.py`` searches it. Forks and execs descend from the widest domain.
+A woken task stays in the LLC of the CPU on which it ran last, or goes to the LLC of the waking CPU. ``idle_sibling_v6_12_jit.py``
+searches this LLC. Forks and execs descend from the widest domain.
 """
 
 from wastedcores.jit.compile import inner
@@ -78,9 +78,9 @@ def add_cpu(k: Kernel, s: SgLbStats, cpu: int, p: TaskStruct) -> None:
 def update_sg_wakeup_stats(
     k: Kernel, sd: SchedDomain, group: SchedGroup, p: TaskStruct, s: SgLbStats
 ) -> None:
-    """update_sg_wakeup_stats(): sum up the allowed CPUs of a group as if ``p`` were on none of them, into row ``s``.
+    """update_sg_wakeup_stats(): sum up a group's CPUs in row ``s`` as if ``p`` were on none of them.
 
-    In 6.1.192 and from 6.12.101 on, CPUs on which the task may not run do not count.
+    In 6.1.192 and from 6.12.101 on, only CPUs on which the task may run count.
     """
     masked = modern(k).placement_masked != 0
     clear(k, s)
@@ -99,7 +99,7 @@ def update_sg_wakeup_stats(
 
 @inner
 def is_idler(k: Kernel, idlest: SgLbStats, s: SgLbStats) -> bool:
-    """update_pick_idlest(): return whether a group is a better place for a task than the best so far."""
+    """update_pick_idlest(): return whether a group is a better place for a task than the best group so far."""
     kind = s.type
     if kind != idlest.type:
         return kind < idlest.type
@@ -114,9 +114,9 @@ def is_idler(k: Kernel, idlest: SgLbStats, s: SgLbStats) -> bool:
 
 @inner
 def allowance(k: Kernel, sd: SchedDomain, p: TaskStruct, group: SchedGroup) -> int:
-    """Return how many tasks a node may have before a new one is put on another node (SD_NUMA).
+    """Return how many tasks a node may have before a new task is put on another node (SD_NUMA).
 
-    p->nr_cpus_allowed is less than NR_CPUS (8192) on every machine that is smaller.
+    The kernel compares p->nr_cpus_allowed with NR_CPUS (8192), which is larger than the number of CPUs of any machine here.
     """
     number = 0
     first = group.cpus
@@ -130,7 +130,7 @@ def allowance(k: Kernel, sd: SchedDomain, p: TaskStruct, group: SchedGroup) -> i
 def stays_local(
     k: Kernel, sd: SchedDomain, p: TaskStruct, local: SgLbStats, idlest: SgLbStats
 ) -> bool:
-    """sched_balance_find_dst_group(), its end: return whether ``p`` should stay in the local group."""
+    """The end of sched_balance_find_dst_group(): return whether ``p`` should stay in the local group."""
     kind = local.type
     numa = sd.flags & sd_flag.NUMA != 0
     if kind != idlest.type:
@@ -157,7 +157,7 @@ def stays_local(
 
 @apart(VALUE)
 def find_dst_group(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int) -> SchedGroup:
-    """sched_balance_find_dst_group(): return the group that should get ``p``; NULL if it is the one of ``this_cpu``."""
+    """sched_balance_find_dst_group(): return the group that should get ``p``, or NULL if this is the group of ``this_cpu``."""
     local = SgLbStats(k, k.scratch + stats_row.LOCAL)
     idlest = SgLbStats(k, k.scratch + stats_row.BUSIEST)
     spare = SgLbStats(k, k.scratch + stats_row.SPARE)
@@ -187,7 +187,7 @@ def find_dst_group(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int) -> 
 
 @inner
 def may_use(k: Kernel, p: TaskStruct, mask: int) -> bool:
-    """Return whether a task is allowed on a CPU of a set."""
+    """Return whether a task may run on some CPU of a set."""
     allowed = p.cpus_allowed
     for word in range(k.cpuset_words):  # noqa: SIM110 (numba has no generators here)
         if k[allowed, word] & k[mask, word] != 0:
@@ -217,7 +217,7 @@ def find_dst_cpu(k: Kernel, sd: SchedDomain, p: TaskStruct, cpu: int, prev: int,
 
 @inner
 def record_wakee_of_idle(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """record_wakee() of a timer on an idle CPU, which counts for that CPU's idle task."""
+    """record_wakee() if a timer on an idle CPU wakes the task: the wakeup counts for that CPU's idle task."""
     q = cpu_cfs_rq(k, cpu)
     if k.jiffies > q.rq_modern.wakee_flip_decay_ts + k.hz:
         q.rq_modern.wakee_flips >>= 1
@@ -229,9 +229,9 @@ def record_wakee_of_idle(k: Kernel, cpu: int, p: TaskStruct) -> None:
 
 @inner
 def wake_affine_idle(k: Kernel, this_cpu: int, prev: int, sync: int) -> int:
-    """wake_affine_idle(): return one of the two CPUs if it is idle or about to be, or else -1.
+    """wake_affine_idle(): return the waker's CPU or the task's last one if it is idle or about to be; else -1.
 
-    Sleepers that are still queued do not count beside a waker that is about to sleep.
+    If the waker is about to sleep, sleepers that are still queued on its CPU do not count.
     """
     if idle_cpu(k, this_cpu) and cpu_rq(k, this_cpu).sd_llc_id == cpu_rq(k, prev).sd_llc_id:
         return prev if idle_cpu(k, prev) else this_cpu
@@ -245,7 +245,7 @@ def wake_affine_idle(k: Kernel, this_cpu: int, prev: int, sync: int) -> int:
 def wake_affine_weight(
     k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int, prev: int, sync: int
 ) -> int:
-    """wake_affine_weight(): return the waker's CPU if the load there would be lower with ``p``, or else -1."""
+    """wake_affine_weight(): return the waker's CPU if its load with ``p`` would be lower than that of ``prev``; else -1."""
     here = cpu_load(k, this_cpu)
     if sync:
         current = task_h_load(k, cpu_rq(k, this_cpu).curr)

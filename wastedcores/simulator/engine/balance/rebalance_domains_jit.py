@@ -87,9 +87,9 @@ def rebalance_domains(k: Kernel, cpu: int, idle: int, why: int) -> int:
 
 @apart(NOTHING)
 def nohz_idle_balance(k: Kernel, cpu: int) -> None:
-    """nohz_idle_balance(): continue balancing on behalf of the other idle CPUs, and at the end for ``cpu`` itself.
+    """nohz_idle_balance(): continue to balance on behalf of the other idle CPUs, and at the end for ``cpu`` itself.
 
-    Balancing for a CPU takes time. In that time an active balance that the previous CPU's turn started takes effect.
+    Balancing for a CPU takes time. In this time an active balance takes effect that was started for the previous CPU.
     """
     for other in range(cpu_rq(k, cpu).ilb_next - 1, k.nr_cpus):
         if not test(k, cpuset.NOHZ, other) or other == cpu or not idle_cpu(k, other):
@@ -115,7 +115,7 @@ def nohz_idle_balance(k: Kernel, cpu: int) -> None:
 
 @inner
 def run_rebalance(k: Kernel, cpu: int) -> None:
-    """run_rebalance_domains(), the SCHED softirq; a pass that is under way continues by itself."""
+    """run_rebalance_domains(), the SCHED softirq. A NOHZ pass that is under way continues by itself."""
     if cpu_rq(k, cpu).ilb_next != 0:
         return
     idle = idle_type.IDLE if cpu_rq(k, cpu).idle_balance != 0 else idle_type.NOT_IDLE
@@ -203,7 +203,7 @@ def nohz_kick_needed(k: Kernel, cpu: int) -> bool:
 
 @apart(NOTHING)
 def nohz_balancer_kick(k: Kernel) -> None:
-    """nohz_balancer_kick(), find_new_ilb(): kick the first CPU of the mask if it is idle now, and no other CPU."""
+    """nohz_balancer_kick(), find_new_ilb(): kick the first CPU of the mask, or none if that CPU is not idle now."""
     k.nohz_next_balance += 1
     for cpu in range(k.nr_cpus):
         if test(k, cpuset.NOHZ, cpu):
@@ -232,7 +232,7 @@ def trigger_load_balance(k: Kernel, cpu: int) -> int:
 
 @apart(VALUE)
 def idle_balance(k: Kernel, cpu: int) -> int:
-    """idle_balance(): a CPU that ran out of work looks for some; return whether it found any."""
+    """idle_balance(): let a CPU that ran out of tasks look for some; return whether it found any."""
     next_balance = k.jiffies + k.hz
     cpu_rq(k, cpu).idle_stamp = k.now_ns
     first = cpu_rq(k, cpu).sd.row

@@ -36,7 +36,7 @@ from wastedcores.simulator.engine.world.structs import (
 
 @inner
 def is_decayed(k: Kernel, q: CfsRq, groups_on_list: int) -> bool:
-    """cfs_rq_is_decayed(): return whether nothing is left of the tasks that a queue had."""
+    """cfs_rq_is_decayed(): return whether the load of the tasks that a queue had has decayed to nothing."""
     if (
         q.load_weight != 0
         or q.avg.load_sum != 0
@@ -91,9 +91,9 @@ def update_blocked_averages(k: Kernel, cpu: int) -> None:
 
 @apart(NOTHING)
 def update_newidle_stats(k: Kernel, sd: SchedDomain, success: int) -> None:
-    """update_newidle_stats(): count an attempt of newidle balancing, and its success.
+    """update_newidle_stats(): count an attempt of newidle balancing and, if it succeeded, its success.
 
-    With NI_RATE (v7.2) the ratio grows with the time that 512 attempts take: 2**22 ns count as one success of 1024.
+    With NI_RATE (v7.2) the ratio also grows with the time that the last 512 attempts took: 2**22 ns count as one success in 1024.
     """
     sd.newidle_call += 1
     sd.newidle_success += success
@@ -109,7 +109,7 @@ def update_newidle_stats(k: Kernel, sd: SchedDomain, success: int) -> None:
 
 @apart(VALUE)
 def update_newidle_cost(k: Kernel, sd: SchedDomain, cost: int, success: int) -> bool:
-    """update_newidle_cost(): note the cost of an attempt, or let the highest cost decay; return whether it did."""
+    """update_newidle_cost(): note the cost of an attempt, or let the highest cost decay; return whether it decayed."""
     if cost != 0:
         update_newidle_stats(k, sd, success)
     now = k.jiffies
@@ -127,7 +127,7 @@ def update_newidle_cost(k: Kernel, sd: SchedDomain, cost: int, success: int) -> 
 
 @apart(NOTHING)
 def idle_cpu_woken(k: Kernel, cpu: int) -> None:
-    """The part of ttwu_do_activate() (core.c) that updates the mean time for which this CPU stays idle."""
+    """The part of ttwu_do_activate() (core.c) that updates the mean idle time of this CPU."""
     rq = cpu_rq(k, cpu)
     if rq.idle_stamp != 0:
         # update_avg() divides, which rounds towards zero
@@ -183,7 +183,7 @@ def rebalance_domains(k: Kernel, cpu: int, idle: int, why: int) -> int:
 
 @inner
 def draw_level(k: Kernel, cpu: int, sd: SchedDomain) -> int:
-    """NI_RANDOM: return by how much a success at this level counts, or 0 if chance leaves the level out."""
+    """NI_RANDOM: return the weight with which a success at this level counts, or 0 if the random draw skips the level."""
     rule = modern(k).newidle
     if rule < newidle.RANDOM:
         return 1
@@ -204,7 +204,7 @@ def due_idle(k: Kernel, sd: SchedDomain) -> int:
 
 @apart(VALUE)
 def try_levels(k: Kernel, cpu: int) -> int:
-    """Try the levels, innermost first; return how many tasks came. Rq.next_balance becomes earlier if a level is due before."""
+    """Try the levels, innermost first; return how many tasks came. If a level is due before Rq.next_balance, set this earlier."""
     cost = 0
     pulled = 0
     first = cpu_rq(k, cpu).sd.row
@@ -233,7 +233,7 @@ def try_levels(k: Kernel, cpu: int) -> int:
 
 @apart(VALUE)
 def newidle_balance(k: Kernel, cpu: int) -> bool:
-    """sched_balance_newidle(): try to pull a task because none is left; return whether one is there now."""
+    """sched_balance_newidle(): try to pull a task because the CPU has none; return whether it has one now."""
     rq = cpu_rq(k, cpu)
     if rq.wake_list:
         return False  # ttwu_pending: a task is about to arrive
@@ -261,7 +261,7 @@ def newidle_balance(k: Kernel, cpu: int) -> bool:
 
 @inner
 def nohz_newidle_balance(k: Kernel, cpu: int) -> None:
-    """nohz_newidle_balance(): let this CPU update the averages of idle CPUs before it idles, if that is due."""
+    """nohz_newidle_balance(): if the averages of idle CPUs are due, let this CPU update them before it idles."""
     if cpu_rq(k, cpu).avg_idle < MIGRATION_COST:
         return
     g = modern(k)

@@ -1,6 +1,6 @@
 """select_task_rq_fair(): the CPU for a task that wakes up, is new or calls exec.
 
-Source: kernel/sched/fair.c, v4.1, for find_idlest_group() also v4.19; docs/scheduler-model.md, section 6.
+Source: kernel/sched/fair.c, v4.1, and for find_idlest_group() also v4.19; docs/scheduler-model.md, section 6.
 """
 
 from wastedcores.jit.compile import inner
@@ -26,7 +26,7 @@ from wastedcores.simulator.engine.world.structs import (
     TaskStruct,
 )
 
-#: larger than every load, also a hundred times as large
+#: larger than a hundred times every load
 HUGE = 1 << 55
 
 
@@ -128,7 +128,7 @@ def find_idlest_group_v4_10(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu:
 
 @inner
 def record_wakee(k: Kernel, waker: TaskStruct, p: TaskStruct) -> None:
-    """record_wakee(): count how often a task wakes another task than the last time."""
+    """record_wakee(): count how often a task wakes a different task than it did the last time."""
     if not waker:
         return
     if k.jiffies > waker.wakee_flip_decay_ts + k.hz:
@@ -216,7 +216,7 @@ def select_idle_sibling(k: Kernel, p: TaskStruct, target: int) -> int:
 
 @apart(VALUE)
 def longest_idle_cpu(k: Kernel, p: TaskStruct, prev: int) -> int:
-    """The overload-on-wakeup fix (paper, section 3.3): the previous CPU if idle, else the one idle for longest, else -1."""
+    """The overload-on-wakeup fix (paper, section 3.3): return ``prev`` if it is idle, else the CPU idle for longest, or -1."""
     if cpu_rq(k, prev).nr_running == 0:
         return prev
     best = -1
@@ -235,9 +235,9 @@ def longest_idle_cpu(k: Kernel, p: TaskStruct, prev: int) -> int:
 
 @inner
 def takes_home(k: Kernel, p: TaskStruct, home: int) -> bool:
-    """Return whether a strategy of the fork/wait paper (4.2) puts a task on its parent's CPU or on its own last one.
+    """Return whether a strategy of the fork/wait paper (4.2) puts a task on ``home``: its parent's CPU or its own last CPU.
 
-    Strategy 1 does so if at most one task is there, which at a fork is the parent; strategy 2 always does.
+    Strategy 1 does so if at most one task is there (at a fork, this is the parent); strategy 2 always does.
     """
     if not test(k, p.cpus_allowed, home) or not test(k, cpuset.ACTIVE, home):
         return False
@@ -289,7 +289,7 @@ def widest_below(k: Kernel, cpu: int, weight: int, flag: int) -> SchedDomain:
 
 @apart(VALUE)
 def slow_path(k: Kernel, p: TaskStruct, cpu: int, sd: SchedDomain, flag: int) -> int:
-    """Descend through the domains, for fork and exec."""
+    """Descend through the domains to find a CPU, for fork and exec."""
     new_cpu = cpu
     while sd:
         if sd.flags & flag == 0:

@@ -1,1 +1,1 @@
-"""The clocks of the CPUs, which are compiled only for machines that have some."""
+"""The clocks of the CPUs, which are compiled only for machines that have clocks."""

@@ -29,7 +29,7 @@ def limit_khz(k: Kernel, active: int) -> int:
 
 @inner
 def exit_latency(k: Kernel, idle_ns: int) -> int:
-    """Return the exit latency of the state that a CPU is in after being idle for some time."""
+    """Return the exit latency of the idle state that a CPU has reached after being idle for ``idle_ns``."""
     c = constants(k)
     out = 0
     for i in range(c.states):
@@ -48,7 +48,7 @@ def set_khz(k: Kernel, core: Clock, cpu: int, khz: int) -> None:
 
 @inner
 def rescale(k: Kernel, cpu: int, speed: int, still: int) -> None:
-    """Change the speed of a CPU: what its task did so far was done at the old speed. CPU ``still`` has no stretch under way."""
+    """Change the speed of a CPU. Its task has worked at the old speed until now; CPU ``still`` has no stretch under way."""
     p = cpu_rq(k, cpu).curr
     running = cpu != still and p != NO_TASK and p.left < table.INFINITE
     elapsed = k.now_ns - cpu_rq(k, cpu).stretch_start
@@ -78,7 +78,7 @@ def update_speeds(k: Kernel, core: Clock, still: int) -> None:
 
 @apart(VALUE)
 def switched(k: Kernel, cpu: int) -> int:
-    """Follow a switch between a task and idle; return the exit latency of the idle state that was left."""
+    """Follow a switch between a task and idle; return the exit latency of the idle state that the CPU left."""
     row = Clock(k, k.clock0 + cpu)
     busy = cpu_rq(k, cpu).curr != NO_TASK
     if (row.busy != 0) == busy:
@@ -108,7 +108,7 @@ def switched(k: Kernel, cpu: int) -> int:
 
 @apart(NOTHING)
 def ticked(k: Kernel, cpu: int) -> None:
-    """Let the core of a busy CPU that ticks choose its frequency, and log the tick."""
+    """Handle the tick of a busy CPU: let its core choose a frequency, and log the tick."""
     c = constants(k)
     lowest = c.min_khz
     if lowest == 0:

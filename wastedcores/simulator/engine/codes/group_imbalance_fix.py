@@ -1,3 +1,3 @@
-"""Which fix of the bug group imbalance is on: none, that of the paper's text, or that of the authors' patch."""
+"""Which fix of the group imbalance bug is on: none, the fix in the paper's text, or the fix in the authors' patch."""
 
 NONE, PAPER, PATCH = range(3)

@@ -1,3 +1,3 @@
-"""Kinds of scheduling groups, the less busy first (``enum group_type``, v4.1)."""
+"""Kinds of scheduling groups, the least busy first (``enum group_type``, v4.1)."""
 
 OTHER, IMBALANCED, OVERLOADED = range(3)

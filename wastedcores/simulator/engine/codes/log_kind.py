@@ -16,7 +16,7 @@
     FREQUENCY,
     TICK,
     DECISION,
-    DECISION_PART,  # comes after its decision and has six more of its values
+    DECISION_PART,  # follows its DECISION and has six of the decision's values
     AFFINITY,
-    CONSIDERED_PART,  # comes after a CONSIDERED that names no row of the table, and has words of the set of CPUs
+    CONSIDERED_PART,  # follows a CONSIDERED that names no row of the table, and has words of its set of CPUs
 ) = range(18)

@@ -1,3 +1,3 @@
-"""What a change of weight keeps of an entity: its lag, its place, or its distance from the average."""
+"""What stays the same when the weight of an entity changes: its lag, its place, or its distance from the average."""
 
 LAG, PLACE, AVERAGE = range(3)

@@ -1,4 +1,4 @@
-"""Which of the three rows has the statistics of which group, counted from the first row of scratch."""
+"""The rows with the statistics of the three groups, counted from the first row of scratch."""
 
-#: the local group, the busiest one so far, and the one that is being looked at
+#: the local group, the busiest group so far, and the group that is being examined
 LOCAL, BUSIEST, SPARE = range(3)

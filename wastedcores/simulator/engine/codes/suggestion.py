@@ -2,7 +2,7 @@
 
 SILENT, TAKEN, REFUSED = range(3)
 
-#: the moments at which a module is asked are the codes of log_op below this
+#: the moments at which a module is asked are the codes of log_op that are less than this number
 MOMENTS = 16
 
 WASTEFUL, IMPOSSIBLE = range(2)

@@ -48,7 +48,7 @@ def shortcuts(k: Kernel, cpu: int) -> None:
 
 @apart(NOTHING)
 def first_capacity(k: Kernel, cpu: int, first: int, number: int) -> None:
-    """init_sched_groups_capacity() of one CPU's domains, at a time when no CPU has its domains yet."""
+    """init_sched_groups_capacity() of one CPU's domains, before any CPU has its domains."""
     for sd_row in range(first, first + number):
         sd = SchedDomain(k, sd_row)
         sd.balance_interval = sd.min_interval
@@ -61,7 +61,7 @@ def first_capacity(k: Kernel, cpu: int, first: int, number: int) -> None:
         if not sd.child:
             cpu_rq(k, cpu).cpu_capacity_orig = 1024
             shares = sd.flags & sd_flag.SHARE_CPUCAPACITY
-            # smt_gain, until v5.1
+            # smt_gain, which existed until v5.1
             if shares and sd.span_weight > 1 and k.is_modern == 0:
                 cpu_rq(k, cpu).cpu_capacity_orig = 1178 // sd.span_weight
         update_group_capacity(k, sd, cpu)
@@ -70,7 +70,7 @@ def first_capacity(k: Kernel, cpu: int, first: int, number: int) -> None:
 
 @apart(NOTHING)
 def attach_domains(k: Kernel, epoch: int, now: int) -> None:
-    """build_sched_domains(), cpu_attach_domain(): give every CPU tree number ``epoch``, with fresh balancing state."""
+    """build_sched_domains(), cpu_attach_domain(): give every CPU its domains of tree ``epoch``, with fresh balancing state."""
     n = k.nr_cpus
     table = k.domain_lists + epoch * 3 * n
     tunables(k)
@@ -97,7 +97,7 @@ def attach_domains(k: Kernel, epoch: int, now: int) -> None:
 
 @inner
 def booted_capacity(k: Kernel) -> None:
-    """Update all group capacities, because every CPU has balanced since boot. At boot only some capacities were known."""
+    """Update all group capacities: at boot only some of them were known, but every CPU has balanced since then."""
     for cpu in range(k.nr_cpus):
         for height in range(cpu_rq(k, cpu).nr_domains):
             sd = domain_at(k, cpu, height)
@@ -140,7 +140,7 @@ def push_away(k: Kernel, p: TaskStruct, cpu: int) -> None:
 
 @apart(NOTHING)
 def push_all(k: Kernel, cpu: int) -> None:
-    """balance_push(): move every task that a dying CPU picks. Sleepers that are still queued leave the queue (v6.12.107)."""
+    """balance_push(): move away every task that a dying CPU picks. Sleepers that are still queued leave the queue (v6.12.107)."""
     while k.status == status.RUNNING:
         p = fair_class(k).pick_task(k, cpu)
         if not p:

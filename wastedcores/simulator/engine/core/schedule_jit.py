@@ -64,8 +64,8 @@ STOPPER_PRIORITY = 100
 def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
     """sched_move_task(): move the running task to another group.
 
-    setsid() does this (autogroup_move_group() in kernel/sched/auto_group.c). So does exit: the task returns to the root group
-    before its parent is told (cpu_cgroup_exit(), task_wants_autogroup() with PF_EXITING).
+    setsid() does this (autogroup_move_group() in kernel/sched/auto_group.c). Exit does it, too: the task returns to the root
+    group before its parent is notified (cpu_cgroup_exit(), task_wants_autogroup() with PF_EXITING).
     """
     if k.is_modern != 0:
         fair_class(k).task_change_group(k, p, group)
@@ -89,7 +89,7 @@ def move_group(k: Kernel, p: TaskStruct, group: int) -> None:
 
 @inner
 def next_tick(k: Kernel, cpu: int) -> int:
-    """Return the time of the CPU's next tick, strictly after now. Each CPU ticks with its own offset."""
+    """Return the time of the CPU's next tick, which is later than now. Each CPU ticks with its own offset."""
     skew = cpu * k.skew_ns
     return ((k.now_ns - skew) // k.tick_ns + 1) * k.tick_ns + skew
 
@@ -112,7 +112,7 @@ def idle_ends(k: Kernel, cpu: int) -> None:
 
 @inner
 def enter_idle(k: Kernel, cpu: int) -> None:
-    """tick_nohz_idle_enter(): stop the tick, unless RCU still needs it; v6.12 does more, and does not always stop it at once."""
+    """tick_nohz_idle_enter(): stop the tick, unless RCU still needs it. v6.12 does more, and may stop the tick later."""
     if k.is_modern != 0:
         balancer(k).enters_idle(k, cpu)
         return
@@ -140,7 +140,7 @@ def stop_tick(k: Kernel, cpu: int) -> None:
 
 @inner
 def refill(k: Kernel, cpu: int, p: TaskStruct) -> int:
-    """Return what a task pays that runs behind another last-level cache than before, in ns (docs/replay-semantics.md)."""
+    """Return the time in ns that ``p`` loses if it last ran under another last-level cache (docs/replay-semantics.md)."""
     before = p.ran_llc
     now = cpu_rq(k, cpu).sd_llc_id + 1
     p.ran_llc = now
@@ -151,7 +151,7 @@ def refill(k: Kernel, cpu: int, p: TaskStruct) -> int:
 
 @inner
 def switch_to(k: Kernel, cpu: int, prev_pid: int, state: int, p: TaskStruct) -> None:
-    """context_switch(): switch to task ``p``, or to idle (NULL). The loop then continues the task's program (Rq.switched_in)."""
+    """context_switch(): switch to task ``p``, or to idle (NULL). The main loop then continues its program (Rq.switched_in)."""
     cpu_rq(k, cpu).curr = p
     if p:
         leave_idle(k, cpu)
@@ -180,9 +180,9 @@ def switch_to(k: Kernel, cpu: int, prev_pid: int, state: int, p: TaskStruct) -> 
 
 @inner
 def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskStruct:
-    """pick_next_task(): return the next task, a real-time one first, or NULL for idle.
+    """pick_next_task(): return the next task, a real-time task first, or NULL for idle.
 
-    ``before`` is the priority of what ran: the stopper's is above that of every real-time task.
+    ``before`` is the priority of the task that ran. The stopper has a higher priority than every real-time task.
     """
     rt = is_rt(k, prev)
     if k.rt0 != 0:
@@ -191,7 +191,7 @@ def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskSt
             return p
         if rt:
             rt_class(k).put_prev_task(k, cpu, prev)
-    # v6.12's class looks for work itself, because the tasks on a queue may all be asleep
+    # the fair class of v6.12 looks for work itself, because all tasks on a queue may be asleep
     found = k.is_modern != 0 or cpu_cfs_rq(k, cpu).nr_running > 0
     if not found and k.design.decides != 0:
         found = core_module(k).pull(k, cpu) != 0
@@ -230,7 +230,7 @@ def schedule(k: Kernel, cpu: int) -> None:
     elif not p:
         enter_idle(k, cpu)
     elif p.left == 0:
-        # it yielded, and no other task was chosen
+        # the task yielded, and no other task was chosen
         cpu_rq(k, cpu).switched_in = 1
         cpu_rq(k, cpu).delay = 0
     hrtick_exit(k, cpu)
@@ -240,7 +240,7 @@ def schedule(k: Kernel, cpu: int) -> None:
 
 @apart(VALUE)
 def stopper_begin(k: Kernel, cpu: int) -> TaskStruct:
-    """Let the stopper preempt what runs on ``cpu``; return the task that ran, or NULL. Rq.curr is NULL then."""
+    """Let the stopper preempt the task on ``cpu``, and return this task or NULL. While the stopper runs, Rq.curr is NULL."""
     prev = cpu_rq(k, cpu).curr
     cpu_rq(k, cpu).clock = k.now_ns
     log_load(k, cpu)
@@ -263,7 +263,7 @@ def stopper_begin(k: Kernel, cpu: int) -> TaskStruct:
 
 @apart(NOTHING)
 def stopper_end(k: Kernel, cpu: int) -> None:
-    """Let the stopper go to sleep, and choose what runs next."""
+    """Let the stopper go to sleep, and choose the next task."""
     log_load(k, cpu)
     add_nr_running(k, cpu, -1)
     hrtick_enter(k, cpu)
@@ -317,7 +317,7 @@ def move_task(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
 
 @apart(NOTHING)
 def tick(k: Kernel, cpu: int) -> None:
-    """tick_sched_timer(): scheduler_tick(), the SCHED softirq if it is due, and the end of ticking if the CPU is idle."""
+    """tick_sched_timer(): run scheduler_tick(), start the SCHED softirq if it is due, and stop the tick if the CPU is idle."""
     queue_jit.push_tick(k, cpu, k.now_ns + k.tick_ns)
     cpu_rq(k, cpu).clock = k.now_ns
     enter_kernel(k, cpu)

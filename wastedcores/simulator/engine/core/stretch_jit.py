@@ -41,7 +41,7 @@ def start_stretch(k: Kernel, cpu: int, p: TaskStruct, delay: int) -> None:
 
 @inner
 def stop_stretch(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """Interrupt the running task: subtract what it ran from TaskStruct.left."""
+    """Interrupt the running task: subtract the work that it did from TaskStruct.left."""
     queue_jit.cancel(k, event_of(cpu_event.RUN, cpu))
     ran = k.now_ns - cpu_rq(k, cpu).stretch_start
     if ran > 0 and p.left < table.INFINITE:
@@ -51,7 +51,7 @@ def stop_stretch(k: Kernel, cpu: int, p: TaskStruct) -> None:
 
 @inner
 def clock_switched(k: Kernel, cpu: int) -> int:
-    """A CPU switched between two tasks or between a task and idle; return the exit latency of the idle state that it left."""
+    """Follow a CPU's switch between two tasks or a task and idle; return the exit latency of the idle state that it left."""
     if k.clock0 == 0:
         return 0
     return clock_functions(k).switched(k, cpu)
@@ -65,7 +65,7 @@ def constants(k: Kernel) -> ClockConstants:
 
 @inner
 def has_cooled_down(k: Kernel, core: Clock) -> bool:
-    """Return whether a core has been idle for so long that it has fallen back to its lowest frequency."""
+    """Return whether a core has been idle long enough to fall back to its lowest frequency."""
     c = constants(k)
     if c.min_khz == 0 or core.running > 0:
         return False

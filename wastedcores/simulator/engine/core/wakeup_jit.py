@@ -67,7 +67,7 @@ def unlink(k: Kernel, y: WaitObject, p: TaskStruct, before: TaskStruct) -> None:
 
 @inner
 def leave(k: Kernel, y: WaitObject, p: TaskStruct) -> None:
-    """Remove ``p`` from the list, wherever it is."""
+    """Remove ``p`` from the list, wherever in the list it is."""
     before = NO_TASK
     other = y.head
     while other != p:
@@ -78,7 +78,7 @@ def leave(k: Kernel, y: WaitObject, p: TaskStruct) -> None:
 
 @apart(VALUE)
 def fallback_cpu(k: Kernel, p: TaskStruct, cpu: int) -> int:
-    """select_fallback_rq(): return an allowed active CPU, if possible of the same node. Without one the replay ends."""
+    """select_fallback_rq(): return an allowed active CPU, if possible of the same node. If there is none, the replay ends."""
     node = cpu_rq(k, cpu).node
     first = -1
     for c in range(k.nr_cpus):
@@ -98,8 +98,8 @@ def fallback_cpu(k: Kernel, p: TaskStruct, cpu: int) -> int:
 def any_allowed_cpu(k: Kernel, p: TaskStruct) -> int:
     """Return the CPU to which set_cpus_allowed_ptr() sends a task, or -1 if none of its CPUs is active.
 
-    cpumask_any_and_distribute() (lib/cpumask.c, 6.1.192) goes on behind the CPU that this CPU chose last; before v5.7,
-    cpumask_any_and() took the first one.
+    cpumask_any_and_distribute() (lib/cpumask.c, 6.1.192) continues after the CPU that the executing CPU chose last; before v5.7,
+    cpumask_any_and() took the first CPU.
     """
     rq = cpu_cfs_rq(k, k.this_cpu).rq_modern
     begin = rq.distribute_prev + 1 if k.is_modern != 0 else 0
@@ -163,10 +163,10 @@ def choose_cpu(k: Kernel, p: TaskStruct, sync: int) -> None:
     here = k.this_cpu
     k.computing += 1
     if p.se.sched_delayed != 0:
-        p.state = task_state.WAKING  # it is still queued, and stays on its CPU
+        p.state = task_state.WAKING  # the task is still queued, and stays on its CPU
         return
     if p.se.on_rq != 0 or p.on_rt != 0:
-        # ttwu_remote(): it blocked a moment ago, and its CPU has not scheduled since then, because it balances for others
+        # ttwu_remote(): the task has just blocked, and its CPU has not scheduled since then, because it balances for others
         p.state = task_state.READY
         cpu_rq(k, p.cpu).need_resched = 1
         return
@@ -179,7 +179,7 @@ def choose_cpu(k: Kernel, p: TaskStruct, sync: int) -> None:
     cpu = select_task_rq(k, p, sd_flag.BALANCE_WAKE, sync)
     if cpu != old:
         log_migrate(k, p, old, cpu, log_op.WAKEUP)
-        # migrate_task_rq_fair(): the blocked load stays behind
+        # migrate_task_rq_fair(): the blocked load stays with the old queue, which will subtract it
         if fair and p.se.decay_count != 0:
             decays = synchronize_decay(k, p.se)
             p.se.decay_count = -decays
@@ -193,7 +193,7 @@ def choose_cpu(k: Kernel, p: TaskStruct, sync: int) -> None:
 
 @inner
 def end_of_call_ns(k: Kernel, p: TaskStruct) -> int:
-    """Return how long a task computes at the end of a system call; the kernel's own threads make none."""
+    """Return how long a task computes at the end of a system call: 0 for kernel threads, which make none."""
     return 0 if p.kthread != 0 else modern(k).syscall_ns
 
 
@@ -201,7 +201,7 @@ def end_of_call_ns(k: Kernel, p: TaskStruct) -> int:
 def queue_woken(k: Kernel, p: TaskStruct) -> None:
     """ttwu_queue(): enqueue the task, or put it on the wake list of its CPU.
 
-    The list is for CPUs that do not share a cache with this one, and in v6.12.107 for other idle CPUs too (ttwu_queue_cond()).
+    The list is used for CPUs that do not share a cache with this CPU, and in v6.12.107 also for idle CPUs (ttwu_queue_cond()).
     """
     here = k.this_cpu
     cpu = p.cpu
@@ -247,7 +247,7 @@ def queue_woken(k: Kernel, p: TaskStruct) -> None:
 
 @apart(NOTHING)
 def ttwu_pending(k: Kernel, cpu: int) -> None:
-    """sched_ttwu_pending(): enqueue the tasks of the wake list in its order: the last one first, in v6.12.107 the first one."""
+    """sched_ttwu_pending(): enqueue the tasks of the wake list: the last arrival first, in v6.12.107 the first arrival first."""
     p = cpu_rq(k, cpu).wake_list
     cpu_rq(k, cpu).wake_list = NO_TASK
     while p:

@@ -1,4 +1,4 @@
-"""The core module: no CPU is idle while a thread waits that may run there (docs/design-mode.md; paper, section 5)."""
+"""The core module: no CPU is idle while a thread that may run on it waits (docs/design-mode.md; paper, section 5)."""
 
 from wastedcores.jit.compile import inner
 from wastedcores.jit.units import NOTHING, VALUE, apart
@@ -83,7 +83,7 @@ def select_cpu(k: Kernel, p: TaskStruct, flag: int, sync: int) -> int:
     elif flag == sd_flag.BALANCE_FORK:
         why = log_op.FORK
     cpu = place(k, p, why, nearest_free(k, p))
-    # No CPU is allowed. The own CPU is not allowed either, so Linux's search for a fallback reports the error.
+    # If no allowed CPU is online, neither is the thread's own CPU; Linux's search for a fallback then reports the error.
     return cpu if cpu >= 0 else p.cpu
 
 

@@ -1,7 +1,7 @@
 """The optimisation modules: each one answers some of three questions (docs/design-mode.md; names in codes/module_code.py).
 
--1 means that a module has no opinion. Before them are the questions that the core and the modules ask about the machine: which
-CPUs are near, idle or free, and which threads wait.
+The answer -1 means that a module has no opinion. The functions before the modules answer questions that the core and the modules
+ask about the machine: which CPUs are near, idle or free, and which threads wait.
 """
 
 from wastedcores.jit.compile import inner
@@ -51,7 +51,7 @@ def is_free(k: Kernel, p: TaskStruct, cpu: int) -> int:
 
 @apart(VALUE)
 def nearest_free(k: Kernel, p: TaskStruct) -> int:
-    """Return the free CPU nearest to where ``p`` was, or -1 if there is none."""
+    """Return the free CPU that is nearest to the last CPU of ``p``, or -1 if there is none."""
     for i in range(k.nr_cpus):
         cpu = near(k, p.cpu, i)
         if is_free(k, p, cpu) and test(k, p.cpus_allowed, cpu):
@@ -61,7 +61,7 @@ def nearest_free(k: Kernel, p: TaskStruct) -> int:
 
 @apart(VALUE)
 def shortest_queue(k: Kernel, p: TaskStruct) -> int:
-    """Return the CPU with the shortest queue where ``p`` may run, the nearest of equals, or -1 if there is none."""
+    """Return the CPU with the shortest queue among those where ``p`` may run (of equal ones the nearest), or -1 for none."""
     best = -1
     for i in range(k.nr_cpus):
         cpu = near(k, p.cpu, i)
@@ -76,7 +76,7 @@ def shortest_queue(k: Kernel, p: TaskStruct) -> int:
 
 @apart(VALUE)
 def waiting_thread(k: Kernel, src: int, cpu: int) -> TaskStruct:
-    """Return the thread that has been on ``src`` longest among those that wait and may run on ``cpu``, or NULL."""
+    """Return the thread that waits on ``src``, may run on ``cpu`` and has been on ``src`` for longest, or NULL."""
     if cpu_rq(k, src).nr_running < 2 or src == cpu:
         return NO_TASK
     p = cpu_rq(k, src).cfs_tasks_tail
@@ -89,7 +89,7 @@ def waiting_thread(k: Kernel, src: int, cpu: int) -> TaskStruct:
 
 @apart(VALUE)
 def nearest_on_node(k: Kernel, p: TaskStruct, start: int, node: int, idle: int) -> int:
-    """Return a CPU of a node where ``p`` may run: the nearest idle one or, for ``idle`` = 0, the one with the shortest queue."""
+    """Return a CPU of a node where ``p`` may run: the nearest idle CPU or, if ``idle`` is 0, the CPU with the shortest queue."""
     best = -1
     for i in range(k.nr_cpus):
         cpu = near(k, start, i)
@@ -113,7 +113,7 @@ def busy_row(k: Kernel, i: int) -> int:
 
 @apart(NOTHING)
 def count_busy(k: Kernel, column: int, n: int) -> None:
-    """Count the busy CPUs by the number, below ``n``, in a column of their rows: their node or their last-level cache."""
+    """Count the busy CPUs of each node or last-level cache: ``column`` holds its number, which is less than ``n``."""
     for i in range(n):
         k[busy_row(k, i), i & table.LOW] = 0
     for cpu in range(k.nr_cpus):
@@ -124,12 +124,12 @@ def count_busy(k: Kernel, column: int, n: int) -> None:
 
 @inner
 def busy(k: Kernel, i: int) -> int:
-    """Return the ``i``-th number of the last count."""
+    """Return the ``i``-th number of the last :func:`count_busy`."""
     return k[busy_row(k, i), i & table.LOW]
 
 
 NONE = -1
-#: the suggestion that a CPU that ran out of work should stay idle
+#: the suggestion to stay idle, for a CPU that ran out of work
 REST = -2
 
 
@@ -138,7 +138,7 @@ REST = -2
 
 @inner
 def beside_waker(k: Kernel, p: TaskStruct) -> int:
-    """waker_locality: return the idle CPU of the waker's node nearest to the waker, else the waker's own CPU."""
+    """waker_locality: return the waker's nearest idle CPU on its node, or the waker's own CPU if no CPU there is idle."""
     waker = k.this_cpu
     idle = nearest_on_node(k, p, waker, cpu_rq(k, waker).node, 1)
     return waker if idle < 0 else idle
@@ -146,14 +146,14 @@ def beside_waker(k: Kernel, p: TaskStruct) -> int:
 
 @inner
 def at_home(k: Kernel, p: TaskStruct) -> int:
-    """numa: return an idle CPU of the home node, else the one with its shortest queue."""
+    """numa: return an idle CPU of the home node, else the CPU with the node's shortest queue."""
     idle = nearest_on_node(k, p, p.cpu, p.home, 1)
     return nearest_on_node(k, p, p.cpu, p.home, 0) if idle < 0 else idle
 
 
 @inner
 def quiet_cache(k: Kernel, p: TaskStruct) -> int:
-    """contention: return an idle CPU of the last-level cache with the fewest busy CPUs, the nearest of equals."""
+    """contention: return an idle CPU of the last-level cache with the fewest busy CPUs, of equal ones the nearest."""
     count_busy(k, Rq.sd_llc_id, k.nr_cpus)
     best = NONE
     fewest = 0
@@ -170,7 +170,7 @@ def quiet_cache(k: Kernel, p: TaskStruct) -> int:
 
 @inner
 def next_busiest(k: Kernel, last_busy: int, last_node: int) -> int:
-    """Return the busiest node after ``last_node`` in the order (most busy CPUs, lowest number), or -1 if no other is busy."""
+    """Return the node after ``last_node`` in the order of most busy CPUs, then lowest number; -1 if no further node is busy."""
     best = -1
     for node in range(k.design.nodes):
         n = busy(k, node)
@@ -183,7 +183,7 @@ def next_busiest(k: Kernel, last_busy: int, last_node: int) -> int:
 
 @inner
 def awake_node(k: Kernel, p: TaskStruct) -> int:
-    """power: return an idle CPU of the busiest node that has one, else the one with the shortest queue of the busiest node."""
+    """power: return an idle CPU of the busiest node that has one, else the CPU with the shortest queue of the busiest node."""
     count_busy(k, Rq.node, k.design.nodes)
     for idle in range(1, -1, -1):
         node = next_busiest(k, k.nr_cpus + 1, -1)
@@ -232,7 +232,7 @@ def as_v4_1(k: Kernel, p: TaskStruct, why: int) -> int:
 
 @apart(VALUE)
 def suggest_cpu(k: Kernel, module: int, p: TaskStruct, why: int) -> int:
-    """Return a module's answer to the question where ``p`` should run."""
+    """Return the CPU on which a module suggests to run ``p``, NONE for no opinion."""
     begins = why == log_op.WAKEUP or why == log_op.FORK
     if module == module_code.CACHE_AFFINITY:
         return p.cpu if why == log_op.WAKEUP else NONE
@@ -258,7 +258,7 @@ def suggest_cpu(k: Kernel, module: int, p: TaskStruct, why: int) -> int:
 
 @inner
 def from_own_node(k: Kernel, cpu: int) -> int:
-    """numa: return a CPU of the own node, because the threads of other nodes should stay with their memory."""
+    """numa: return a CPU of the same node, because the threads of other nodes should stay with their memory."""
     for i in range(k.nr_cpus):
         src = near(k, cpu, i)
         if cpu_rq(k, src).node == cpu_rq(k, cpu).node and waiting_thread(k, src, cpu):
@@ -268,7 +268,7 @@ def from_own_node(k: Kernel, cpu: int) -> int:
 
 @inner
 def newly_idle_v4_1(k: Kernel, cpu: int) -> int:
-    """balance_v4_1: return the choice of idle_balance() and the first steps of load_balance(), without their cost limit."""
+    """balance_v4_1: return the CPU that idle_balance() and the first steps of load_balance() choose without their cost limit."""
     if cpu_rq(k, cpu).avg_idle < MIGRATION_COST or k.overload == 0:
         return REST
     update_blocked_averages(k, cpu)
@@ -295,7 +295,7 @@ def newly_idle_v4_1(k: Kernel, cpu: int) -> int:
 
 @apart(VALUE)
 def suggest_source(k: Kernel, module: int, cpu: int) -> int:
-    """Return a module's answer to the question from where ``cpu``, which ran out of work, should take a thread."""
+    """Return the CPU from which a module suggests that ``cpu``, which ran out of work, takes a thread; or REST, or NONE."""
     if module == module_code.NUMA:
         return from_own_node(k, cpu)
     if module == module_code.POWER:
@@ -308,7 +308,7 @@ def suggest_source(k: Kernel, module: int, cpu: int) -> int:
 
 @apart(VALUE)
 def suggest_pull(k: Kernel, module: int, cpu: int) -> int:
-    """Return a module's answer to the question from where ``cpu``, which ticks, should take a waiting thread."""
+    """Return the CPU from which a module suggests that ``cpu``, which ticks, takes a waiting thread; NONE for no opinion."""
     if module != module_code.LOAD_BALANCE:
         return NONE
     longest = cpu

@@ -1,14 +1,14 @@
 """Future events in the order of time and then of sequence number, in three queues.
 
-- Ticks are in a **ring**. The next tick of each CPU is one period away, so a tick that is put in last is also the last one due.
+- Ticks are in a **ring**. The next tick of each CPU is one period away, so the tick that was put in last is also due last.
 - The ends of stretches, one per CPU, are in a **tournament**: a binary tree in which each node holds the earlier of its two
-  children. A new time is a walk from the CPU's leaf to the root without unpredictable branches.
-- All other events, and a tick that is out of turn, are in a **heap** with four children per node.
+  children. To enter a new time, the code walks from the CPU's leaf to the root without unpredictable branches.
+- All other events, and ticks that are out of turn, are in a **heap** with four children per node.
   It holds copies of an event's time and sequence number, so that a comparison touches only the heap.
 
-An event is named by the place of its two words, ``row << SHIFT | column``: its time, and its sequence number, which is 0 if the
-event is not pending. The queues are lazy: an event that was cancelled or moved leaves its old entry behind, which is dropped
-when it comes to the front. A root of the heap that is popped leaves a hole for the next push to fill.
+An event has two words: its time, and its sequence number, which is 0 if the event is not pending. The place of the two words,
+``row << SHIFT | column``, names the event. The queues are lazy: an event that was cancelled or moved leaves its old entry in the
+queue, and the entry is dropped when it comes to the front. A popped root of the heap leaves a hole, which the next push fills.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ from wastedcores.simulator.engine.world import table
 from wastedcores.simulator.engine.world.structs import Kernel, Rq
 
 # An entry has four words (time, sequence number, event, unused), and a row has 32 entries. The four children of a node are
-# adjacent. Places behind the last entry have the time INFINITE.
+# adjacent. Places after the last entry have the time INFINITE.
 SKIP = 3
 PER_ROW_SHIFT = 5
 PER_ROW_LOW = 31
@@ -40,7 +40,7 @@ def put(k: Kernel, i: int, time_ns: int, seq: int, event: int) -> None:
 
 @inner
 def sift_up(k: Kernel, i: int, time_ns: int, seq: int, event: int) -> None:
-    """Write an entry at place ``i`` or, if it is earlier than its parents, above."""
+    """Write an entry at place ``i`` of the heap or, if it is earlier than its parents, at a place above."""
     heap = k.heap0
     while i > 0:
         parent = (i - 1) >> 2
@@ -68,7 +68,7 @@ def first_of_equals(k: Kernel, row: int, column: int, best: int) -> int:
 
 @inner
 def sift_down(k: Kernel, i: int, n: int, time_ns: int, seq: int, event: int) -> None:
-    """Write an entry at place ``i`` of ``n`` or, if it is later than its children, below."""
+    """Write an entry at place ``i`` of the heap's ``n`` or, if it is later than its children, at a place below."""
     heap = k.heap0
     while True:
         child = 4 * i + 1
@@ -76,7 +76,7 @@ def sift_down(k: Kernel, i: int, n: int, time_ns: int, seq: int, event: int) -> 
             break
         row = heap + ((child + SKIP) >> PER_ROW_SHIFT)
         column = ((child + SKIP) & PER_ROW_LOW) << 2
-        # written so that it compiles to conditional moves, because the branches would be unpredictable
+        # this code compiles to conditional moves, because branches would be unpredictable
         t0 = k[row, column]
         t1 = k[row, column + 4]
         t2 = k[row, column + 8]
@@ -133,7 +133,7 @@ def sweep(k: Kernel) -> None:
         time_ns = k[row, column]
         k[row, column] = table.INFINITE
         if k[event >> table.SHIFT, (event & table.LOW) + 1] == k[row, column + 1]:
-            # the places in front are free, and the entries kept so far form a heap of their own
+            # the places before this one are free, except for the entries kept so far, which form a heap of their own
             sift_up(k, kept, time_ns, k[row, column + 1], event)
             kept += 1
     k.heap_n = kept
@@ -156,7 +156,7 @@ def heap_push(k: Kernel, time_ns: int, seq: int, event: int) -> None:
 
 TICK_AT = Rq.events + 2 * cpu_event.TICK
 RUN_AT = Rq.events + 2 * cpu_event.RUN
-# A place of the ring has four words (time, sequence number, CPU, unused), and a row has 32 places. The place behind the last
+# A place of the ring has four words (time, sequence number, CPU, unused), and a row has 32 places. The place after the last
 # tick has the time INFINITE.
 TICK_SHIFT = 5
 TICK_LOW = 31
@@ -198,7 +198,7 @@ def number(k: Kernel) -> int:
 
 @apart(NOTHING)
 def push(k: Kernel, event: int, time_ns: int) -> None:
-    """Plan ``event`` for ``time_ns``, also if it was planned for another time. It is neither a tick nor the end of a stretch."""
+    """Plan ``event``, which is no tick and no end of a stretch, for ``time_ns``, even if it was planned for another time."""
     seq = number(k)
     k[event >> table.SHIFT, event & table.LOW] = time_ns
     k[event >> table.SHIFT, (event & table.LOW) + 1] = seq
@@ -259,7 +259,7 @@ def settle(k: Kernel, cpu: int, key: int) -> None:
 
 @inner
 def push_run(k: Kernel, cpu: int, time_ns: int) -> None:
-    """Plan the end of the stretch that runs on a CPU for ``time_ns``."""
+    """Plan the end of a CPU's present stretch for ``time_ns``."""
     k[cpu, RUN_AT] = time_ns
     k[cpu, RUN_AT + 1] = number(k)
     settle(k, cpu, (min(time_ns, LAST_NS) << CPU_BITS) + cpu)
@@ -267,7 +267,7 @@ def push_run(k: Kernel, cpu: int, time_ns: int) -> None:
 
 @apart(NOTHING)
 def forget_run(k: Kernel, cpu: int) -> None:
-    """Move the entry that a CPU's event has left behind to the end, where no two keys have the same time."""
+    """Move the old entry of a CPU, whose event is no longer pending, to the end, where no two keys have the same time."""
     settle(k, cpu, table.INFINITE + (cpu << CPU_BITS))
 
 
@@ -276,7 +276,7 @@ def forget_run(k: Kernel, cpu: int) -> None:
 
 @inner
 def first(k: Kernel) -> int:
-    """Find the next event; return which queue it is in (FROM_*). Entries that events have left behind are dropped."""
+    """Find the next event; return which queue it is in (FROM_*). Old entries of cancelled and moved events are dropped."""
     heap = k.heap0
     while True:
         if k.heap_hole != 0:
@@ -341,7 +341,7 @@ def take_tick(k: Kernel) -> int:
 
 @inner
 def take_run(k: Kernel) -> int:
-    """Take the next event, the end of a stretch; return its CPU. Its entry stays, as the next stretch mostly begins at once."""
+    """Take the next event, the end of a stretch; return its CPU. The entry stays, as the next stretch mostly begins at once."""
     cpu = k[k.runs0, 1] & CPU_LOW
     k[cpu, RUN_AT + 1] = 0
     return cpu

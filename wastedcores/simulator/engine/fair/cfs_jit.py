@@ -1,6 +1,6 @@
 """CFS decisions: the next task, the tick, wakeup preemption (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1).
 
-At the end are two ways in which a task gives way since v6.18: lazy preemption, and the timer that ends slices (core.c, fair.c).
+The last functions are for two ways to preempt that exist since v6.18: lazily, and by a timer that ends slices (core.c, fair.c).
 """
 
 from wastedcores.jit.compile import inner
@@ -46,7 +46,7 @@ from wastedcores.simulator.engine.world.structs import (
 
 @apart(NOTHING)
 def resched(k: Kernel, cpu: int) -> None:
-    """resched_curr(): ask a CPU to reschedule, by its flag on the own CPU and by IPI on another."""
+    """resched_curr(): ask a CPU to reschedule: the executing CPU by its flag, another CPU by an IPI."""
     if cpu_rq(k, cpu).need_resched != 0:
         return
     cpu_rq(k, cpu).need_resched = 1
@@ -58,7 +58,7 @@ def resched(k: Kernel, cpu: int) -> None:
 
 @inner
 def wakeup_preempt_entity(k: Kernel, curr: SchedEntity, se: SchedEntity) -> int:
-    """wakeup_preempt_entity(): return 1 if ``se`` should preempt ``curr``, -1 if ``curr`` is not ahead of it, else 0."""
+    """wakeup_preempt_entity(): return 1 if ``se`` should preempt ``curr``, -1 if its vruntime is no smaller, else 0."""
     vdiff = curr.vruntime - se.vruntime
     if vdiff <= 0:
         return -1
@@ -69,7 +69,7 @@ def wakeup_preempt_entity(k: Kernel, curr: SchedEntity, se: SchedEntity) -> int:
 
 @inner
 def next_entity(k: Kernel, q: CfsRq, curr: SchedEntity) -> SchedEntity:
-    """pick_next_entity(): return the leftmost entity, or a buddy if that is not too unfair (v4.1 and v6.1)."""
+    """pick_next_entity(): return the leftmost entity, or a buddy if choosing it is not too unfair (v4.1 and v6.1)."""
     left = q.leftmost
     if not left or (curr and curr.vruntime < left.vruntime):
         left = curr
@@ -139,9 +139,10 @@ def set_next_task(k: Kernel, p: TaskStruct) -> None:
 
 @apart(VALUE)
 def pick_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
-    """pick_next_task_fair() of a queue that is not empty; only the levels that differ between the two tasks are put and set.
+    """pick_next_task_fair() of a queue that is not empty.
 
-    ``prev`` is NULL after the idle task or the stopper.
+    Only the levels at which ``prev`` and the next task differ are put and set. After the idle task or the stopper, ``prev`` is
+    NULL.
     """
     if k.is_modern != 0:
         return fair_class(k).pick_next_task(k, cpu, prev)
@@ -216,7 +217,7 @@ def task_tick(k: Kernel, p: TaskStruct) -> None:
 
 @apart(NOTHING)
 def check_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
-    """wakeup_preempt(): reschedule if task ``p`` should preempt the running one; since v7.2 it matters whether it is new."""
+    """wakeup_preempt(): reschedule if ``p`` should preempt the running task; since v7.2 it matters whether ``p`` is new."""
     if k.is_modern != 0:
         fair_class(k).wakeup_preempt(k, cpu, p, new)
     else:
@@ -260,7 +261,7 @@ def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
         set_buddy(k, se, CfsRq.last)
 
 
-#: the timer that ends slices is set to this time at least, and set anew only if the time differs by more than this
+#: the timer that ends slices runs for at least the first time, and is set anew only if its end changes by more than the second
 HRTICK_LEAST_NS = 10_000
 HRTICK_CLOSE_NS = 5_000
 NICE_0_LOAD = 1 << 20
@@ -270,7 +271,7 @@ NICE_0_LOAD = 1 << 20
 
 @inner
 def resched_lazy(k: Kernel, cpu: int) -> None:
-    """resched_curr_lazy(): ask a CPU to reschedule when it next enters the kernel, if preemption is lazy; an idle one at once."""
+    """resched_curr_lazy(): if preemption is lazy, ask a busy CPU to reschedule when it next enters the kernel; else at once."""
     if modern(k).lazy_preemption == 0 or cpu == k.this_cpu or runs_idle(k, cpu):
         resched(k, cpu)
     elif cpu_rq(k, cpu).need_resched == 0:
@@ -279,7 +280,7 @@ def resched_lazy(k: Kernel, cpu: int) -> None:
 
 @inner
 def enter_kernel(k: Kernel, cpu: int) -> None:
-    """exit_to_user_mode_loop(): let a task give way that was asked to lazily, because its CPU has entered the kernel."""
+    """exit_to_user_mode_loop(): when a CPU has entered the kernel, do the rescheduling that was asked for lazily."""
     q = cpu_cfs_rq(k, cpu)
     if q.rq_modern.lazy_resched != 0:
         q.rq_modern.lazy_resched = 0
@@ -307,7 +308,7 @@ def set_hrtick(k: Kernel, cpu: int, at_ns: int) -> None:
 
 @apart(NOTHING)
 def hrtick_start(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """hrtick_start_fair(): set the timer to the end of a task's slice, if another one is queued; in schedule() at its end."""
+    """hrtick_start_fair(): set the timer to the end of a task's slice if another task is queued; schedule() sets it last."""
     q = cpu_cfs_rq(k, cpu)
     if modern(k).slice_timer == 0 or q.h_nr_running <= 1:
         return
@@ -325,7 +326,7 @@ def hrtick_start(k: Kernel, cpu: int, p: TaskStruct) -> None:
 
 @inner
 def hrtick_update(k: Kernel, cpu: int) -> None:
-    """hrtick_update(): start the timer for the running task when another one comes, unless it runs."""
+    """hrtick_update(): when another task comes, start the timer for the running task, unless the timer runs."""
     curr = cpu_rq(k, cpu).curr
     if not curr or curr.rt_priority != 0 or modern(k).slice_timer == 0:
         return
@@ -335,7 +336,7 @@ def hrtick_update(k: Kernel, cpu: int) -> None:
 
 @inner
 def hrtick_enter(k: Kernel, cpu: int) -> None:
-    """hrtick_schedule_enter(): schedule() begins; the task need not give way lazily any more."""
+    """hrtick_schedule_enter(): schedule() begins, so a request to reschedule lazily is fulfilled."""
     q = cpu_cfs_rq(k, cpu)
     q.rq_modern.lazy_resched = 0
     q.rq_modern.in_schedule = 1

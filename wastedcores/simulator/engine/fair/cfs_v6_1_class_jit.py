@@ -1,8 +1,8 @@
 """The fair class of v6.1: CFS as in v4.1, with the load tracking and the weights of v6.12 (kernel/sched/fair.c, v6.1.192).
 
-Its addresses are in ``FairClass``. What is equal to v4.1 comes from ``cfs_jit.py``, ``entity_jit.py`` and
-``vruntime_jit.py``: the choice of the next entity, buddies, preemption and placement. Long sleepers, whose virtual time does not
-count after 104 days, do not occur, because no replay is that long.
+The addresses of its functions are in ``FairClass``. The choice of the next entity, buddies, preemption and placement are as in
+v4.1 and come from ``cfs_jit.py``, ``entity_jit.py`` and ``vruntime_jit.py``. v6.1 ignores the virtual time of a task that has
+slept for 104 days. This does not occur here, because no replay is that long.
 """
 
 from wastedcores.jit.compile import inner
@@ -76,7 +76,7 @@ def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
 
 @inner
 def update_cfs_group(k: Kernel, se: SchedEntity) -> None:
-    """update_cfs_group(): give a group's entity its CPU's part of the group, also while it is empty."""
+    """update_cfs_group(): give a group's entity the part of the group's weight for its CPU, even if it has no task there."""
     g = se.my_q
     if g:
         weight = calc_group_shares(k, g)
@@ -90,7 +90,7 @@ def update_cfs_group(k: Kernel, se: SchedEntity) -> None:
 def enqueue_entity(k: Kernel, se: SchedEntity, wakeup: int) -> None:
     """enqueue_entity(), account_entity_enqueue(): put one entity on its queue.
 
-    A virtual time is relative to the queue that was left, except that of a sleeper that wakes on its old CPU.
+    The virtual time of an entity is relative to the queue that it left, unless the entity is a sleeper that wakes on its old CPU.
     """
     q = se.cfs_rq
     runs = q.curr == se
@@ -148,7 +148,7 @@ def update_above(k: Kernel, se: SchedEntity, change: int) -> None:
 
 @apart(NOTHING)
 def enqueue_task(k: Kernel, p: TaskStruct, how: int) -> None:
-    """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
+    """enqueue_task_fair(), add_nr_running(): put a task on the runqueue, and its group if it was not queued."""
     cpu = rq_of(k, p)
     cpu_rq(k, cpu).clock = k.now_ns
     cpu_cfs_rq(k, cpu).avg.util_est += p.se.avg.util_est
@@ -168,7 +168,7 @@ def enqueue_task(k: Kernel, p: TaskStruct, how: int) -> None:
 def util_est_update(k: Kernel, p: TaskStruct) -> None:
     """util_est_update(): update the estimate of a task's use after it left the queue to sleep.
 
-    UTIL_EST_FASTUP: the average follows a rise at once, and a fall by a quarter each time.
+    UTIL_EST_FASTUP: the average follows a rise at once; of a fall it takes a quarter at each update.
     """
     if p.se.avg.unchanged != 0:
         return
@@ -191,7 +191,7 @@ def util_est_update(k: Kernel, p: TaskStruct) -> None:
 
 @apart(NOTHING)
 def dequeue_task(k: Kernel, p: TaskStruct, flags: int) -> None:
-    """dequeue_task_fair(), sub_nr_running(): take a task, and its group if nothing else of it is queued, off the runqueue."""
+    """dequeue_task_fair(), sub_nr_running(): take a task off the runqueue, and its group if no other task of it is queued."""
     cpu = rq_of(k, p)
     root = cpu_cfs_rq(k, cpu)
     cpu_rq(k, cpu).clock = k.now_ns
@@ -245,7 +245,7 @@ def put_prev_entity(k: Kernel, se: SchedEntity) -> None:
 
 @apart(VALUE)
 def pick_task(k: Kernel, cpu: int) -> TaskStruct:
-    """pick_next_task_fair(): choose the next task and move it to the head of rq->cfs_tasks; return NULL for none."""
+    """pick_next_task_fair(): choose the next task and move it to the head of rq->cfs_tasks; return NULL if there is none."""
     q = cpu_cfs_rq(k, cpu)
     if q.nr_running == 0:
         return NO_TASK
@@ -266,7 +266,7 @@ def pick_task(k: Kernel, cpu: int) -> TaskStruct:
 
 @apart(NOTHING)
 def task_tick(k: Kernel, p: TaskStruct) -> None:
-    """task_tick_fair(), entity_tick(): charge the running task at a tick and preempt it if its slice is over, on all levels."""
+    """task_tick_fair(), entity_tick(): on all levels, charge the running task at a tick and preempt it if its slice is over."""
     se = p.se
     while se:
         q = se.cfs_rq

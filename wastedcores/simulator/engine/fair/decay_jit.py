@@ -34,7 +34,7 @@ Y_INV, Y_SUM = _tables()
 
 @inner
 def decay_load(value, n):
-    """decay_load(): ``value * y**n`` of a value below 2**31."""
+    """decay_load(): ``value * y**n`` for a value below 2**31."""
     if n == 0:
         return value
     if n > 2016:

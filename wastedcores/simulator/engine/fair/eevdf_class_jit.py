@@ -52,7 +52,7 @@ from wastedcores.simulator.engine.world.structs import (
 
 @inner
 def set_delayed(k: Kernel, se: SchedEntity, delayed: int) -> None:
-    """set_delayed(), clear_delayed(): mark a sleeper that stays queued; only tasks are counted."""
+    """set_delayed(), clear_delayed(): set or clear the mark of a sleeper that stays queued; count it if it is a task."""
     se.sched_delayed = delayed
     if not se.my_q:
         change = 1 if delayed != 0 else -1
@@ -86,9 +86,9 @@ def enqueue_entity(k: Kernel, se: SchedEntity, initial: int) -> None:
 
 @apart(NOTHING)
 def requeue_delayed(k: Kernel, se: SchedEntity) -> None:
-    """requeue_delayed_entity(): wake an entity whose dequeue was delayed; without its lag if that has become positive.
+    """requeue_delayed_entity(): wake an entity whose dequeue was delayed. If its lag has become positive, the lag is dropped.
 
-    Since v7.2 it is placed anew if its lag was changed.
+    Since v7.2 the entity is placed anew if its lag was changed.
     """
     q = se.cfs_rq
     kept = modern(k).sleepers_lag_kept != 0
@@ -115,7 +115,7 @@ def requeue_delayed(k: Kernel, se: SchedEntity) -> None:
 def update_above(k: Kernel, se: SchedEntity, slice_ns: int, queued: int, delayed: int) -> None:
     """Update the levels that stay queued while a task below them comes (``queued`` is 1) or goes (-1).
 
-    ``delayed`` is the same for a task that is asleep, otherwise 0.
+    ``delayed`` is equal to ``queued`` if the task is asleep, and 0 otherwise.
     """
     while se:
         q = se.cfs_rq
@@ -131,10 +131,10 @@ def update_above(k: Kernel, se: SchedEntity, slice_ns: int, queued: int, delayed
 
 @apart(NOTHING)
 def enqueue_task(k: Kernel, p: TaskStruct, how: int) -> None:
-    """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
+    """enqueue_task_fair(), add_nr_running(): put a task on the runqueue, and its group if it was not queued."""
     cpu = rq_of(k, p)
     cpu_rq(k, cpu).clock = k.now_ns
-    # a sleeper that was queued elsewhere stays asleep, and was not expected to use the CPU
+    # a sleeper that was queued on another CPU stays asleep, and does not count in the expected use of this CPU
     asleep = 1 if p.se.sched_delayed != 0 and p.se.on_rq == 0 else 0
     if asleep == 0:
         cpu_cfs_rq(k, cpu).avg.util_est += p.se.avg.util_est
@@ -216,7 +216,7 @@ def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> int:
 
 @apart(VALUE)
 def dequeue_entities(k: Kernel, se: SchedEntity, flags: int) -> int:
-    """dequeue_entities(): take a task or a group's entity off, with the groups that it leaves empty; 0 if that is delayed."""
+    """dequeue_entities(): take a task or group off its queue, and the groups that become empty; return 0 if this is delayed."""
     cpu = rq_of(k, task_of(se))
     tasks = 1 if not se.my_q else 0
     sleeps = flags & dequeue.SLEEP
@@ -245,7 +245,7 @@ def dequeue_entities(k: Kernel, se: SchedEntity, flags: int) -> int:
     if tasks:
         log_load(k, cpu)
         if ends_delay:
-            # the log counts it as asleep from the moment at which its dequeue was delayed
+            # in the log the task has been asleep since its dequeue was delayed
             cpu_rq(k, cpu).nr_running -= 1
         else:
             entity_jit.add_nr_running(k, cpu, -1)
@@ -273,9 +273,9 @@ def dequeue_task(k: Kernel, p: TaskStruct, flags: int) -> None:
 
 @apart(VALUE)
 def pick_next_entity(k: Kernel, q: CfsRq, protects: int) -> SchedEntity:
-    """pick_next_entity(): choose an entity; NULL if it was a sleeper, which now leaves the queue."""
+    """pick_next_entity(): choose an entity. If it was a sleeper, it now leaves the queue, and the result is NULL."""
     se = q.next
-    # an entity that is alone is chosen in any case
+    # an entity that is alone on its queue is chosen in any case
     if protects != 0 and se and eligible(k, q, se) != 0:
         return se
     se = pick_eevdf(k, q, protects)
@@ -327,7 +327,7 @@ def preempts_short(k: Kernel, q: CfsRq, se: SchedEntity, pse: SchedEntity) -> bo
 def wakeup_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
     """check_preempt_wakeup_fair(), wakeup_preempt_fair(): reschedule if EEVDF would choose the task ``p``.
 
-    Since v7.2 a new task, or one that sleeps, does not preempt.
+    Since v7.2 a new task and a task that sleeps do not preempt.
     """
     curr = cpu_rq(k, cpu).curr
     if not curr:
@@ -396,7 +396,7 @@ def yield_task(k: Kernel, p: TaskStruct) -> None:
 
 @apart(NOTHING)
 def rq_offline(k: Kernel, cpu: int) -> None:
-    """clear_tg_offline_cfs_rqs(): take a dying CPU off the loads of all task groups."""
+    """clear_tg_offline_cfs_rqs(): subtract the part of a dying CPU from the loads of all task groups."""
     for group in range(1, k.task_groups):
         q = CfsRq(k, k.cfs_rq0 + group * k.nr_cpus + cpu)
         q.task_group.load_avg -= q.tg_load_contrib

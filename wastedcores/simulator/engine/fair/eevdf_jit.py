@@ -1,6 +1,6 @@
 """EEVDF on one queue: average, eligibility, lag, deadlines, choice, weights (kernel/sched/fair.c, v6.12.107).
 
-The queue is a list in the order of deadlines. A scan of it for the first eligible entity finds what the kernel's tree finds.
+The queue is a list in the order of deadlines. Its first eligible entity is the one that a search of the kernel's tree finds.
 """
 
 from wastedcores.jit.compile import inner
@@ -23,20 +23,20 @@ from wastedcores.simulator.engine.world.structs import NO_ENTITY, CfsRq, Kernel,
 
 @inner
 def running(k: Kernel, q: CfsRq) -> SchedEntity:
-    """Return the entity that runs if it is still runnable, else NULL; it is not in the tree and not in the sums."""
+    """Return the running entity if it is still runnable, else NULL. The running entity is in neither the tree nor the sums."""
     curr = q.curr
     return curr if curr and curr.on_rq != 0 else NO_ENTITY
 
 
 @inner
 def key(k: Kernel, q: CfsRq, se: SchedEntity) -> int:
-    """entity_key(): vruntime from the zero point of the sums."""
+    """entity_key(): return the vruntime minus the zero point of the sums."""
     return se.vruntime - q.zero_vruntime
 
 
 @inner
 def averaged(k: Kernel, weight: int) -> int:
-    """scale_load_down(), avg_vruntime_weight(): return a weight as averages of virtual time use it."""
+    """scale_load_down(), avg_vruntime_weight(): return a weight in the unit in which averages of virtual time use it."""
     return weight if modern(k).exact_averages != 0 else scale_load_down(weight)
 
 
@@ -52,7 +52,7 @@ def avg_vruntime(k: Kernel, q: CfsRq) -> int:
             weight = averaged(k, curr.weight)
             total += key(k, q, curr) * weight
             load += weight
-        change = total // load  # rounds down, also below zero
+        change = total // load  # rounds down, even if the sum is negative
     elif curr:
         change = key(k, q, curr)
     q.avg_vruntime -= q.avg_load * change
@@ -114,7 +114,7 @@ def entity_lag(k: Kernel, average: int, se: SchedEntity) -> int:
 
 @apart(VALUE)
 def update_entity_lag(k: Kernel, se: SchedEntity) -> bool:
-    """update_entity_lag(): note the lag of a queued entity; return whether that differs from its distance from the average.
+    """update_entity_lag(): note the lag of a queued entity; return whether it differs from the distance to the average.
 
     Since v7.2 the lag of a sleeper that is still queued may only shrink, and does not become positive (DELAY_ZERO).
     """
@@ -128,7 +128,7 @@ def update_entity_lag(k: Kernel, se: SchedEntity) -> bool:
 
 @apart(NOTHING)
 def insert(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
-    """__enqueue_entity(): insert an entity behind others of equal deadline."""
+    """__enqueue_entity(): insert an entity after all entities with an earlier or equal deadline."""
     weight = averaged(k, se.weight)
     q.avg_vruntime += key(k, q, se) * weight
     q.avg_load += weight
@@ -149,7 +149,7 @@ def remove(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
 
 @inner
 def protected(k: Kernel, curr: SchedEntity) -> bool:
-    """protect_slice(): return whether the slice with which ``curr`` was picked has not ended."""
+    """protect_slice(): return whether ``curr`` is still in the slice with which it was picked."""
     if modern(k).slice_end_stored != 0:
         return curr.vprot > curr.vruntime
     return curr.vlag == curr.deadline
@@ -157,7 +157,7 @@ def protected(k: Kernel, curr: SchedEntity) -> bool:
 
 @inner
 def protect(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
-    """set_protect_slice(): protect the chosen entity for its slice, since v6.17 at most for the shortest one on the queue."""
+    """set_protect_slice(): protect the chosen entity for its slice, since v6.17 at most for the queue's shortest slice."""
     if modern(k).slice_end_stored == 0:
         se.vlag = se.deadline
         return
@@ -169,14 +169,14 @@ def protect(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
 
 @inner
 def shorten_protection(k: Kernel, se: SchedEntity, slice_ns: int) -> None:
-    """update_protect_slice(): protect the running entity no longer than for a slice of this length."""
+    """update_protect_slice(): protect the running entity for at most a slice of this length from now on."""
     end = se.vruntime + calc_delta_fair(k, slice_ns, se)
     se.vprot = min(se.vprot, end)
 
 
 @inner
 def update_deadline(k: Kernel, q: CfsRq, se: SchedEntity) -> bool:
-    """update_deadline(): give an entity a new slice if it used up its last one; return whether it did."""
+    """update_deadline(): if an entity has used up its slice, give it a new one; return whether this was so."""
     if se.vruntime < se.deadline:
         return False
     if se.custom_slice == 0:
@@ -210,7 +210,7 @@ def update_curr(k: Kernel, q: CfsRq) -> None:
 
 @apart(NOTHING)
 def set_next_entity(k: Kernel, se: SchedEntity, first: int) -> None:
-    """set_next_entity(): make the chosen entity the running one and protect its slice; a task heads rq->cfs_tasks.
+    """set_next_entity(): make the chosen entity the running one and protect its slice; move a task to the head of rq->cfs_tasks.
 
     ``first`` is 0 if the entity already ran and only its weight or group has changed.
     """
@@ -243,7 +243,7 @@ def put_prev_entity(k: Kernel, se: SchedEntity) -> None:
 
 @apart(VALUE)
 def pick_eevdf(k: Kernel, q: CfsRq, protects: int) -> SchedEntity:
-    """pick_eevdf(): return the eligible entity with the earliest deadline; with ``protects``, ``curr`` until its slice ends."""
+    """pick_eevdf(): return the eligible entity with the earliest deadline, or ``curr`` if it is eligible and protected."""
     curr = running(k, q)
     if q.nr_running == 1:
         return curr if curr else q.leftmost
@@ -288,8 +288,8 @@ def place_entity(k: Kernel, q: CfsRq, se: SchedEntity, initial: int) -> None:
 def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
     """reweight_entity(), reweight_eevdf(), rescale_entity(): change a weight and keep the lag.
 
-    v6.18 places a queued entity anew. The other versions keep its distances from the average, and v7.2 that of the end of its
-    protection, too.
+    v6.18 places a queued entity anew. The other versions keep the weighted distances of its vruntime and deadline from the
+    average; v7.2 also keeps that of the end of its protection.
     """
     q = se.cfs_rq
     old = se.weight
@@ -338,7 +338,7 @@ def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
 
 @inner
 def update_cfs_group(k: Kernel, se: SchedEntity) -> None:
-    """update_cfs_group(): give a group's entity its CPU's part of the group."""
+    """update_cfs_group(): give a group's entity the part of the group's weight for its CPU."""
     g = se.my_q
     if not g or g.load_weight == 0:
         return

@@ -36,7 +36,7 @@ from wastedcores.simulator.engine.world.structs import (
 
 @inner
 def link(k: Kernel, q: CfsRq, se: SchedEntity, after: SchedEntity) -> None:
-    """Put an entity behind another one of the queue, or to its front if that is NULL."""
+    """Put an entity after the entity ``after`` of the queue, or at the front of the queue if ``after`` is NULL."""
     if not after:
         following = q.leftmost
         q.leftmost = se
@@ -91,7 +91,7 @@ def list_add_task(k: Kernel, cpu: int, p: TaskStruct) -> None:
 
 @inner
 def add_weight(k: Kernel, q: CfsRq, se: SchedEntity, sign: int) -> None:
-    """Add the weight of an entity to its queue, or take it off."""
+    """Add the weight of an entity to its queue (``sign`` is 1), or subtract it (-1)."""
     q.load_weight += sign * se.weight
     if not se.parent:
         cpu_rq(k, q.cpu).load_weight += sign * weighed(k, se.weight)
@@ -192,7 +192,7 @@ def enqueue_entity(k: Kernel, se: SchedEntity, wakeup: int, waking: int) -> None
 
 @inner
 def update_level(k: Kernel, se: SchedEntity) -> None:
-    """Update an entity above a task that came or left: first its weight and then its load, or under v4.4 first its load."""
+    """Update an entity above a task that came or left: first its weight and then its load; under v4.4 first its load."""
     if k.load_v4_4 != 0:
         update_entity_load_avg(k, se, True)
         update_cfs_shares(k, se.cfs_rq)
@@ -203,7 +203,7 @@ def update_level(k: Kernel, se: SchedEntity) -> None:
 
 @apart(NOTHING)
 def enqueue_task(k: Kernel, p: TaskStruct, wakeup: int, waking: int) -> None:
-    """enqueue_task_fair(), add_nr_running(): put a task, and its group if that was not queued, on the runqueue."""
+    """enqueue_task_fair(), add_nr_running(): put a task on the runqueue, and its group if it was not queued."""
     if k.is_modern != 0:
         fair_class(k).enqueue_task(k, p, arrival.WOKEN if wakeup else arrival.MOVED)
         return
@@ -236,7 +236,7 @@ def add_nr_running(k: Kernel, cpu: int, n: int) -> None:
 
 @inner
 def clear_buddies(k: Kernel, se: SchedEntity) -> None:
-    """clear_buddies(): clear each buddy mark of the entity, upwards as long as the levels carry it."""
+    """clear_buddies(): clear each buddy mark of the entity and of its parents, up to the first level without this mark."""
     for which in (CfsRq.last, CfsRq.next, CfsRq.skip):
         e = se
         while e and e.cfs_rq[which] == e.row:
@@ -273,7 +273,7 @@ def dequeue_entity(k: Kernel, se: SchedEntity, sleep: int) -> None:
 
 @apart(NOTHING)
 def dequeue_task(k: Kernel, p: TaskStruct, sleep: int) -> None:
-    """dequeue_task_fair(), sub_nr_running(): take a task, and its group if nothing else of it is queued, off the runqueue."""
+    """dequeue_task_fair(), sub_nr_running(): take a task off the runqueue, and its group if no other task of it is queued."""
     if k.is_modern != 0:
         fair_class(k).dequeue_task(k, p, flags.SLEEP if sleep else flags.MIGRATING)
         return
@@ -311,7 +311,7 @@ def set_task_rq(k: Kernel, p: TaskStruct, cpu: int) -> None:
 
 @inner
 def is_rt(k: Kernel, p: TaskStruct) -> bool:
-    """Return whether ``p`` is a real-time task; NULL, which stands for the idle task, is none."""
+    """Return whether ``p`` is a real-time task. NULL stands for the idle task and is no real-time task."""
     return p != NO_TASK and p.rt_priority != 0
 
 

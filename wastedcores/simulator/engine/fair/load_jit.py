@@ -69,7 +69,7 @@ def update_cpu_load(k: Kernel, cpu: int, load: int, pending: int) -> None:
 
 @inner
 def catch_up_idle(k: Kernel, cpu: int) -> None:
-    """update_cpu_load_nohz(): ticks that did not happen count as idle."""
+    """update_cpu_load_nohz(): update the averages; ticks that did not happen count as idle."""
     now = k.jiffies
     pending = now - cpu_rq(k, cpu).last_load_update_tick
     if pending > 0:
@@ -85,7 +85,7 @@ def weighted_cpuload(k: Kernel, cpu: int) -> int:
 
 @inner
 def source_load(k: Kernel, cpu: int, index: int) -> int:
-    """source_load(): the low estimate of a load; index t reads cpu_load[t-1]."""
+    """source_load(): the low estimate of a load; ``index`` t reads cpu_load[t-1]."""
     total = weighted_cpuload(k, cpu)
     if index > 0 and cpu_rq(k, cpu).cpu_load[index - 1] < total:
         return cpu_rq(k, cpu).cpu_load[index - 1]
@@ -112,7 +112,7 @@ def avg_load_per_task(k: Kernel, cpu: int) -> int:
 
 @inner
 def get_cpu_usage(k: Kernel, cpu: int) -> int:
-    """get_cpu_usage(), cpu_util() of v4.4: the utilization of a CPU, scaled to its capacity or limited to it."""
+    """get_cpu_usage(), cpu_util() of v4.4: the utilization of a CPU, scaled to its capacity or, in v4.4, limited to it."""
     if k.load_v4_4 != 0:
         return min(cpu_cfs_rq(k, cpu).avg.util_avg, cpu_rq(k, cpu).cpu_capacity_orig)
     usage = cpu_cfs_rq(k, cpu).utilization_load_avg
@@ -123,7 +123,7 @@ def get_cpu_usage(k: Kernel, cpu: int) -> int:
 
 @inner
 def queue_load(k: Kernel, q: CfsRq) -> int:
-    """Return the load of a queue: since v4.3 its average, before that what is queued."""
+    """Return the load of a queue: since v4.3 its load average, before v4.3 the load of its queued entities."""
     return q.avg.load_avg if (k.load_v4_4 | k.is_modern) != 0 else q.runnable_load_avg
 
 
@@ -135,7 +135,7 @@ def entity_load(k: Kernel, se: SchedEntity) -> int:
 
 @apart(VALUE)
 def task_h_load(k: Kernel, p: TaskStruct) -> int:
-    """task_h_load(), update_cfs_rq_h_load(): the load that a task adds to its CPU, seen from the root, from this jiffy."""
+    """task_h_load(), update_cfs_rq_h_load(): the load that a task adds to its CPU's root queue, updated once per jiffy."""
     q = p.se.cfs_rq
     if q.last_h_load_update != k.jiffies:
         se = q.entity
@@ -153,7 +153,7 @@ def task_h_load(k: Kernel, p: TaskStruct) -> int:
 
 @apart(VALUE)
 def effective_load(k: Kernel, tg: int, cpu: int, wl: int, wg: int) -> int:
-    """effective_load(): the change of load that moving weight causes, for group ``tg``, which is one level below the root.
+    """effective_load(): the change of a CPU's load if weight of group ``tg`` moves; the group is one level below the root.
 
     v4.4 counts loads instead of weights.
     """
@@ -177,7 +177,7 @@ def effective_load(k: Kernel, tg: int, cpu: int, wl: int, wg: int) -> int:
 
 @apart(NOTHING)
 def update_blocked_averages(k: Kernel, cpu: int) -> None:
-    """update_blocked_averages(): decay the blocked load of a CPU, of the groups first and then of the root queue."""
+    """update_blocked_averages(): decay the blocked load of a CPU: first that of the groups, then that of the root queue."""
     n = k.nr_cpus
     cpu_rq(k, cpu).clock = k.now_ns
     for tg in range(1, k.task_groups):

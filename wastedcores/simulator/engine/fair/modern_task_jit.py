@@ -1,6 +1,6 @@
 """Functions that all modern kernels share: the loads that are compared, weights, and what a fair class does to a task.
 
-Source: kernel/sched/fair.c, core.c and sched.h, v6.12.107; v6.1.192 is equal here. Weights are shifted up by ten bits
+Source: kernel/sched/fair.c, core.c and sched.h, v6.12.107; v6.1.192 has the same functions. Weights are shifted up by ten bits
 (scale_load()). Every CPU has the capacity 1024: no real-time load, frequency or asymmetry reduces it.
 """
 
@@ -41,13 +41,13 @@ CAPACITY = 1024
 
 @inner
 def cpu_load(k: Kernel, cpu: int) -> int:
-    """cpu_load(): the load of a CPU, with that of tasks that sleep."""
+    """cpu_load(): the load of a CPU, including the decaying load of tasks that sleep."""
     return cpu_cfs_rq(k, cpu).avg.load_avg
 
 
 @inner
 def cpu_runnable(k: Kernel, cpu: int) -> int:
-    """cpu_runnable(): how many tasks a CPU had to run on average, times 1024."""
+    """cpu_runnable(): the average number of runnable tasks of a CPU, times 1024."""
     return cpu_cfs_rq(k, cpu).avg.runnable_avg
 
 
@@ -61,7 +61,7 @@ def task_util_est(k: Kernel, p: TaskStruct) -> int:
 def cpu_util(k: Kernel, cpu: int, p: TaskStruct, dst_cpu: int, boost: int) -> int:
     """cpu_util(): the use of a CPU as it is (``p`` is NULL), or as it would be if ``p`` ran on ``dst_cpu``.
 
-    With ``boost``, tasks that wait for the CPU count as use.
+    With ``boost``, the time for which tasks wait for the CPU counts as use, too.
     """
     q = cpu_cfs_rq(k, cpu)
     util = q.avg.util_avg
@@ -85,7 +85,7 @@ def cpu_util(k: Kernel, cpu: int, p: TaskStruct, dst_cpu: int, boost: int) -> in
 
 @inner
 def contributes(k: Kernel, cpu: int, p: TaskStruct) -> bool:
-    """Return whether the averages of a CPU contain those of ``p``, which a new task's do not."""
+    """Return whether the averages of a CPU contain those of ``p``. They do not if ``p`` is new."""
     return p.cpu == cpu and p.se.avg.last_update != 0
 
 
@@ -121,7 +121,7 @@ def sync_entity_load_avg(k: Kernel, p: TaskStruct) -> None:
 
 @apart(NOTHING)
 def remove_entity_load_avg(k: Kernel, p: TaskStruct) -> None:
-    """remove_entity_load_avg(): let the old queue of a task that wakes elsewhere subtract its averages later."""
+    """remove_entity_load_avg(): a task wakes on another CPU, so its old queue has to subtract its averages later."""
     sync_entity_load_avg(k, p)
     q = p.se.cfs_rq
     q.removed_nr += 1
@@ -132,10 +132,10 @@ def remove_entity_load_avg(k: Kernel, p: TaskStruct) -> None:
 
 @apart(NOTHING)
 def migrate_task(k: Kernel, p: TaskStruct) -> None:
-    """migrate_task_rq_fair(): take a task off the averages of the CPU that it leaves (v6.12.107; its end in v6.1).
+    """migrate_task_rq_fair(): take a task out of the averages of the CPU that it leaves (v6.12.107; in v6.1 the function's end).
 
-    A queued task was detached when it was dequeued. A task that sleeps leaves its averages for the old queue to subtract. If its
-    old CPU is idle, the averages also decay until now, which the queue of that CPU has not seen yet (migrate_se_pelt_lag()).
+    A queued task was detached when it was dequeued. The averages of a sleeping task are subtracted later by its old queue. If the
+    old CPU is idle, its queue was not updated until now, so the task's averages decay until now (migrate_se_pelt_lag()).
     """
     waking = p.state == task_state.WAKING and p.se.sched_delayed == 0
     if waking and p.se.avg.last_update != 0:
@@ -152,7 +152,7 @@ MIN_SHARES = 2
 
 @inner
 def set_weight(k: Kernel, q: CfsRq, se: SchedEntity, weight: int, inv: int) -> None:
-    """reweight_entity(), its middle: change a weight, and what the load of the entity adds to its queue."""
+    """The middle of reweight_entity(): change an entity's weight, and the load that it adds to its queue."""
     dequeue_load_avg(k, q, se)
     se.weight = weight
     se.inv_weight = inv
@@ -171,7 +171,7 @@ def update_runnable(k: Kernel, se: SchedEntity) -> None:
 
 @inner
 def calc_group_shares(k: Kernel, g: CfsRq) -> int:
-    """calc_group_shares(): return the weight of a group's entity, its CPU's part of the group."""
+    """calc_group_shares(): return the weight of a group's entity: the part of the group's weight for its CPU."""
     tg = g.task_group
     load = max(scale_load_down(g.load_weight), g.avg.load_avg)
     total = tg.load_avg - g.tg_load_contrib + load
@@ -231,9 +231,9 @@ def set_next_task(k: Kernel, p: TaskStruct, first: int) -> None:
 
 @apart(NOTHING)
 def set_picked(k: Kernel, p: TaskStruct, prev: TaskStruct) -> None:
-    """pick_next_task_fair(): put back the task that ran and set the chosen one, if there is one.
+    """pick_next_task_fair(): put back the task that ran and set the chosen task, if there is one.
 
-    Only the levels that differ are put and set. ``prev`` is NULL after the idle task or the stopper.
+    Only the levels at which the tasks differ are put and set. ``prev`` is NULL after the idle task or the stopper.
     """
     if not p:
         if prev:
@@ -258,9 +258,9 @@ def set_picked(k: Kernel, p: TaskStruct, prev: TaskStruct) -> None:
 
 @apart(VALUE)
 def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
-    """pick_next_task_fair(): choose and set the next task, after newidle balancing if there is none; return NULL for none.
+    """pick_next_task_fair(): choose and set the next task, after newidle balancing if the queue has none; NULL for none.
 
-    A pulled task may be asleep, and leave the queue when it is chosen: then newidle balancing is tried again.
+    A pulled task may be asleep, so that it leaves the queue when it is chosen. Newidle balancing is then tried again.
     """
     p = fair_class(k).pick_task(k, cpu)
     while not p and balancer(k).newidle_balance(k, cpu) != 0:

@@ -9,7 +9,7 @@ from wastedcores.simulator.engine.world.structs import CfsRq, Kernel, SchedEntit
 
 @inner
 def update_runnable_avg(k: Kernel, se: SchedEntity, runnable: int, running: int) -> int:
-    """__update_entity_runnable_avg(): account the time since the last update; return whether a period ended in it."""
+    """__update_entity_runnable_avg(): account the time since the last update; return whether a period ended in this time."""
     now = k.now_ns
     delta = now - se.last_runnable_update
     if delta < 0:
@@ -81,9 +81,9 @@ def subtract_blocked(k: Kernel, q: CfsRq, load: int) -> None:
 
 @apart(NOTHING)
 def update_entity_load_avg(k: Kernel, se: SchedEntity, update_queue: int) -> None:
-    """update_entity_load_avg(): update an entity's averages and, if asked to, the sums of its queue.
+    """update_entity_load_avg(): update an entity's averages and, if ``update_queue`` is set, the sums of its queue.
 
-    Under v4.4 it is update_load_avg(), which always updates the queue, and the group if asked to.
+    Under v4.4 this is update_load_avg(), which always updates the queue, and updates the group if ``update_queue`` is set.
     """
     if k.load_v4_4 != 0:
         v4_4.update_load_avg(k, se, update_queue)
@@ -149,7 +149,7 @@ def enqueue_load_avg(k: Kernel, se: SchedEntity, wakeup: int) -> None:
         return
     q = se.cfs_rq
     if se.decay_count <= 0:
-        # the entity is new or has migrated: the time that it slept elsewhere counts as not runnable
+        # the entity is new or has migrated: the time for which it slept on another CPU counts as not runnable
         se.last_runnable_update = k.now_ns
         if se.decay_count != 0:
             se.last_runnable_update -= (-se.decay_count) << 20

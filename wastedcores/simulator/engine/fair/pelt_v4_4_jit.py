@@ -1,7 +1,7 @@
 """Per-entity load tracking of Linux 4.4, the metric that came with 4.3 (kernel/sched/fair.c, v4.4).
 
 Entities and queues keep their sums in the columns of ``struct sched_avg``. A queue's RUNNABLE_SUM is
-``runnable_load_sum``, and its ``avg.util_avg`` is UTIL_AVG. :data:`k.load_v4_4` says whether a kernel tracks load so.
+``runnable_load_sum``, and its ``avg.util_avg`` is UTIL_AVG. :data:`k.load_v4_4` says whether a kernel tracks load in this way.
 """
 
 from wastedcores.jit.compile import inner
@@ -16,13 +16,13 @@ from wastedcores.simulator.engine.world.structs import (
     TaskStruct,
 )
 
-#: LAST_UPDATE of an entity that is part of no queue's average, where the kernel writes 0
+#: LAST_UPDATE of an entity whose load is in no queue's average; the kernel writes 0 instead
 DETACHED = -1
 
 
 @inner
 def is_detached(k: Kernel, se: SchedEntity) -> bool:
-    """Return whether the load of an entity is part of no queue's average."""
+    """Return whether the load of an entity is in no queue's average."""
     return se.avg.last_update == DETACHED
 
 
@@ -88,7 +88,7 @@ def update_tg(k: Kernel, q: CfsRq) -> None:
 
 @inner
 def subtract(k: Kernel, q: CfsRq, load: int, load_sum: int, util: int, util_sum: int) -> None:
-    """Subtract from a queue's own averages and sums, down to 0 at most."""
+    """Subtract from a queue's own averages and sums, which do not become negative."""
     q.avg.load_avg = max(q.avg.load_avg - load, 0)
     q.avg.load_sum = max(q.avg.load_sum - load_sum, 0)
     q.avg.util_avg = max(q.avg.util_avg - util, 0)
@@ -97,7 +97,7 @@ def subtract(k: Kernel, q: CfsRq, load: int, load_sum: int, util: int, util_sum:
 
 @apart(VALUE)
 def update_queue(k: Kernel, q: CfsRq) -> int:
-    """update_cfs_rq_load_avg(): bring a queue up to date, without the tasks that left; return whether its load changed."""
+    """update_cfs_rq_load_avg(): subtract the tasks that left, and bring a queue up to date; return whether its load changed."""
     load = q.removed_load
     util = q.removed_util
     if (load | util) != 0:
@@ -111,7 +111,7 @@ def update_queue(k: Kernel, q: CfsRq) -> int:
 
 @apart(NOTHING)
 def update_load_avg(k: Kernel, se: SchedEntity, report: int) -> None:
-    """update_load_avg(): bring an entity and its queue up to date, and its group if ``report``."""
+    """update_load_avg(): bring an entity and its queue up to date, and the group if ``report`` is set."""
     q = se.cfs_rq
     update_se(k, se, k.now_ns)
     if update_queue(k, q) and report:
@@ -127,7 +127,7 @@ def update_blocked_queue(k: Kernel, q: CfsRq) -> None:
 
 @inner
 def attach(k: Kernel, se: SchedEntity) -> None:
-    """attach_entity_load_avg(): add the load of an entity without LAST_UPDATE to its queue's own average."""
+    """attach_entity_load_avg(): add the load of a detached entity to its queue's own average."""
     q = se.cfs_rq
     se.avg.last_update = q.avg.last_update
     for column in (SchedAvg.load_avg, SchedAvg.load_sum, SchedAvg.util_avg, SchedAvg.util_sum):
@@ -181,9 +181,9 @@ def new_entity(k: Kernel, se: SchedEntity) -> None:
 
 @apart(NOTHING)
 def remove(k: Kernel, p: TaskStruct) -> None:
-    """remove_entity_load_avg(), task_dead_fair(): leave the load of a task to its queue, to subtract.
+    """remove_entity_load_avg(), task_dead_fair(): note the load of a task, which its queue then subtracts.
 
-    A new task was never added. Its load decays over the time for which the machine has been up, which is to nothing.
+    The load of a new task was never added. In the kernel it decays over the whole time since boot, that is, to 0.
     """
     q = p.se.cfs_rq
     if is_detached(k, p.se):

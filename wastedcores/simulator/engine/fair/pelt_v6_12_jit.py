@@ -18,13 +18,13 @@ from wastedcores.simulator.engine.world.structs import (
 MIN_DIVIDER = LOAD_AVG_MAX - 1024
 UTIL_EST_MARGIN = 1024 // 100
 TG_INTERVAL_NS = 1_000_000
-#: what update_load_avg() has to do besides ageing: UPDATE_TG, DO_ATTACH, DO_DETACH
+#: what update_load_avg() does in addition to ageing: UPDATE_TG, DO_ATTACH, DO_DETACH
 UPDATE_TG, DO_ATTACH, DO_DETACH = 1, 2, 4
 
 
 @inner
 def scale_load_down(weight):
-    """scale_load_down(): a weight with the ten bits less that loads have."""
+    """scale_load_down(): a weight without its lowest ten bits, which loads do not have."""
     return max(2, weight >> 10) if weight != 0 else 0
 
 
@@ -98,14 +98,14 @@ def update_blocked_se(k: Kernel, now: int, se: SchedEntity) -> None:
 
 @inner
 def add(k: Kernel, row: SchedAvg, avg: int, total: int, more: int, more_sum: int) -> None:
-    """add_positive(), sub_positive(): change an average (column ``avg``) and its sum, down to 0 at most."""
+    """add_positive(), sub_positive(): change an average (column ``avg``) and its sum, which do not become negative."""
     row[avg] = max(0, row[avg] + more)
     row[total] = max(0, row[total] + more_sum)
 
 
 @inner
 def change(k: Kernel, row: SchedAvg, avg: int, total: int, more: int, more_sum: int) -> None:
-    """Do the same, and raise the sum to the minimum that the average implies (in 32-bit arithmetic, as in the kernel)."""
+    """Do the same as :func:`add`, and raise the sum to the minimum that the average implies (32-bit, as in the kernel)."""
     add(k, row, avg, total, more, more_sum)
     row[total] = max(row[total] & MAX32, (row[avg] * MIN_DIVIDER) & MAX32)
 
@@ -126,14 +126,14 @@ def dequeue_load_avg(k: Kernel, q: CfsRq, se: SchedEntity) -> None:
 
 @inner
 def propagate_to(k: Kernel, q: CfsRq, runnable_sum: int) -> None:
-    """add_tg_cfs_propagate(): note a change of a group's queue for the levels above."""
+    """add_tg_cfs_propagate(): note that a group's queue has changed, for the levels above it."""
     q.propagate = 1
     q.prop_runnable_sum += runnable_sum
 
 
 @apart(NOTHING)
 def subtract_removed(k: Kernel, q: CfsRq) -> None:
-    """update_cfs_rq_load_avg(): subtract the tasks that woke on other CPUs."""
+    """update_cfs_rq_load_avg(): subtract the averages of the tasks that woke on other CPUs."""
     divider = MIN_DIVIDER + q.avg.period_contrib
     load = q.removed_load
     util = q.removed_util
@@ -150,7 +150,7 @@ def subtract_removed(k: Kernel, q: CfsRq) -> None:
 
 @inner
 def update_queue(k: Kernel, q: CfsRq) -> int:
-    """update_cfs_rq_load_avg(), __update_load_avg_cfs_rq(): update the averages of a queue; tell whether they changed."""
+    """update_cfs_rq_load_avg(), __update_load_avg_cfs_rq(): update the averages of a queue; return whether they changed."""
     removed = q.removed_nr != 0
     if removed:
         subtract_removed(k, q)
@@ -200,7 +200,7 @@ def detach(k: Kernel, se: SchedEntity) -> None:
 def update_tg_load_avg(k: Kernel, q: CfsRq) -> None:
     """update_tg_load_avg(): report a queue's load to its group, once per ms, if it changed by more than 1/64.
 
-    v6.1 reports without the limit, and on CPUs that go offline, too.
+    v6.1 reports without the limit of once per ms, and also on CPUs that go offline.
     """
     now = k.now_ns
     if not q.entity:
@@ -218,7 +218,7 @@ def update_tg_load_avg(k: Kernel, q: CfsRq) -> None:
 
 @inner
 def take_over(k: Kernel, q: CfsRq, se: SchedEntity, g: CfsRq, avg: int, total: int) -> None:
-    """update_tg_cfs_util(), update_tg_cfs_runnable(): give a group's entity one average of the group's queue."""
+    """update_tg_cfs_util(), update_tg_cfs_runnable(): copy an average of the group's queue to the group's entity."""
     difference = g[avg] - se[avg]
     if difference != 0:
         new = g[avg] * (MIN_DIVIDER + q.avg.period_contrib)
@@ -256,7 +256,7 @@ def take_over_load(k: Kernel, q: CfsRq, se: SchedEntity, g: CfsRq) -> None:
 
 @inner
 def propagate_entity(k: Kernel, se: SchedEntity) -> bool:
-    """propagate_entity_load_avg(): give a group's entity what changed on the group's queue; return whether anything did."""
+    """propagate_entity_load_avg(): copy changes of the group's queue to the group's entity; return whether there were any."""
     g = se.my_q
     if not g or g.propagate == 0:
         return False
@@ -318,7 +318,7 @@ def attach_task(k: Kernel, se: SchedEntity) -> None:
 
 @inner
 def post_init_util(k: Kernel, se: SchedEntity, raw_weight: int) -> None:
-    """post_init_entity_util_avg(): estimate the use of a new task from that of its queue; v6.1 takes its weight unshifted."""
+    """post_init_entity_util_avg(): estimate a new task's use from that of its queue; v6.1 does not shift the task's weight."""
     q = se.cfs_rq
     room = quotient(1024 - q.avg.util_avg, 2)
     if room > 0:

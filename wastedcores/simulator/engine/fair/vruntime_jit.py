@@ -1,7 +1,7 @@
 """Virtual runtime in CFS: weights, slices, placement and the running entity.
 
-Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1. CFS of v6.1 shares most of it: where the two differ, a
-function asks whether the kernel is a modern one (``k.is_modern``).
+Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1. CFS of v6.1 shares most of it. Where v4.1 and
+v6.1 differ, a function tests whether the kernel is a modern one (``k.is_modern``).
 """
 
 from wastedcores.jit.compile import inner
@@ -42,7 +42,7 @@ NR_LATENCY = 8
 
 @inner
 def inverse_weight(weight):
-    """__update_inv_weight(): 2**32 - 1 divided by a weight."""
+    """__update_inv_weight(): return 2**32 - 1 divided by a weight."""
     if weight >= MAX32:
         return 1
     if weight <= 0:
@@ -107,7 +107,7 @@ def update_curr(k: Kernel, q: CfsRq) -> None:
 
 @inner
 def weighed(k: Kernel, weight: int) -> int:
-    """scale_load_down(): the weight with which slices are computed; weights of modern kernels have ten more bits."""
+    """scale_load_down(): the weight from which slices are computed. The weights of modern kernels have ten more bits."""
     if k.is_modern == 0 or weight == 0:
         return weight
     return max(2, weight >> 10)
@@ -115,9 +115,10 @@ def weighed(k: Kernel, weight: int) -> int:
 
 @inner
 def sched_slice(k: Kernel, q: CfsRq, se: SchedEntity) -> int:
-    """sched_slice(): an entity's slice; the period counts only the entities of the leaf queue.
+    """sched_slice(): an entity's slice. The period depends only on the number of entities of the leaf queue.
 
-    In v6.1 it counts the tasks of the CPU (ALT_PERIOD), and no slice is below the minimum granularity (BASE_SLICE).
+    In v6.1 the period depends on the number of tasks of the CPU (ALT_PERIOD), and no slice is below the minimum granularity
+    (BASE_SLICE).
     """
     is_modern = k.is_modern != 0
     nr = q.nr_running
@@ -152,7 +153,7 @@ def place_entity(k: Kernel, q: CfsRq, se: SchedEntity, initial: int) -> None:
 
 @inner
 def task_fork_fair(k: Kernel, p: TaskStruct, cpu: int) -> None:
-    """task_fork_fair(): place a new task against the queue of the CPU on which it is made."""
+    """task_fork_fair(): place a new task relative to the queue of the CPU on which it is forked."""
     q = p.se.cfs_rq
     cpu_rq(k, cpu).clock = k.now_ns
     update_curr(k, q)
@@ -166,7 +167,7 @@ def task_fork_fair(k: Kernel, p: TaskStruct, cpu: int) -> None:
 
 @inner
 def init_task_runnable_average(k: Kernel, p: TaskStruct) -> None:
-    """init_task_runnable_average(): a new task counts as fully loaded at once; under v4.4 it did before it was placed."""
+    """init_task_runnable_average(): let a new task count as fully loaded. v4.4 does this earlier, before the task is placed."""
     if k.load_v4_4 != 0:
         return
     s = sched_slice(k, p.se.cfs_rq, p.se) >> 10

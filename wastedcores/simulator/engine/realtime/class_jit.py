@@ -36,7 +36,7 @@ def may_run(k: Kernel, p: TaskStruct, cpu: int) -> int:
 def lowest_priority(k: Kernel, p: TaskStruct) -> int:
     """cpupri_find(): return the lowest priority of the CPUs where ``p`` may run, or -1 if it is not below that of ``p``.
 
-    CPUs with fair tasks and idle CPUs are equal.
+    CPUs that run fair tasks and idle CPUs have the same priority.
     """
     out = p.rt_priority
     for cpu in range(k.nr_cpus):
@@ -47,10 +47,10 @@ def lowest_priority(k: Kernel, p: TaskStruct) -> int:
 
 @apart(VALUE)
 def any_at(k: Kernel, p: TaskStruct, priority: int, mask: int) -> int:
-    """Return a CPU of the mask (0: of all) with that priority where ``p`` may run, or -1.
+    """Return a CPU of the mask (0: of all CPUs) that has this priority and where ``p`` may run, or -1.
 
-    cpumask_any_and_distribute() (lib/cpumask.c, 6.1.192) goes on behind the CPU that this CPU chose last; before v5.11 it was the
-    first one.
+    cpumask_any_and_distribute() (lib/cpumask.c, 6.1.192) continues after the CPU that the executing CPU chose last; before v5.11
+    the first CPU was taken.
     """
     rq = cpu_cfs_rq(k, k.this_cpu).rq_modern
     begin = rq.distribute_prev + 1 if k.is_modern != 0 else 0
@@ -64,7 +64,7 @@ def any_at(k: Kernel, p: TaskStruct, priority: int, mask: int) -> int:
 
 @apart(VALUE)
 def find_lowest_rq(k: Kernel, p: TaskStruct) -> int:
-    """find_lowest_rq(): return the CPU to which a task should go, its own or one near to it, or -1."""
+    """find_lowest_rq(): return the CPU to which a task should go: its own or a CPU near to it, or -1 for none."""
     least = lowest_priority(k, p)
     if p.nr_cpus_allowed == 1 or least < 0:
         return -1
@@ -87,7 +87,7 @@ def find_lowest_rq(k: Kernel, p: TaskStruct) -> int:
 
 @inner
 def as_urgent(k: Kernel, cpu: int, p: TaskStruct) -> bool:
-    """Return whether a CPU runs a real-time task that ``p`` should avoid: a pinned one, or one that is at least as urgent."""
+    """Return whether a CPU runs a real-time task that ``p`` should avoid: a pinned task, or one that is at least as urgent."""
     curr = cpu_rq(k, cpu).curr
     return priority_of(k, cpu) != 0 and (
         curr.nr_cpus_allowed < 2 or curr.rt_priority >= p.rt_priority
@@ -96,7 +96,7 @@ def as_urgent(k: Kernel, cpu: int, p: TaskStruct) -> bool:
 
 @apart(VALUE)
 def select_task_rq(k: Kernel, p: TaskStruct, flag: int) -> int:
-    """select_task_rq_rt(): return the CPU of a woken or new task, its own unless that runs something as urgent."""
+    """select_task_rq_rt(): return the CPU for a woken or new task: its own, unless this runs a task that ``p`` should avoid."""
     cpu = p.cpu
     if flag != sd_flag.BALANCE_EXEC and as_urgent(k, cpu, p):
         target = find_lowest_rq(k, p)
@@ -117,7 +117,7 @@ def move(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
 
 @apart(VALUE)
 def push_rt_task(k: Kernel, cpu: int) -> bool:
-    """push_rt_task(): move the most urgent waiting task to a CPU that runs something less urgent; return whether one moved."""
+    """push_rt_task(): move the most urgent waiting task to a CPU that runs a less urgent one; return whether it moved."""
     p = first_pushable(k, cpu, -1)
     if not p or rt_of(k, cpu).nr_running < 2:
         return False
@@ -141,9 +141,9 @@ def push_rt_tasks(k: Kernel, cpu: int) -> None:
 
 @apart(VALUE)
 def pull_rt_task(k: Kernel, this: int) -> int:
-    """pull_rt_task(): take waiting tasks that are more urgent than what is left here; return whether any moved.
+    """pull_rt_task(): take waiting tasks that are more urgent than the tasks of this CPU; return whether any moved.
 
-    The CPU pulls by itself; it does not ask the others to push (RT_PUSH_IPI).
+    The CPU pulls by itself. It does not ask other CPUs to push (RT_PUSH_IPI).
     """
     pulled = False
     for src in range(k.nr_cpus):
@@ -164,14 +164,14 @@ def pull_rt_task(k: Kernel, this: int) -> int:
 
 @apart(NOTHING)
 def check_preempt_curr(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """check_preempt_curr(), check_preempt_curr_rt(), check_preempt_equal_prio(): one of the two is a real-time task."""
+    """check_preempt_curr(), check_preempt_curr_rt(), check_preempt_equal_prio(), if ``p`` or the running task is real-time."""
     curr = cpu_rq(k, cpu).curr
     if p.rt_priority > curr.rt_priority:
         resched(k, cpu)
         return
     if p.rt_priority < curr.rt_priority or cpu_rq(k, cpu).need_resched != 0:
         return
-    # a task that may only run here takes the CPU of one that may run elsewhere
+    # a task that may run only here preempts an equally urgent task that may run elsewhere
     if curr.nr_cpus_allowed == 1 or lowest_priority(k, curr) < 0:
         return
     if p.nr_cpus_allowed > 1 and lowest_priority(k, p) >= 0:
@@ -194,9 +194,9 @@ def task_woken(k: Kernel, cpu: int, p: TaskStruct) -> None:
 
 @apart(VALUE)
 def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskStruct:
-    """pick_next_task_rt(): return the next real-time task or NULL, after pulling one if the CPU becomes less urgent.
+    """pick_next_task_rt(): return the next real-time task or NULL. If the CPU becomes less urgent, try to pull a task first.
 
-    ``before`` is the priority of what ran; ``prev`` is NULL after idle and after the stopper.
+    ``before`` is the priority of the task that ran. ``prev`` is NULL after the idle task and after the stopper.
     """
     if before > highest(k, cpu):
         pull_rt_task(k, cpu)
@@ -218,7 +218,7 @@ def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskSt
 
 @apart(NOTHING)
 def post_schedule(k: Kernel, cpu: int) -> None:
-    """post_schedule_rt(): push the tasks that wait behind the one just chosen."""
+    """post_schedule_rt(): push the tasks that wait because another task was just chosen."""
     rt = rt_of(k, cpu)
     if rt.push_later != 0:
         rt.push_later = 0
@@ -229,7 +229,7 @@ def post_schedule(k: Kernel, cpu: int) -> None:
 def set_policy(k: Kernel, p: TaskStruct, policy: int, priority: int) -> None:
     """__sched_setscheduler() of the running task, and check_class_changed().
 
-    Changes within the fair class, too, take the task off its queue, as from v4.2.
+    Changes within the fair class also take the task off its queue, as the kernel does since v4.2.
     """
     before = p.rt_priority
     if p.policy == policy and before == priority:
@@ -262,7 +262,7 @@ def set_policy(k: Kernel, p: TaskStruct, policy: int, priority: int) -> None:
 
 @apart(VALUE)
 def rq_offline(k: Kernel, cpu: int) -> TaskStruct:
-    """rq_offline_rt(), __disable_runtime(): let the tasks of a CPU that goes offline run; return the most urgent one."""
+    """rq_offline_rt(), __disable_runtime(): end the throttling of a CPU that goes offline; return its most urgent task."""
     rt = rt_of(k, cpu)
     rt.time = 0
     rt.throttled = 0
@@ -272,7 +272,7 @@ def rq_offline(k: Kernel, cpu: int) -> TaskStruct:
 
 @apart(NOTHING)
 def yield_task(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """yield_task_rt(): put the task behind those of its priority."""
+    """yield_task_rt(): put the task behind the other tasks of its priority."""
     requeue(k, cpu, p, 0)
 
 

@@ -14,7 +14,7 @@ from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, RtRq, Rt
 #: sysctl_sched_rt_runtime and sysctl_sched_rt_period
 RUNTIME_NS = 950_000_000
 PERIOD_NS = 1_000_000_000
-#: the policies with a meaning of their own (include/uapi/linux/sched.h)
+#: the policy that the code has to tell apart (include/uapi/linux/sched.h)
 SCHED_RR = 2
 
 
@@ -26,7 +26,7 @@ def rt_of(k: Kernel, cpu: int) -> RtRq:
 
 @inner
 def shared(k: Kernel) -> RtShared:
-    """Return the row of what all real-time queues share."""
+    """Return the row that all real-time queues share."""
     return RtShared(k, k.rt0 + k.nr_cpus)
 
 
@@ -46,9 +46,9 @@ def priority_of(k: Kernel, cpu: int) -> int:
 
 @apart(NOTHING)
 def count_tasks(k: Kernel, cpu: int) -> None:
-    """enqueue_top_rt_rq(), dequeue_top_rt_rq(): let nr_running count the tasks of the queue, or none while throttled.
+    """enqueue_top_rt_rq(), dequeue_top_rt_rq(): let nr_running count the tasks of the queue, or none while it is throttled.
 
-    The kernel takes off all tasks before it counts them again, and may set rd->overload then.
+    The kernel subtracts all tasks of the queue and adds them again. When it adds them it may set rd->overload.
     """
     rt = rt_of(k, cpu)
     n = 0 if rt.throttled != 0 else rt.nr_running
@@ -65,7 +65,7 @@ def count_tasks(k: Kernel, cpu: int) -> None:
 
 @apart(NOTHING)
 def insert(k: Kernel, cpu: int, p: TaskStruct, head: int) -> None:
-    """Put a task behind, or with ``head`` before, the others of its priority."""
+    """Put a task behind the other tasks of its priority, or before them if ``head`` is set."""
     rt = rt_of(k, cpu)
     priority = p.rt_priority
     following = rt.head
@@ -105,14 +105,14 @@ def take_out(k: Kernel, cpu: int, p: TaskStruct) -> None:
 
 @inner
 def requeue(k: Kernel, cpu: int, p: TaskStruct, head: int) -> None:
-    """requeue_task_rt(): move a queued task behind, or before, the others of its priority."""
+    """requeue_task_rt(): move a queued task behind the other tasks of its priority, or before them if ``head`` is set."""
     take_out(k, cpu, p)
     insert(k, cpu, p, head)
 
 
 @inner
 def make_pushable(k: Kernel, p: TaskStruct) -> None:
-    """enqueue_pushable_task(): append a task that waits to the pushable ones, if it may run elsewhere."""
+    """enqueue_pushable_task(): append a waiting task to the pushable tasks, if it may run on another CPU."""
     if p.nr_cpus_allowed > 1:
         shared(k).pushed += 1
         p.pushable = shared(k).pushed
@@ -139,7 +139,7 @@ def first_pushable(k: Kernel, cpu: int, dst: int) -> TaskStruct:
 
 @apart(NOTHING)
 def update_curr(k: Kernel, cpu: int) -> None:
-    """update_curr_rt(), sched_rt_runtime_exceeded(): charge the running real-time task, throttle when the runtime is over.
+    """update_curr_rt(), sched_rt_runtime_exceeded(): charge the running real-time task; throttle the queue if its time is over.
 
     Queues do not borrow runtime of each other: RT_RUNTIME_SHARE is off since v5.10.
     """
@@ -168,7 +168,7 @@ def plan_period(k: Kernel, time_ns: int) -> None:
 
 @apart(NOTHING)
 def enqueue_rt(k: Kernel, p: TaskStruct, head: int) -> None:
-    """enqueue_task_rt(). The timer of the period, if it does not run, expires at once (start_rt_bandwidth(), v4.5)."""
+    """enqueue_task_rt(). If the timer of the period does not run, it expires at once (start_rt_bandwidth(), v4.5)."""
     cpu = p.cpu
     cpu_rq(k, cpu).clock = k.now_ns
     if shared(k).period_cpu < 0:
@@ -197,7 +197,7 @@ def dequeue_rt(k: Kernel, p: TaskStruct) -> None:
 
 @apart(NOTHING)
 def put_prev(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """put_prev_task_rt(): charge the task that ran, which another CPU may take if it is still queued."""
+    """put_prev_task_rt(): charge the task that ran. If it is still queued, another CPU may take it from now on."""
     update_curr(k, cpu)
     if p.on_rt != 0:
         make_pushable(k, p)

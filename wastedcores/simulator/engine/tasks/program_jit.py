@@ -117,7 +117,7 @@ def new_task(k: Kernel, template: int, parent: TaskStruct, group: int) -> TaskSt
 
 @apart(NOTHING)
 def exit_task(k: Kernel, p: TaskStruct) -> None:
-    """do_exit(): end a task and wake its parent if that waits for it."""
+    """do_exit(): end a task, and wake its parent if the parent waits for it."""
     cpu = k.this_cpu
     record(k, log_kind.EXIT, cpu, pid_of(k, p), -1, -1, -1, -1)
     p.exited = k.now_ns
@@ -193,7 +193,7 @@ def wait_op(k: Kernel, p: TaskStruct, code: int, op: Op) -> int:
     if code == ops.OP_LOCK:
         done = lock(k, p, y, op.arg2, op.arg3, op.arg4)
         if not done and p.spin == 0:
-            p.pc = Op(k, p.pc.row - 1)  # a sleeper that is woken tries again
+            p.pc = Op(k, p.pc.row - 1)  # when the sleeper is woken, it tries again
         return done
     if code == ops.OP_UNLOCK:
         unlock(k, p, y, op.arg4)
@@ -274,7 +274,7 @@ def placement_op(k: Kernel, p: TaskStruct, code: int, a: int, b: int) -> bool:
 
 @inner
 def preempted(k: Kernel, p: TaskStruct) -> bool:
-    """Return whether the running task gives up its CPU at the end of a system call; it first wakes all that it has to wake."""
+    """Return whether the running task gives up its CPU at the end of a system call; not before it has woken all its wakees."""
     return not p.wake_q_head and cpu_rq(k, k.this_cpu).need_resched != 0
 
 
@@ -282,7 +282,7 @@ def preempted(k: Kernel, p: TaskStruct) -> bool:
 def advance(k: Kernel, p: TaskStruct, delay: int) -> None:
     """Run the program of the task on CPU k.this_cpu until an operation takes time, blocks the task or moves it.
 
-    A stretch that begins here begins ``delay`` ns from now.
+    If a stretch begins, it begins ``delay`` ns from now.
     """
     cpu = k.this_cpu
     if p.started < 0:
@@ -372,7 +372,7 @@ def run_over(k: Kernel, cpu: int) -> None:
     p = cpu_rq(k, cpu).curr
     p.left = 0
     if p.spin == 1:
-        # it has spun long enough, so it blocks
+        # the task has spun long enough, so it blocks
         p.spin = 0
         if p.waits_for == waits_for.LOCK:
             p.pc = Op(k, p.pc.row - 1)

@@ -1,7 +1,7 @@
 """Waiting of tasks, for time and for each other (docs/replay-semantics.md, sections 2 to 4).
 
-Barriers, locks and semaphores; conditions, which do not store signals, and periodic timers, for rt-app; timers of the timer
-wheel, and the page counters that a kworker folds once per second (mm/vmstat.c, v4.1).
+The module has barriers, locks and semaphores. For rt-app it also has conditions, which do not store signals, and periodic timers.
+For kworkers it has timers of the timer wheel, and page counters, which a kworker folds once per second (mm/vmstat.c, v4.1).
 """
 
 from wastedcores.jit.compile import inner
@@ -17,7 +17,7 @@ from wastedcores.workload import ops
 
 # TaskStruct.spin is 0 without spinning, 1 while waiting and GRANTED while the task spends its last spin_ns
 GRANTED = 2
-#: WaitObject.contended of a lock that tasks have shared: each UNLOCK wakes
+#: WaitObject.contended of a lock that tasks have shared: each UNLOCK wakes sleepers
 ALWAYS = 2
 
 
@@ -85,7 +85,7 @@ def grant(k: Kernel, p: TaskStruct, by: TaskStruct) -> None:
 def begin_wake(k: Kernel, p: TaskStruct) -> None:
     """Begin to wake the first task of the wake queue: choose its CPU.
 
-    The operation that wakes is the one before the program counter. A POST to a pipe wakes with WF_SYNC (pipe_write(), fs/pipe.c).
+    The waking operation is the one before the program counter. A POST to a pipe wakes with WF_SYNC (pipe_write(), fs/pipe.c).
     """
     first = p.wake_q_head
     if first.waits_for != waits_for.LOCK:
@@ -134,8 +134,8 @@ def set_contended(y: WaitObject, contended: bool) -> None:
 def lock(k: Kernel, p: TaskStruct, y: WaitObject, mode: int, limit: int, shared: int) -> bool:
     """Take a lock or wait for it; return whether the task continues at once.
 
-    As with a mutex of glibc, a task that takes the lock after a sleep assumes that others still sleep, and one that finds it free
-    does not (__lll_lock_wait(), nptl/lowlevellock.c, glibc 2.33).
+    The lock works as a mutex of glibc: a task that takes it after a sleep assumes that other tasks still sleep, but a task that
+    finds it free does not assume this (__lll_lock_wait(), nptl/lowlevellock.c, glibc 2.33).
     """
     woken = p.waits_for == waits_for.LOCK
     if shared != 0:
@@ -156,7 +156,7 @@ def lock(k: Kernel, p: TaskStruct, y: WaitObject, mode: int, limit: int, shared:
 
 @inner
 def shares(k: Kernel, p: TaskStruct) -> bool:
-    """Return whether a waiter sleeps in a shared LOCK; the program counter of a sleeper is at the LOCK."""
+    """Return whether a waiter sleeps in a shared LOCK. The program counter of such a sleeper is at the LOCK."""
     return p.spin == 0 and p.pc.arg4 != 0
 
 
@@ -164,8 +164,8 @@ def shares(k: Kernel, p: TaskStruct) -> bool:
 def unlock(k: Kernel, p: TaskStruct, y: WaitObject, shared: int) -> None:
     """Give up a lock: hand it to the first spinner that runs, else wake the first sleeper, who tries again.
 
-    Nobody is woken if the owner found the lock free and nobody has begun to wait since then. The remaining sleepers wait for one
-    that was woken before and has yet to try. Sleepers that share the lock are woken together and own it at once.
+    No task is woken if the owner found the lock free and no task has begun to wait since then. Any sleepers that remain then rely
+    on a task that was woken before and has yet to try. Sleepers that share the lock are woken together and own it at once.
     """
     if (shared == 0 and y.owner != p) or (shared != 0 and y.count == 0):
         k.status = status.BAD_UNLOCK
@@ -258,7 +258,7 @@ def signal_op(k: Kernel, p: TaskStruct, op: Op) -> bool:
 
 @apart(NOTHING)
 def sleep_jiffies(k: Kernel, p: TaskStruct, ticks: int, cpu: int) -> None:
-    """schedule_timeout(): block until the timer softirq of a CPU, right after its tick, finds that the jiffy is reached."""
+    """schedule_timeout(): block until the timer softirq, right after the CPU's tick, finds that the jiffy has been reached."""
     at = (k.jiffies + max(ticks, 1)) * k.tick_ns + cpu * k.skew_ns + k.irq_ns // 2
     p.waits_for = waits_for.JIFFY
     p.wait_object = cpu
@@ -269,7 +269,7 @@ def sleep_jiffies(k: Kernel, p: TaskStruct, ticks: int, cpu: int) -> None:
 
 @inner
 def round_jiffies(k: Kernel, offset: int, period: int) -> int:
-    """round_jiffies_relative(): return the ticks to a whole period about one period from now, staggered by 3 jiffies per CPU."""
+    """round_jiffies_relative(): return the ticks to the full period that is about one period away, plus 3 jiffies per CPU."""
     skew = 3 * k.this_cpu
     now = k.jiffies + offset
     at = now + period + skew

@@ -27,5 +27,5 @@ def bits_of(cpus: Iterable[int]) -> np.ndarray:
 
 
 def cpus_of(row: np.ndarray, cpus: int) -> list[int]:
-    """Return the CPUs of such a row."""
+    """Return the CPUs of the set in a row of the table."""
     return [c for c in range(cpus) if (int(row[c >> WORD_SHIFT]) >> (c & WORD_LOW)) & 1]

@@ -1,4 +1,4 @@
-"""Compiled access to CPU sets, which are bits of a row, and to lists, which run over rows."""
+"""Compiled access to CPU sets, which are the bits of a row, and to lists, which span several rows."""
 
 from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.world import cpuset, table
@@ -7,7 +7,7 @@ from wastedcores.simulator.engine.world.structs import Kernel
 
 @inner
 def row_of(k: Kernel, mask: int) -> int:
-    """Return the row of a set; the three sets that every function can name have negative numbers (cpuset.py)."""
+    """Return the row of a set. The named sets (cpuset.py), which every function can use, have negative numbers."""
     return mask if mask >= 0 else k.design.row + mask
 
 

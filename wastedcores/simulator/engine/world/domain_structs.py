@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SchedDomain(Struct):
-    """``struct sched_domain``, of which every CPU has its own."""
+    """``struct sched_domain``. Every CPU has its own domains."""
 
     flags = integer(0)
     last_balance = integer(1)  # jiffies
@@ -39,18 +39,18 @@ class SchedDomain(Struct):
     forkexec_idx = integer(21)
     nr_balance_failed = integer(22)
     index = integer(23)  # entry of the level table
-    # for a new task, loads of groups that differ by at most this are about equal (v4.10); 0 before
+    # when a new task is placed, loads of groups that differ by at most this count as equal (v4.10); 0 before v4.10
     fork_margin = integer(24)
     # whether another group must be less loaded than the local one by more than ``fork_margin`` (v4.17, SD_NUMA)
     stays_on_node = integer(25)
-    lb_count = array(26, 21)  # 3 x 7 numbers of load_balance() calls, by idle type and result
+    lb_count = array(26, 21)  # 3 x 7 counts of load_balance() calls, by idle type and result
     newidle_call = integer(48)
     newidle_success = integer(49)
     newidle_ratio = integer(50)
     last_decay_max_lb_cost = integer(51)  # jiffies
     nohz_idle = integer(52)
     imb_numa_nr = integer(53)
-    # row of what the CPUs of an LLC have in common, -1 for none
+    # the row that the CPUs of an LLC have in common, -1 for none
     shared: Pointer[SchedDomainShared] = pointer("SchedDomainShared", 54)
     span_cpus = integer(55)  # place of its CPUs in the lists
     newidle_stamp = integer(56)  # when the ratio was computed last, ns since boot
@@ -107,7 +107,7 @@ class LbEnv(Struct):
     dst_group: Pointer[SchedGroup] = pointer("SchedGroup", 12)
     this_cpu = integer(13)  # the CPU for which load_balance() was called
     moved = integer(14)  # the number of tasks that it moved
-    # for the log of decisions: the number of examined tasks that stayed, by reason: affinity, and the three fields below
+    # for the log of decisions: the numbers of examined tasks that stayed, for four reasons: affinity and the three fields below
     held_back = array(15, 4)
     running = integer(16)  # they were running
     hot = integer(17)  # they were cache-hot
@@ -148,7 +148,7 @@ class SgLbStats(Struct):
 
 
 class SgLbStatsV4(Struct):
-    """``struct sg_lb_stats`` of v4.1; it lies before the modern one in the same rows."""
+    """``struct sg_lb_stats`` of v4.1. It shares its rows with the struct of modern kernels and lies before it."""
 
     group_load = integer(0)
     group_usage = integer(1)
@@ -188,7 +188,7 @@ class Decision(Struct):
     heavy = integer(14)
     src_nr_running = integer(15)  # nr_running of the source before the call took anything
     nr_groups = integer(16)
-    # 1: the level below prefers to spread tasks over its siblings; under v6.12, higher bits have two more values
+    # 1: the level below prefers to spread tasks over its siblings; under v6.12, the higher bits hold two more values
     prefer_sibling = integer(17)
 
 

@@ -1,7 +1,7 @@
-"""The structs of a replay's globals, of programs and of what tasks wait for, and structs of addresses of functions.
+"""The structs of a replay's globals, of programs, of the objects that tasks wait for, and of the addresses of functions.
 
 ``wastedcores/simulator/engine/classes.py`` says which functions kernels and machines have of their own. A replay compiles and
-loads only those of its kernel. Each struct of addresses shares its row with another struct.
+loads only the functions of its kernel. Each struct of addresses shares its row with another struct.
 """
 # mypy: disable-error-code="empty-body"
 # ruff: noqa: D102 (the methods are prototypes)
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Kernel(Struct):
-    """The globals of a replay: row 0, behind the columns of CPU 0."""
+    """The globals of a replay. They are in row 0, after the columns of CPU 0."""
 
     load_v4_4 = integer(55)  # whether load is tracked as v4.4 does, and not as v4.1 does
     now_ns = integer(56)
@@ -48,14 +48,14 @@ class Kernel(Struct):
     ticks_tail = integer(77)  # how many ticks were put into the ring
     ticks_low = integer(78)  # places of the ring, less one
     runs0 = integer(79)  # first row of the tournament of the ends of stretches
-    computing = integer(80)  # tasks that will go on by themselves
+    computing = integer(80)  # tasks that will continue without being woken
     timers = integer(81)  # timers and hotplug steps that are pending
     nohz_nr_cpus = integer(82)
     nohz_next_balance = integer(83)
     overload = integer(84)  # root_domain.overload
     log_load = integer(85)  # whether the weight of the runqueues is logged
     log_considered = integer(86)  # whether the CPUs that each decision looked at are logged
-    # the row behind the named CPU sets (cpuset.py), which is the core row
+    # the core row, which follows the named CPU sets (cpuset.py)
     design: Pointer[Design] = pointer("Design", 87)
     runs = integer(88)  # leaves of the tournament
     culprit = integer(89)  # the task to which the status refers
@@ -78,9 +78,9 @@ class Kernel(Struct):
     op0 = integer(105)
     task0 = integer(106)
     log0 = integer(107)
-    # where a list begins that has three numbers for each CPU of each tree: the first domain, how many there are, the LLC's id
+    # the start of a list with three numbers per CPU and tree: the CPU's first domain, its number of domains, the LLC's id
     domain_lists = integer(108)
-    # where a list begins that has the weights of the nice levels -20 to 19, and then their inverses
+    # the start of a list with the weights of the nice levels -20 to 19 and then their inverses
     weight_lists = integer(109)
     idle_ticks = integer(110)
     skew_ns = integer(111)
@@ -109,7 +109,7 @@ class Kernel(Struct):
     rt0 = integer(133)  # first row of the real-time queues (RtRq), 0 if no task changes its policy
     is_modern = integer(134)  # whether the fair class and the balancer are those of a modern kernel
     base_slice = integer(135)  # sysctl_sched_base_slice (v6.12)
-    # plain Python sees besides:
+    # plain Python also sees:
 
     @property
     def rqs(self) -> Sequence[Rq]:
@@ -128,16 +128,16 @@ class Kernel(Struct):
 
 
 class Modern(Struct):
-    """The globals that modern kernels have besides, among them the rules of a release (wastedcores/kernels/rules.py)."""
+    """The additional globals of modern kernels, among them the rules of a release (wastedcores/kernels/rules.py)."""
 
     # nohz.has_blocked: averages of tickless CPUs still have to be updated
     nohz_has_blocked = integer(1)
     # nohz.needs_update: Kernel.nohz_next_balance has to be computed anew
     nohz_needs_update = integer(2)
-    nohz_next_blocked = integer(3)  # nohz.next_blocked: the jiffy at which they are due
+    nohz_next_blocked = integer(3)  # nohz.next_blocked: the jiffy at which these updates are due
     newidle = integer(4)  # when newidle balancing tries a level, codes/newidle.py
-    delay_dequeue = integer(5)  # likewise DELAY_DEQUEUE
-    sis_util = integer(6)  # likewise SIS_UTIL
+    delay_dequeue = integer(5)  # whether there is DELAY_DEQUEUE
+    sis_util = integer(6)  # whether there is SIS_UTIL
     # 1: an idle CPU takes one tick before it stops its tick, as without a cpuidle governor
     idle_ticks_before_stop = integer(7)
     tg_load_avg_limited = integer(8)  # this and the following as in wastedcores/kernels/rules.py
@@ -164,16 +164,16 @@ class Modern(Struct):
     clusters = integer(29)  # sched_cluster_active
     in_interrupt = integer(30)  # whether a timer, and not the running task, wakes a task
     scan_left = integer(31)  # in a search for an idle CPU: how many CPUs may still be examined
-    scan_cpu = integer(32)  # the idle CPU that it found, -1 for none
+    scan_cpu = integer(32)  # the idle CPU that this search found, -1 for none
     scan_over = integer(33)
-    # for all kernels: the time that a task loses when it first runs behind another last-level cache
+    # for all kernels: the time that a task loses when it first runs under another last-level cache
     refill_ns = integer(34)
-    # for all kernels: the time of the end of a system call, after a wait and after waking others
+    # for all kernels: the time that the end of a system call takes, after a wait and after waking other tasks
     syscall_ns = integer(35)
 
 
 class Design(Struct):
-    """The state of a design (docs/design-mode.md); its row is the one behind the named CPU sets."""
+    """The state of a design (docs/design-mode.md). Its row follows the named CPU sets."""
 
     decides = integer(0)  # 1 if a design decides, 0 if Linux does
     sync = integer(1)  # whether the waker of the current wakeup is about to sleep
@@ -181,7 +181,7 @@ class Design(Struct):
     # the first row of the modules' counts: each module has a row that counts its answers at each moment
     counts = integer(3)
     busy = integer(4)  # first row of the busy CPUs, counted by node or by cache
-    near_list = integer(5)  # first row of the CPUs by nearness: all CPUs for each CPU
+    near_list = integer(5)  # first row of the list that has, for each CPU, all CPUs by nearness
     modules = integer(6)  # how many modules to ask
     module = array(7, 64)  # their codes, in order
 
@@ -214,7 +214,7 @@ class WaitObject(Struct):
 
     parties = integer(0)
     count = integer(1)
-    # first and last of the tasks that wait, in order of arrival
+    # the first and the last of the waiting tasks, in order of arrival
     head: Pointer[TaskStruct] = pointer("TaskStruct", 2)
     tail: Pointer[TaskStruct] = pointer("TaskStruct", 3)
     generation = integer(4)
@@ -238,7 +238,7 @@ class Clock(Struct):
     sibling = integer(4)  # row of the next CPU of its core, -1 for the last one
     khz = integer(5)  # of a core
     busy_ticks = integer(6)  # of a core: ticks that found it busy
-    last_tick = integer(7)  # of a core: the jiffy of the last one
+    last_tick = integer(7)  # of a core: the jiffy of the last such tick
     running = integer(8)  # of a core: CPUs that run a task
     core_idle_since = integer(9)
     package: Pointer[Clock] = pointer("Clock", 10)  # of a core: row of the first CPU of its package
@@ -246,7 +246,7 @@ class Clock(Struct):
 
 
 class ClockConstants(Struct):
-    """What the clocks of a machine have in common: the row behind the last CPU's clock."""
+    """The constants of all clocks of a machine. Their row follows the last CPU's clock."""
 
     min_khz = integer(1)  # 0: the frequency is constant
     nominal_khz = integer(2)
@@ -275,7 +275,7 @@ class FairClass(Struct):
     def put_prev_task(self, k: Kernel, p: TaskStruct) -> None: ...
     @method(64)
     def task_tick(self, k: Kernel, p: TaskStruct) -> None: ...
-    # check_preempt_wakeup(), wakeup_preempt_fair() by a task that woke or is new.
+    # check_preempt_wakeup(), wakeup_preempt_fair() for a task that woke or is new.
     @method(65)
     def wakeup_preempt(self, k: Kernel, cpu: int, p: TaskStruct, new: int) -> None: ...
     @method(66)
@@ -319,10 +319,10 @@ class FairClass(Struct):
 class Balancer(Struct):
     """Placement and balancing of a modern kernel, in the row of Modern."""
 
-    # Set the state of the LLCs that balancing of the idle machine has reached since boot.
+    # Set the state that the LLCs have reached through balancing since boot.
     @method(40)
     def booted(self, k: Kernel) -> None: ...
-    # Let the domains that every CPU got just now begin; ``now`` is the jiffy of their last balancing.
+    # Initialize the domains that every CPU has just got. ``now`` counts as the jiffy of their last balancing.
     @method(41)
     def attached(self, k: Kernel, now: int) -> None: ...
     # select_task_rq_fair().
@@ -350,7 +350,7 @@ class Balancer(Struct):
     def update_idle_core(self, k: Kernel, cpu: int) -> None: ...
     @method(50)
     def nohz_balance_enter_idle(self, k: Kernel, cpu: int) -> None: ...
-    # Update avg_idle of a CPU that a wakeup ends the idling of.
+    # Update avg_idle of an idle CPU that gets a task by a wakeup.
     @method(51)
     def idle_cpu_woken(self, k: Kernel, cpu: int) -> None: ...
     # Drop the kicks of a CPU that goes offline.
@@ -365,7 +365,7 @@ class RtClass(Struct):
     def enqueue_task(self, k: Kernel, p: TaskStruct, head: int) -> None: ...
     @method(11)
     def dequeue_task(self, k: Kernel, p: TaskStruct) -> None: ...
-    # pick_next_task_rt(), NULL for none; ``before`` is the priority of what ran.
+    # pick_next_task_rt(), NULL for none; ``before`` is the priority of the task that ran.
     @method(12)
     def pick_next_task(self, k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskStruct: ...
     @method(13)
@@ -391,7 +391,7 @@ class RtClass(Struct):
     # Give a new task its quantum.
     @method(22)
     def task_born(self, k: Kernel, p: TaskStruct) -> None: ...
-    # rq_offline_rt(): let the tasks of a CPU run, so that they can be moved; return the most urgent one or NULL.
+    # rq_offline_rt(): end the throttling of a CPU, so that its tasks can be moved; return the most urgent task or NULL.
     @method(23)
     def rq_offline(self, k: Kernel, cpu: int) -> TaskStruct: ...
 
@@ -402,7 +402,7 @@ class CoreModule(Struct):
     # Choose a CPU for a thread that becomes runnable.
     @method(100)
     def select_cpu(self, k: Kernel, p: TaskStruct, flag: int, sync: int) -> int: ...
-    # Return whether a CPU that ran out of work got some.
+    # Return whether a CPU that ran out of work got a thread.
     @method(101)
     def pull(self, k: Kernel, cpu: int) -> int: ...
     # Decide at a tick.
@@ -414,9 +414,9 @@ class CoreModule(Struct):
 
 
 class ClockFunctions(Struct):
-    """What follows the speeds of CPUs, in the row of ClockConstants. Only machines with clocks have it."""
+    """The functions that keep track of the speeds of CPUs, in the row of ClockConstants. Only machines with clocks have them."""
 
-    # A CPU switched between two tasks or between a task and idle; return the exit latency of the idle state that it left.
+    # Follow a CPU's switch between two tasks or a task and idle; return the exit latency of the idle state that it left.
     @method(120)
     def switched(self, k: Kernel, cpu: int) -> int: ...
     # A busy CPU ticks.

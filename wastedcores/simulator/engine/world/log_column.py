@@ -1,4 +1,4 @@
-"""Columns of a log record: what a replay's raw log holds, int64 (records, WIDTH)."""
+"""Columns of a log record. A replay's raw log is an array of int64 (records, WIDTH)."""
 
 (
     TS,  # ns since the replay began

@@ -12,7 +12,7 @@ from wastedcores.simulator.engine.world.structs import Kernel, TaskStruct
 def record(
     k: Kernel, kind: int, cpu: int, pid: int, other: int, src: int, value: int, op: int
 ) -> None:
-    """Append one record. The loop makes sure that there is room."""
+    """Append one record. The main loop makes sure that there is room for it."""
     i = k.log_n
     if i >= k.log_room:
         k.log_lost += 1
@@ -47,7 +47,7 @@ def log_nr(k: Kernel, cpu: int) -> None:
 
 @inner
 def log_load(k: Kernel, cpu: int) -> None:
-    """Log the weight of a runqueue, if it differs from what was logged last."""
+    """Log the weight of a runqueue if it differs from the weight that was logged last."""
     if k.log_load != 0 and cpu_rq(k, cpu).load_weight != cpu_rq(k, cpu).logged_weight:
         cpu_rq(k, cpu).logged_weight = cpu_rq(k, cpu).load_weight
         record(k, log_kind.LOAD, cpu, -1, -1, -1, cpu_rq(k, cpu).load_weight, -1)
@@ -73,6 +73,6 @@ def log_balance(k: Kernel, dst: int, src: int, why: int, moved: int) -> None:
 
 @inner
 def log_considered(k: Kernel, cpu: int, mask: int, look: int, level: int) -> None:
-    """Log that ``look`` looks at the CPUs of mask row ``mask`` on behalf of ``cpu`` (paper, section 4.2)."""
+    """Log that the kernel function ``look`` examines the CPUs of row ``mask`` on behalf of ``cpu`` (paper, section 4.2)."""
     if k.log_considered != 0:
         record(k, log_kind.CONSIDERED, cpu, mask, -1, k.this_cpu, level, look)

@@ -34,7 +34,7 @@ class SchedAvg(Struct):
 
 
 class SchedEntity(Struct):
-    """``struct sched_entity``. What a tick reads of an entity lies in two cache lines of eight columns each."""
+    """``struct sched_entity``. The columns that a tick reads lie in two cache lines of eight columns each."""
 
     avg: Embedded[SchedAvg] = embedded("SchedAvg")
     weight = integer(0)  # load.weight
@@ -63,7 +63,7 @@ class SchedEntity(Struct):
     deadline = integer(106)
     slice = integer(107)
     custom_slice = integer(108)
-    # lag at the last dequeue; before v6.17, while the entity runs, the deadline that it had when it was picked
+    # the lag at the last dequeue; before v6.17 and while the entity runs, the deadline that it had when it was picked
     vlag = integer(109)
     rel_deadline = integer(110)
     sched_delayed = integer(111)
@@ -83,9 +83,9 @@ class TaskStruct(Struct):
     number = integer(23)  # tasks are numbered in the order of their birth
     state = integer(24)  # codes/task_state.py; a cache line begins here
     pc: Pointer[Op] = pointer("Op", 25)  # row of the next operation of its program
-    # work of the present stretch that is still to do, in ns at the nominal speed
+    # the work that remains in the present stretch, in ns at the nominal speed
     left = integer(26)
-    spin = integer(27)  # 1: it spins, 2: what it spun for has been granted
+    spin = integer(27)  # 1: it spins, 2: its wait has been granted
     # first of the tasks that it is about to wake
     wake_q_head: Pointer[TaskStruct] = pointer("TaskStruct", 28)
     started = integer(29)  # when its program began, -1 before that
@@ -117,17 +117,17 @@ class TaskStruct(Struct):
     rt_next: Pointer[TaskStruct] = pointer("TaskStruct", 61)
     rt_prev: Pointer[TaskStruct] = pointer("TaskStruct", 62)
     on_rt = integer(63)  # whether it is on that queue
-    # when it joined the pushable tasks, as a growing number; 0 if it is none of them
+    # a number that grows with each task that becomes pushable; 0 if the task is not pushable
     pushable = integer(64)
-    ran_llc = integer(65)  # 1 + the last-level cache behind which it ran last, 0: it has not run
+    ran_llc = integer(65)  # 1 + the last-level cache of its last CPU, 0: it has not run
     recent_used_cpu = integer(123)
-    # whether it has the name of a kernel thread of which each CPU has one; templates have this column, too
+    # whether it has the name of a per-CPU kernel thread; templates have this column, too
     kthread = integer(124)
     # the two numbers of struct util_est; v6.1 uses the larger one
     util_ewma = integer(125)
     util_enqueued = integer(126)
 
-    # plain Python sees besides:
+    # plain Python also sees:
 
     @property
     def allowed(self) -> frozenset[int]:
@@ -154,7 +154,7 @@ class TaskGroup(Struct):
 
 
 class CfsRq(Struct):
-    """``struct cfs_rq``. What a tick reads of it lies in two cache lines."""
+    """``struct cfs_rq``. The columns that a tick reads lie in two cache lines."""
 
     avg: Embedded[SchedAvg] = embedded("SchedAvg")
     rq_modern: Embedded[RqModern] = embedded("RqModern")
@@ -204,14 +204,14 @@ class Rq(Struct):
     wake_list: Pointer[TaskStruct] = pointer("TaskStruct", 2)  # first task of the wake list
     need_resched = integer(3)
     next_balance = integer(4)
-    # 1: the running task was just switched in and its program has not gone on yet
+    # 1: the running task was just switched in, and its program has not continued yet
     switched_in = integer(5)
     # the CPU's future events, seven kinds (codes/cpu_event.py): time and sequence number (0: not pending)
     events = integer(6)
     stretch_start = integer(20)  # when the present stretch of the running task began
     sd: Pointer[SchedDomain] = pointer("SchedDomain", 21)  # row of the innermost domain
     cpu_capacity = integer(22)
-    delay = integer(23)  # ns before the task that was switched in goes on
+    delay = integer(23)  # ns until the task that was switched in continues
     last_load_update_tick = integer(24)  # a cache line begins here
     cpu_load = array(25, 5)  # cpu_load[0..4]
     idle_balance = integer(30)
@@ -222,7 +222,7 @@ class Rq(Struct):
     nohz_idle = integer(34)  # sd_busy->nohz_idle
     in_nohz_mask = integer(35)  # whether the CPU is in nohz.idle_cpus_mask
     cpu_capacity_orig = integer(36)
-    # 1 + the CPU that its pass as idle load balancer looks at next, 0: no pass under way
+    # 1 + the CPU that this CPU examines next in its pass as idle load balancer; 0: no pass is under way
     ilb_next = integer(37)
     tick_stopped = integer(38)
     load_weight = integer(39)  # load.weight
@@ -249,13 +249,13 @@ class Rq(Struct):
 
 
 class RqModern(Struct):
-    """What ``struct rq`` has in modern kernels besides. It lies in the row of the CPU's root queue, behind its columns."""
+    """The additional fields of ``struct rq`` in modern kernels. They lie in the row of the CPU's root queue, after its own."""
 
     nohz_flags = integer(40)  # the kicks that wait for this CPU (nohz_flags())
-    nohz_idle_balance = integer(41)  # those that its softirq handles
+    nohz_idle_balance = integer(41)  # the kicks that its softirq handles
     has_blocked_load = integer(42)
     last_blocked_tick = integer(43)  # last_blocked_load_update_tick
-    # from here on: the locals of _nohz_idle_balance(), while its pass is under way
+    # from here on: the local variables of _nohz_idle_balance() while its pass is under way
     ilb_flags = integer(44)
     ilb_begun = integer(45)
     ilb_next_balance = integer(46)
@@ -263,7 +263,7 @@ class RqModern(Struct):
     ilb_blocked = integer(48)
     sibling = integer(49)  # the next CPU of the same core, in a ring; offline CPUs are in it
     share_id = integer(50)  # the first CPU of its cluster, or else of its LLC (sd_share_id)
-    # from here on: wakees of the idle task, that is, tasks that timers on this CPU wake while it is idle
+    # from here on: the wakees of the idle task, which are the tasks that timers wake on this CPU while it is idle
     last_wakee: Pointer[TaskStruct] = pointer("TaskStruct", 51)
     wakee_flips = integer(52)
     wakee_flip_decay_ts = integer(53)
@@ -281,7 +281,7 @@ class RqModern(Struct):
 class RtRq(Struct):
     """``struct rt_rq``: the real-time tasks of a CPU, row ``k.rt0 + cpu``."""
 
-    # the queued tasks with the running one, the most urgent first
+    # the queued tasks including the running one, the most urgent first
     head: Pointer[TaskStruct] = pointer("TaskStruct", 0)
     tail: Pointer[TaskStruct] = pointer("TaskStruct", 1)
     nr_running = integer(2)
@@ -293,7 +293,7 @@ class RtRq(Struct):
 
 
 class RtShared(Struct):
-    """What the real-time queues have in common: the row behind the last CPU's."""
+    """The fields that the real-time queues have in common. Their row follows the last CPU's queue."""
 
     timer = integer(1)  # the timer of the period: time and sequence number (0: not pending)
     period_cpu = integer(3)  # the CPU of that timer, -1 if it does not run

@@ -1,4 +1,4 @@
-"""References to rows whose place is computed, and whether a CPU runs its idle task."""
+"""References to rows whose place has to be computed, and a test of whether a CPU runs its idle task."""
 
 from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.world.kernel_structs import (
@@ -36,25 +36,25 @@ def cpu_cfs_rq(k: Kernel, cpu: int) -> CfsRq:
 
 @inner
 def modern(k: Kernel) -> Modern:
-    """Return the globals that modern kernels have besides."""
+    """Return the additional globals of modern kernels."""
     return Modern(k, k.scratch + MODERN_ROW)
 
 
 @inner
 def task_of(se: SchedEntity) -> TaskStruct:
-    """task_of(): the task of an entity that is no group's."""
+    """task_of(): the task of an entity that is not the entity of a group."""
     return TaskStruct(se, se.row)
 
 
 @inner
 def domain_at(k: Kernel, cpu: int, height: int) -> SchedDomain:
-    """Return the domain of a CPU at a height, 0 for the innermost one, as for_each_domain() goes through them."""
+    """Return the domain of a CPU at a height: 0 is the innermost domain, as in the order of for_each_domain()."""
     return SchedDomain(k, cpu_rq(k, cpu).sd.row + height)
 
 
 @inner
 def group_at(sd: SchedDomain, place: int) -> SchedGroup:
-    """Return the group at a place in the ring of a domain, 0 for the local group: sd->groups and its ->next."""
+    """Return the group at a place in the ring of a domain: 0 is the local group (sd->groups), 1 its ->next, and so on."""
     return SchedGroup(sd, sd.groups.row + place)
 
 
@@ -90,5 +90,5 @@ def clock_functions(k: Kernel) -> ClockFunctions:
 
 @inner
 def runs_idle(k: Kernel, cpu: int) -> bool:
-    """Return whether the idle task runs, and neither a task nor the stopper."""
+    """Return whether a CPU runs its idle task, and neither another task nor the stopper."""
     return cpu_rq(k, cpu).curr == NO_TASK and cpu_cfs_rq(k, cpu).rq_modern.stopper_runs == 0

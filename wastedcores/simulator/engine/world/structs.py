@@ -1,4 +1,4 @@
-"""All structs of the engine, and the NULL of each that is pointed to. A row of the world's table (table.py) is one of them."""
+"""All structs of the engine, and a NULL for each struct that pointers refer to. A row of the table (table.py) is a struct."""
 # ruff: noqa: F403, F405
 
 from wastedcores.jit.structs import null

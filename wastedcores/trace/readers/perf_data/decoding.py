@@ -177,7 +177,7 @@ class TracepointReading(Reading):
         self._first_names: np.ndarray | None = (
             None  # the names of the threads that existed when perf began
         )
-        self._changes: pj.Comms | None = None  # changes of names in the batch before
+        self._changes: pj.Comms | None = None  # changes of names in the previous batch
         self._worker = threading.local()
         self._counts = np.zeros(65536, np.int64)
         self._cpus_seen = np.zeros(MAX_CPUS, np.bool_)
@@ -319,7 +319,7 @@ class TracepointReading(Reading):
             )
 
     def _count_samples(self, names: Mapping[int, str]) -> None:
-        """Note which tracepoints were seen, and which of them were left out; ``names`` has all by number."""
+        """Note which tracepoints were seen, and which of them were left out; ``names`` has all names by number."""
         for number in np.flatnonzero(self._counts):
             code, n = self._formats.codes[number], int(self._counts[number])
             if code == pj.IGNORED:
@@ -328,7 +328,7 @@ class TracepointReading(Reading):
 
 
 def read_only(data: np.ndarray) -> np.ndarray:
-    """Return the bytes as a read-only array, as those of a mapped file are: numba compiles for each of both kinds."""
+    """Return the bytes as a read-only array, like those of a mapped file, so that numba compiles for this kind only."""
     view = data.view()
     view.flags.writeable = False
     return view

@@ -60,7 +60,7 @@ _OPTIONAL = {"success"}
 
 @lru_cache(maxsize=16)
 def _state_codes(print_fmt: str) -> tuple[CategoryCodes, np.ndarray]:
-    """Return polars' codes of all values of a kernel's prev_state, 512 mostly, and what keeps them alive."""
+    """Return polars' codes of all values of a kernel's prev_state (mostly 512), and the object that keeps these codes alive."""
     categories = CategoryCodes()
     return categories, categories.of(state_names(print_fmt))
 

@@ -121,8 +121,9 @@ def _lost(b: U8, at: int, which: Any, formats: Formats, r: np.uintp, out: Column
 def _ended(
     b: U8, at: int, which: Any, formats: Formats, name: Any, r: np.uintp, out: Columns
 ) -> int:
-    """Decode a PERF_RECORD_EXIT of a thread that is called ``name`` minus 1: pid, ppid, tid, ptid, time, and the sample's
-    identity.
+    """Decode a PERF_RECORD_EXIT of a thread whose name has the code ``name`` minus 1.
+
+    The record has pid, ppid, tid, ptid, time, and the sample's identity.
     """
     out.pid[r] = np.int64(np.int32(load32(b, at + 16)))
     low = np.uint8(ej.HAS_PID)
@@ -230,7 +231,7 @@ def _text(
     r: np.uintp,
     out: Columns,
 ) -> int:
-    """Decode a sched_process_exec or a mark by thread ``tid``, which is called ``by`` minus 1."""
+    """Decode a sched_process_exec or a mark by thread ``tid``, whose name has the code ``by`` minus 1."""
     where, length = _string(b, data, room, f[0])
     if length < 0:
         return rj.BAD_FIELDS
@@ -264,7 +265,7 @@ def _task_event(
     r: np.uintp,
     out: Columns,
 ) -> int:
-    """Decode a wakeup, migration or exit; thread ``tid``, which caused it, is called ``by`` minus 1."""
+    """Decode a wakeup, migration or exit. Thread ``tid`` caused it; the code of this thread's name is ``by`` minus 1."""
     name = _name(b, data, room, f[rj.TASK_COMM], names.table)
     if name < 0 or name >= names.codes.size:
         return _unknown(name)
@@ -297,7 +298,7 @@ def _task_event(
 def _place_waking(
     ts: I64, ref: I64, k: np.uintp, r: np.uintp, before: Any, its_row: Any, out: Columns
 ) -> None:
-    """If the event before a migration on its CPU is the sched_waking of the same task, give that the new CPU."""
+    """If the event before a migration on its CPU is the sched_waking of the same task, give this the new CPU."""
     if (
         before >= 0
         and ref[before] & 255 == t.WAKING
@@ -364,7 +365,7 @@ def decode(
         if formats.needed[what] > room:
             problem = rj.BAD_FIELDS
             break
-        # common_pid: to perf in a container, the threads of others have the number 0
+        # common_pid: for perf in a container, threads outside of the container have the number 0
         tid = np.int64(np.int32(load32(b, data + 4)))
         if cpu >= MAX_CPUS:
             problem = rj.BAD_CPU

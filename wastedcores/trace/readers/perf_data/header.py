@@ -207,7 +207,7 @@ def _layout(sample_type: int, read_format: int, flags: int) -> tuple[int, ...] |
 
 
 def _id_layout(sample_type: int, flags: int) -> tuple[int, int]:
-    """Return the places of time and CPU at the end of the other records, as negative offsets; 0: absent."""
+    """Return the places of time and CPU at the end of records that are not samples, as negative offsets; 0: absent."""
     if not flags & _SAMPLE_ID_ALL:
         return 0, 0
     found = {}

@@ -29,7 +29,7 @@ MOST_TIMES = 500
 def is_compressed(data: np.ndarray, begin: int, end: int) -> bool:
     """Return whether the data have compressed records.
 
-    perf puts nothing but a few other records before the first one, so the search ends at the first sample.
+    perf puts nothing but a few other records before the first compressed one, so the search ends at the first sample.
     """
     at = begin
     raw = memoryview(data)  # type: ignore[arg-type]
@@ -201,7 +201,7 @@ def _mapped(file: Path) -> np.ndarray:
 
 
 def _without_rounds(data: np.ndarray, at: int, end: int, into: IO[bytes], file: Path) -> None:
-    """Copy records up to the end of a file, but those that end a round."""
+    """Copy the records up to the end of a file, except those that end a round."""
     while True:
         stop = next_of_kind(data, at, end, _FINISHED_ROUND)
         _copy(data, at, min(stop, end), into)

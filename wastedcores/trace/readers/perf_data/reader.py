@@ -61,7 +61,7 @@ class PerfDataReading(TracepointReading):
         self._data = read_only(self._data)
         yield from self._tables(begin, end)
         yield from self._lost_at_the_end()
-        if header.overwrites:  # behind the sum of what is stated
+        if header.overwrites:  # comes after the stated losses are added up
             found.overwritten[-1] = -1
             found.add_lost(-1, -1)
         self._count_samples({f.number: f.name for f in header.formats.values()})
@@ -86,8 +86,8 @@ class PerfDataReading(TracepointReading):
         """Count the lost events that only PERF_RECORD_LOST_SAMPLES states, and yield one event for them.
 
         The kernel writes a PERF_RECORD_LOST when a buffer has room again, so it never states a loss that lasts until the
-        end. perf record (6.1 and later) closes the file with the losses of every event, those that were stated before
-        included: time and CPU of these records are 0 (tools/perf/builtin-record.c: record__read_lost_samples).
+        end. perf record (6.1 and later) closes the file with the losses of every event, including those that were
+        stated before: time and CPU of these records are 0 (tools/perf/builtin-record.c: record__read_lost_samples).
         """
         stated = sum(self.found.lost.values())
         more = int(self._state[pj.LOST_SAMPLES]) - stated

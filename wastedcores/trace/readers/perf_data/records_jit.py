@@ -247,7 +247,7 @@ def index(
     return n, at, problem
 
 
-#: Number of bytes that count -> mask of a load.
+#: Number of bytes to keep -> mask of a load.
 _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 
 
@@ -262,7 +262,7 @@ def _until_zero(x: np.uint64) -> np.uint64:
 
 @lean
 def _last_comm_number(b: U8, at: int, room: Any, names: U64) -> int:
-    """Do the same for a string in the last bytes of the file, beyond which nothing can be loaded."""
+    """Do the same as :func:`comm_number` for a string in the last bytes of the file, beyond which nothing can be loaded."""
     low = high = np.uint64(0)
     for i in range(min(room, 16, b.size - at)):
         if b[at + i] == 0:
@@ -290,7 +290,7 @@ def comm_number(b: U8, at: int, room: Any, names: U64) -> int:
 def whole_until(
     b: U8, records: Records, i: int, n: int, formats: Formats, seen: NDArray[np.bool_]
 ) -> int:
-    """Return where to cut the records ``i`` to ``n``, at ``n`` or before, to keep every sched_waking with what follows it.
+    """Return where to cut the records ``i`` to ``n``, at ``n`` or before, to keep every sched_waking with its migration.
 
     A sched_waking must not be separated from its sched_migrate_task. ``seen`` is scratch memory, a flag per CPU.
     """
@@ -317,9 +317,9 @@ class Comms(NamedTuple):
 
     #: (PID_MAX_LIMIT + 1,) names before the batch
     before: U32
-    #: (PID_MAX_LIMIT + 1,) number of a thread's latest change of name within the batch plus 1; 0: none
+    #: (PID_MAX_LIMIT + 1,) 1 + the number of a thread's latest change of name within the batch; 0: none
     latest: I32
-    #: (changes,) the record of each change, its thread, its name, and the number of that thread's change before plus 1
+    #: (changes,) the record of each change, its thread, its name, and 1 + the number of that thread's previous change
     since: I64
     tid: I32
     name: U32

@@ -39,7 +39,7 @@ FIELDS = (
 E_SWITCH, E_FREQUENCY, E_IDLE, E_WAKEUP, E_WAKING, E_WAKEUP_NEW, E_NEWTASK, E_EXIT, E_FORK, E_MIGRATE = (
     4, 11, 13, 17, 20, 114, 235, 238, 239, 491,
 )  # fmt: skip
-#: Numbers below this are counted.
+#: Events whose field has a number below this are counted.
 N_EVENTS = 1024
 #: Columns of what is known of a CPU: who runs (pid, name, priority), and the last new task.
 RUNS, RUNS_COMM, RUNS_PRIO, NEWTASK = range(4)
@@ -86,8 +86,10 @@ def _cpu_ok(cpu: int) -> bool:
 
 @lean
 def _parts_of(b: U8, at: int, end: int, values: I64, sizes: I64) -> tuple[int, int, int]:
-    """Take a message apart: (number, place and size of its last field from 3 on that has bytes); the number is 0 if there is none
-    and -1 if this is no message. The size of a number is -1, and -2 if it is absent.
+    """Take a message apart; return (number, place, size) of its last field from number 3 on that has bytes.
+
+    The number is 0 if there is no such field, and -1 if this is no message. In ``sizes``, a field that is a number has -1, and
+    an absent field -2.
     """
     values[:] = 0
     sizes[:] = -2

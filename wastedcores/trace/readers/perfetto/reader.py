@@ -1,8 +1,8 @@
 """Reads Perfetto's traces (``.pftrace``, ``.perfetto-trace``): the scheduling events that traced_probes took from ftrace.
 
-The packets of a file are in the order in which buffers were emptied, so that times step back by seconds. The bundles of
-events are therefore found first (a row of 80 bytes each), sorted by their first times, and decoded in that order; an event
-is handed out when no bundle to come can have an earlier one.
+The packets of a file are in the order in which buffers were emptied, so times step back by seconds. The bundles of events are
+therefore found first (a row of 80 bytes each), sorted by their first times, and decoded in that order; an event is handed out
+when no later bundle can have an earlier event.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PerfettoReading(Reading):
         super().__init__(path, "perfetto")
         self._hashed = hashed
         self._names = NameTable(CategoryCodes())
-        # so that there is a code for those that have none, even if no event has a name
+        # so that there is a code for events without a name, even if no event has a name
         self._no_name = self._names.number(b"")
         self._known = np.full((MAX_CPUS, bj.N_KNOWN), bj.NONE, np.int64)
         self._counts = np.zeros(bj.N_EVENTS, np.int64)
@@ -132,7 +132,7 @@ class PerfettoReading(Reading):
         return np.concatenate(parts)
 
     def _unpack(self, data: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, int]:
-        """Write the packets into a temporary file, those unpacked that were packed (compression_type in the configuration)."""
+        """Write the packets into a temporary file, and unpack those that were packed (compression_type in the configuration)."""
         from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket
 
         into = self._temporary()
@@ -228,7 +228,7 @@ class PerfettoReading(Reading):
                 found.notes["ftrace_events"] = ", ".join(sorted(events))[:1000]
 
     def _ordered(self, table: np.ndarray) -> np.ndarray:
-        """Return the bundles in order of their first times, and note where a sequence dropped packets before one."""
+        """Return the bundles in order of their first times, and note where a sequence dropped packets before a bundle."""
         dropped = (table[:, wj.WHAT] & wj.DROPPED) > 0
         first = np.zeros(len(table), np.bool_)
         first[np.unique(table[:, wj.SEQUENCE], return_index=True)[1]] = True
@@ -263,7 +263,7 @@ class PerfettoReading(Reading):
         self._note_begin(first[first[:, wj.BEFORE_NS] > times.min()])
 
     def _carry_losses(self, table: np.ndarray) -> None:
-        """Let losses that bundles without events state, and those of skipped pages, come before the next events of their CPU.
+        """Move losses that bundles without events state, and losses of skipped pages, before the next events of their CPU.
 
         traced_probes skips the rest of a page that is not as it expects (src/traced/probes/ftrace/cpu_reader.cc), and events of
         the pages after it may be in the same bundle.
@@ -340,7 +340,7 @@ class PerfettoReading(Reading):
     def _decode(
         self, data: np.ndarray, bundles: np.ndarray, i: int, n: int, size: int
     ) -> pl.DataFrame:
-        # fresh memory for each part costs more than the decoding where pages are dear
+        # where memory pages are expensive, fresh memory for each part costs more than the decoding
         if self._out.shape[1] <= size // 3:
             self._out = np.empty((len(bj.FIELDS), size // 3 + 1), np.int64)
         out = self._out
@@ -363,7 +363,7 @@ class PerfettoReading(Reading):
 
     def _frame(self, out: np.ndarray, rows: int) -> pl.DataFrame:
         columns = dict(zip(bj.FIELDS, out[:, :rows], strict=True))
-        # the others are computed from the memory, which is used again
+        # a copy, because this memory is used again; the other columns are computed into memory of their own
         columns["ts_ns"] = columns["ts_ns"].copy()
         raw = pl.DataFrame(columns)
         codes = self._names.codes()
@@ -404,7 +404,7 @@ class PerfettoReading(Reading):
 
 
 def _plain(text: str | bytes) -> str:
-    """Return a text of a message, which protobuf hands out as bytes if it is none."""
+    """Return a text of a message; protobuf hands it out as bytes if these are no valid text."""
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
 
 

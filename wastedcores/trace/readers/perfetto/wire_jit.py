@@ -16,7 +16,7 @@ from wastedcores.jit.compile import lean
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
 
-#: Columns of the table of packets. BEFORE_NS: when the bundle before it on its CPU ended, which need not be in the file, or 0.
+#: Columns of the table of packets. BEFORE_NS: when its CPU's previous bundle, which need not be in the file, ended, or 0.
 AT, SIZE, WHAT, BUNDLE, BUNDLE_SIZE, SEQUENCE, CPU, FIRST_NS, CLOCK, BEFORE_NS = range(10)
 N_COLUMNS = 10
 #: Bits of WHAT: has ftrace events; has facts; has packets that are packed; packets before it were dropped; events of its CPU were

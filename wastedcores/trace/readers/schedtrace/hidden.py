@@ -15,7 +15,7 @@ _CPUS = 1 << 16  # a record has 16 bits for a CPU
 
 
 class HiddenSwitches:
-    """Remembers between blocks, for each CPU, the last task that was started, the time of this, and that of the last count."""
+    """Remembers between blocks, for each CPU, which task was started last and when, and the time of the last count."""
 
     def __init__(self) -> None:
         self._running = np.full(_CPUS, -1, np.int64)

@@ -131,7 +131,7 @@ class SchedTraceReading(Reading):
             )
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield event tables, each in order of time. Neighbours overlap by the time that draining all CPUs takes."""
+        """Yield event tables, each in order of time. Neighbouring tables overlap by the time that draining all CPUs takes."""
         run: _Decoder | None = None
         held: list[tuple[int, bytes]] = []
         size, round_ = 0, 0
@@ -219,7 +219,7 @@ class _Decoder:
         self.restricted = (
             b""  # of a flight recording: the tasks and their masks when it was written
         )
-        self.rebound = np.zeros(0, np.int64)  # the tasks of which it has the affinity, too
+        self.rebound = np.zeros(0, np.int64)  # the tasks whose affinity it has, too
         self.end: dict[str, Any] | None = None
         facts.kernel_release = meta.get("kernel")
         facts.clock = meta.get("clock")
@@ -268,7 +268,7 @@ class _Decoder:
     def masks(self, payload: bytes, at_ns: int) -> pl.DataFrame:
         """Return the affinity of the tasks that may not run everywhere, at the beginning of a flight recording.
 
-        It was read at the end, so nobody knows with which affinity a task began that got another one in between.
+        It was read at the end. If a task got another affinity during the recording, nobody knows with which one it began.
         """
         rows, mask = self._task_rows(payload)
         self.names.start(rows["pid"], [c.decode(errors="replace") for c in rows["comm"].tolist()])
@@ -352,9 +352,9 @@ class _Decoder:
     ) -> pl.DataFrame:
         """Return the switches that were not recorded, so that the threads do not seem to wait forever.
 
-        The task is taken to fall asleep. Only the kernel's own counts show where that is wrong, so without them it is a loss of
-        events. The count that belongs to the switch is hidden as well, so the length of the runqueue is unknown until the next
-        count, unless there was one since the task was started.
+        The task that stops is taken to fall asleep. Only the kernel's own counts show where that is wrong, so without counts the
+        hidden switch is a loss of events. The count that belongs to the switch is hidden as well, so the length of the runqueue
+        is unknown until the next count, unless there was a count since the task was started.
         """
         table = self.hidden.found(ts, kind, w1, cpu)
         lossy = [c for c, n in self.lost.items() if n]

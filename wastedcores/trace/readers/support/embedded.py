@@ -16,8 +16,8 @@ _CHUNK = 1 << 20
 #: Packed bytes that are unpacked at a time; zlib makes 1032 bytes of one at most.
 _PACKED = 1 << 14
 _BETWEEN_SPANS = b"], ["
-#: Systrace's output_generator (catapult) writes a block per agent. How those begin that have no ftrace text: JSON, and what the
-#: agents android_process_data and android_cgroup write; and how much of a block tells it.
+#: Systrace's output_generator (catapult) writes a block per agent. Blocks without ftrace text begin with JSON, or with what the
+#: agents android_process_data and android_cgroup write; this many bytes of a block are enough to tell.
 _OTHER_AGENTS = (b"{", b"[", b"PROCESS DUMP", b"# tracer: CGROUP DUMP")
 _START = 256
 _memmem = ctypes.CDLL(None).memmem
@@ -111,7 +111,7 @@ class _Scanner:
         self._begin += len(rest) - len(rest.lstrip(characters))
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill a buffer with what follows, at once from the file if nothing is left that was read before."""
+        """Fill a buffer with what follows, directly from the file if nothing that was read before is left."""
         if self._begin == self._end:
             return self._file.readinto(buffer)  # type: ignore[attr-defined,no-any-return]
         n = min(len(buffer), self._end - self._begin)

@@ -124,7 +124,7 @@ def columns_for(rows: int) -> Columns:
 
 
 def table_of(columns: Columns, rows: int) -> pl.DataFrame:
-    """Make a table of the first events; a column that is null throughout is left out."""
+    """Make a table of the first ``rows`` events; a column that is null throughout is left out."""
     kind = pl.Series(columns.kind[:rows]).cat.to(KIND_DTYPE)
     table = {"ts_ns": pl.Series(columns.ts_ns[:rows]), "kind": kind}
     for bit, name in enumerate(NULLABLE):

@@ -15,7 +15,7 @@ U64 = NDArray[np.uint64]
 
 #: Longest name of a task: TASK_COMM_LEN is 16 with the final zero (include/linux/sched.h).
 COMM_MAX = 15
-#: Number of bytes that count -> mask of a load.
+#: Number of bytes to keep -> mask of a load.
 _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-#: options of perf record whose value is the next word if it is not in the same (Documentation/perf-record.txt, 6.12)
+#: options of perf record whose value is the next word if it is not in the same word (Documentation/perf-record.txt, 6.12)
 _WITH_VALUE = re.compile(
     r"event|filter|pid|tid|realtime|cpu|count|output|freq|mmap-pages|mmap-flush|call-graph|"
     r"cgroup|delay|uid|branch-filter|clockid|proc-map-timeout|clang-path|clang-opt|vmlinux|"
@@ -30,7 +30,7 @@ _LETTERS = {
 }  # fmt: skip
 #: letters whose value can only follow in the same word
 _TAKE_REST = "ISz"
-#: an option that is not in these lists, or one that chooses CPUs behind the first word that is none
+#: an option that is not in these lists, or an option that chooses CPUs and comes after the first word that is no option
 _UNKNOWN = "?"
 _SOME_TASKS = {"pid", "tid", "uid", "per-thread", "cgroup", "filter", "exclude-perf"}
 
@@ -57,7 +57,7 @@ def overwrites(command: str) -> bool:
 
 
 def _options(command: str) -> set[str] | None:
-    """The long names of the options of a command that records; None if it does not.
+    """The long names of the options of a command that records; None if the command does not record.
 
     The words are not quoted, so a value with spaces looks like the command to run.
     """

@@ -144,7 +144,7 @@ class Facts:
     host: str | None
     clock: str | None
     cpus: int | None
-    #: the CPUs that were online, if the file lists them; empty: some were not, and nothing says which
+    #: the CPUs that were online, if the file lists them; empty: some were offline, and nothing says which
     online: tuple[int, ...] | None
     every_switch: bool  #: the recording has every sched_switch, because one was seen
     #: as in the header

@@ -18,9 +18,9 @@ U8 = NDArray[np.uint8]
 #: In the second word of a page: the number of bytes in use, and what the kernel says about lost events.
 PAGE_BYTES = (1 << 27) - 1
 MISSED_STORED, MISSED_EVENTS = 1 << 30, 1 << 31
-#: Types of entries; all below are events with data.
+#: Types of entries; all lower types are events with data.
 PADDING_TYPE, TIME_EXTEND, TIME_STAMP = 29, 30, 31
-#: An entry begins with its type and, above that, the time since the one before.
+#: An entry begins with its type and, in the bits above that, the time since the previous entry.
 TYPE_BITS, DELTA_BITS = 5, 27
 
 

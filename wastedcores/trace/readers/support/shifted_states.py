@@ -17,7 +17,7 @@ NOTE = "the kernel wrote each state shifted one bit to the left, as Linux 4.15 t
 _LETTERS = "RSDTtXZPI"
 #: X stays: it is a traced thread or, where a format has numbers, a dead one, because 64 has been two things
 _BACK = dict(zip(_LETTERS[1:], _LETTERS, strict=False)) | {"X": "X"}
-#: share of the threads before which a CPU may go idle although they can run, because their group may not
+#: a CPU may go idle although the thread that it stops can run, because the thread's group may not; in at most this share of cases
 _RARE = 0.1
 #: how the names of those kernel threads begin that sleep in TASK_IDLE most often
 _SLEEPS_IDLE = r"^(?:kworker/|rcu)"
@@ -28,7 +28,7 @@ class ShiftedStates:
 
     def __init__(self, notes: dict[str, str]) -> None:
         self._notes = notes
-        #: whether the kernel does it; None: no CPU has stopped to idle yet
+        #: whether the kernel shifts states; None: no CPU has ceased to idle yet
         self._shifted: bool | None = None
 
     def mended(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -42,7 +42,7 @@ class ShiftedStates:
 
 
 def _shifted(frame: pl.DataFrame) -> bool | None:
-    """Say whether states are shifted; None: no CPU has stopped to idle."""
+    """Say whether states are shifted; None: no CPU has ceased to idle."""
     switches = frame.filter(pl.col("kind") == "switch")
     idle = switches.filter(pl.col("prev_pid") == 0)["prev_state"]
     left = switches.filter(pl.col("pid") == 0, pl.col("prev_pid") > 0)["prev_state"]
@@ -67,7 +67,7 @@ def _asleep(frame: pl.DataFrame, stays: pl.Series) -> pl.Series:
     left = rows.filter(stays & (frame["kind"] == "switch")).select(
         "row", pid="prev_pid", idle=pl.col("pid") == 0, by_name=name.str.contains(_SLEEPS_IDLE)
     )
-    # a switch is first the end of one thread, then the beginning of another
+    # a switch first ends the run of one thread, then begins that of another
     later = rows.filter(kind.is_in(["switch", "wakeup", "waking"]))
     both = pl.concat([left, later.select("row", "pid", woken=kind != "switch")], how="diagonal")
     both = both.sort("row", maintain_order=True)

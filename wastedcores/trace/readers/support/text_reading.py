@@ -25,7 +25,7 @@ from wastedcores.trace.readers.support.reading import Reading
 BLOCK_BYTES = 16 << 20
 #: No line of a trace is this long: the state of 8192 CPUs in sched_profiler's text has 164 kB.
 MAX_LINE_BYTES = 1 << 18
-#: No trace has so many lines that are shorter: a bomb of line ends would cost 30 times its size in memory.
+#: In no trace are lines shorter than this on average: a bomb of line ends would cost 30 times its size in memory.
 SHORT_LINE_BYTES = 16
 #: Packed bytes that are unpacked at a time. zstd makes up to 32,768 bytes of one, so this bounds the memory of a bomb.
 PACKED_BYTES = 1 << 11
@@ -85,7 +85,7 @@ class TextReading(Reading):
         self._raw: IO[bytes] = self.resources.enter_context(_open_raw(path))
         if self._digest:
             self._raw = cast(IO[bytes], _HashingReader(self._raw, self._digest))
-        # kept, because whatever is dropped open is warned of
+        # kept, because Python warns of a file that is dropped while it is open
         self._file = _decompressor(self._raw, path)
         self._stream = self._text_in(self._file)
         self._bytes_read = 0
@@ -205,7 +205,7 @@ class _UnpackingReader(io.RawIOBase):
             parts = []
             while chunk:
                 if self._stream is None:
-                    chunk = chunk.lstrip(b"\0")  # xz pads streams so
+                    chunk = chunk.lstrip(b"\0")  # xz pads streams like this
                     if not chunk:
                         break
                     self._stream = self._new()

@@ -6,5 +6,5 @@ SWITCH, WAKEUP, WAKEUP_NEW, MIGRATE, FORK, EXIT, CPU_IDLE, WAKING, STAT_RUNTIME 
 N_CODES = 9
 
 #: The bits of common_flags that say that an event happened in a hardware interrupt or an NMI (TRACE_FLAG_HARDIRQ and
-#: TRACE_FLAG_NMI of include/linux/trace_events.h, 4.1 to 6.18). A softirq is none: it delivers a message of its own task, too.
+#: TRACE_FLAG_NMI of include/linux/trace_events.h, 4.1 to 6.18). A softirq is none: it may deliver a message of its own task.
 IRQ_FLAGS = 0x48

@@ -52,7 +52,7 @@ def _before(b: U8, i: int, first: int) -> int:
 def _after_cpu(b: U8, i: int, perf: bool) -> tuple[int, int, int]:
     """Read the part between "[cpu]" and the event's name: (ns, place of the name, where flags end).
 
-    The place is 0 if it has another form. Without ftrace's flag characters, these "end" at 0.
+    The place is 0 if the part has another form. Without ftrace's flag characters, the place where flags end is 0, too.
     """
     i = spaces(b, i)
     ns, at = _stamp(b, i)

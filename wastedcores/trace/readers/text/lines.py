@@ -76,7 +76,7 @@ class LineReading(TextReading):
             yield self._births.once(merge(fast, slow) if rest.height else fast)
         if self._last_event.damaged:
             self.found.truncated = self._last_event.text
-        # where the lines about losses account for all events that the head misses, no oldest ones were overwritten
+        # where the lines about losses account for all events that the head calls missing, the oldest ones were not overwritten
         lost, over = self.found.lost, self.found.overwritten
         told = [n for cpu, n in lost.items() if cpu >= 0]
         if min(told, default=0) > 0 and sum(told) == over[-1] == lost[-1]:
@@ -183,7 +183,7 @@ def _read_rest(
     return pl.concat(frames, how="diagonal_relaxed").sort("line", maintain_order=True)
 
 
-#: where a probe is, which its line has before the fields (kernel/trace/trace_kprobe.c:print_kprobe_event)
+#: the place of a probe, which its line has before the fields (kernel/trace/trace_kprobe.c:print_kprobe_event)
 _PROBE = r"^\s*\([\w.]+(?:\+0x[0-9a-f]+/0x[0-9a-f]+)?(?: <- [^)]*)?\)"
 
 

@@ -100,7 +100,7 @@ class Scanner:
         if size > own.size or lines > own.lines:
             own.size, own.lines = max(size, own.size), max(lines * 9 // 8, own.lines)
             # room for every event (each has at least SHORTEST_EVENT bytes), and for one line that is written first and turns
-            # out to be none
+            # out to be no event
             events = min(own.lines, own.size // SHORTEST_EVENT) + 1
             own.out, own.slow = tj.new_events(events), tj.new_slow(own.size, own.lines)
         return own.names, own.out, own.slow

@@ -18,7 +18,7 @@ MOST_TIMES = 500
 
 
 class Cursor:
-    """Reads one thing after the other; what would lie outside is refused."""
+    """Reads one thing after the other; what would lie outside of the file is refused."""
 
     def __init__(self, data: np.ndarray, path: Path, at: int = 0, begin: int = 0) -> None:
         self.data, self.path, self.at, self.begin = data, path, at, begin

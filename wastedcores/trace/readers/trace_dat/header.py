@@ -60,7 +60,7 @@ class DatHeader:
     #: the addresses of ``sched_cpu_activate`` and ``sched_cpu_deactivate``; None if they are not known. None instead of a
     #: future: the file has no symbols.
     hotplug: Future[tuple[int, int] | None] | None = None
-    #: by name; that of the top one is empty
+    #: by name; the name of the top buffer is empty
     buffers: dict[str, Buffer] = field(default_factory=dict)
     offset_ns: int = 0  #: an offset that is added to all times
     truncated: str | None = None  #: what is missing at the end of the file; None: nothing
@@ -362,7 +362,7 @@ class _Options:
                 self.about.dropped[self.cpu] += int(n)
 
     def count_missed(self, text: str) -> None:
-        """Take the kernel's counts from while its buffers were emptied: an event that was overwritten then is missing."""
+        """Take the kernel's counts of the time while its buffers were emptied: an event that was overwritten then is missing."""
         self._count(text)
         self.about.dropped.update(self.about.overrun)
         self.about.overrun.clear()

@@ -52,7 +52,7 @@ class Pages:
     Attributes
     ----------
     data
-        The bytes that the places of events count in.
+        The bytes to which the places of events refer.
     size
         The number of bytes of all pages.
     live
@@ -97,7 +97,7 @@ class Pages:
 
     @property
     def done(self) -> int:
-        """How many bytes are behind the events that were taken; less than :attr:`size` as long as there are more."""
+        """How many bytes have been passed, counted in pages; less than :attr:`size` as long as there are more events."""
         done = int((self._cpus[:, rj.PAGE] - self._initial[:, rj.PAGE]).sum())
         return self.size if self.live == 0 else min(done, self.size - 1)
 
@@ -180,7 +180,7 @@ def _gathered(
 
 
 def _room(size: int, plain: Any, path: Path) -> np.ndarray:
-    """Return room for so many bytes and the padding behind them, in memory or in a temporary file."""
+    """Return room for ``size`` bytes and the padding after them, in memory or in a temporary file."""
     if size <= _IN_MEMORY:
         return np.zeros(size + PADDING, np.uint8)
     try:
@@ -230,7 +230,7 @@ def _chunks(
 ) -> list[tuple[int, int, int]]:
     """Return the place, the packed size and the plain size of a CPU's chunks."""
     order = ">" if header.order == "big" else "<"
-    end = at + 4 + size  # trace-cmd 3.1 does not count the number of chunks
+    end = at + 4 + size  # trace-cmd 3.1 leaves the number of chunks itself out of this size
     if not size:
         return []
     found = []

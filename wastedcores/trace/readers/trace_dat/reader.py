@@ -98,7 +98,7 @@ class TraceDatReading(TracepointReading):
         return Found(records, at, problem, safe)
 
     def _settle(self, records: pj.Records) -> None:
-        """Decide whether sched_waking events become wakeups: if they come and no sched_wakeup does."""
+        """Decide whether sched_waking events become wakeups: they do if they come and no sched_wakeup comes."""
         codes = records.ref & 255
         if (codes == WAKEUP).any():
             self._only_wakings = False
