@@ -1,7 +1,7 @@
 """Compares kernels by what they did with the same workloads, and recorded runs with replays of them, in sentences and tables.
 
-Functions that compare kernels take the table of :func:`wastedcores.recordings.kernels.read_kernels`, and those that compare
-recordings take that of :func:`wastedcores.recordings.agreement.compare_recordings` or ``read_agreement``.
+Functions that compare kernels take the table of :func:`wastedcores_studies.recordings.kernels.read_kernels`. Those that compare
+recordings take that of :func:`wastedcores_studies.recordings.agreement.compare_recordings` or ``read_agreement``.
 """
 
 from __future__ import annotations
