@@ -198,7 +198,7 @@ def test_plain_json_and_equality():
 
 def test_the_sweep_of_lab_1_finds_what_the_tool_finds_where_no_thread_is_pinned():
     from wastedcores.invariant.checking import check
-    from wastedcores_course.answers.idle_cores import episodes
+    from wastedcores_course.answers.episodes import episodes
     from wastedcores_course.labs.idle_cores import recording, rows
 
     result = check(recording())

@@ -51,7 +51,7 @@ def draw(rng: random.Random) -> Variation:
 def is_fair(v: Variation) -> bool:
     """Tell whether the window has enough episodes, and whether one of them begins before it and one ends behind it."""
     # where students' code runs there are no answers, and nothing is drawn
-    from wastedcores_course.answers.idle_cores import episodes
+    from wastedcores_course.answers.episodes import episodes
 
     start, end = v.window_ns
     found = episodes(rows(v), start, end)
