@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from wastedcores.studies.fork_wait import CFS, FIRST, SECOND
-from wastedcores.studies.fork_wait_replays import build
+from wastedcores_studies.fork_wait import CFS, FIRST, SECOND
+from wastedcores_studies.fork_wait_replays import build
 
 JOBS = 320
 

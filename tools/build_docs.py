@@ -114,8 +114,8 @@ def _toctree(names: list[str]) -> str:
 def _sources() -> bytes:
     """Return the digest of the code, and of the data that notebooks show."""
     files = [ROOT / "benchmarks" / "results.json"]
-    for top, names in (("wastedcores", "*.py"), ("datasets", "*")):
-        files += sorted(p for p in (ROOT / top).rglob(names) if p.is_file())
+    for pattern in ("wastedcores*/**/*.py", "datasets/**/*"):
+        files += sorted(p for p in ROOT.glob(pattern) if p.is_file())
     digest = hashlib.sha256()
     for file in files:
         digest.update(file.read_bytes())

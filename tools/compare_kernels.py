@@ -16,10 +16,10 @@ import polars as pl
 
 from wastedcores.files import datasets
 from wastedcores.invariant import check
-from wastedcores.recordings.agreement import MODERN_FILE, read_agreement
-from wastedcores.recordings.kernels import FILE, SCHEMA, WORKLOADS, all_recordings, cpus_of
-from wastedcores.recordings.recording import RESULTS, Recording
 from wastedcores.words import kernels_markdown
+from wastedcores_studies.recordings.agreement import MODERN_FILE, read_agreement
+from wastedcores_studies.recordings.kernels import FILE, SCHEMA, WORKLOADS, all_recordings, cpus_of
+from wastedcores_studies.recordings.recording import RESULTS, Recording
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "ten-years-later.md"

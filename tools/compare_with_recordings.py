@@ -2,7 +2,7 @@
 
     python tools/compare_with_recordings.py [FOLDER | --modern] [--seeds 20] [--only RUN ...] [-o FILE]
 
-wastedcores/recordings/quantities.py says what is compared, agreement.py when it agrees. Without ``-o`` the repository's
+wastedcores_studies/recordings/quantities.py says what is compared, agreement.py when it agrees. Without ``-o`` the repository's
 table is written, and the part of docs/recorded-vs-replayed.md that is made from it. With ``--modern`` it is the table of the
 kernels since 6.1, datasets/recorded_vs_replayed_modern.csv.
 """
@@ -18,15 +18,15 @@ from pathlib import Path
 import polars as pl
 
 import wastedcores
-from wastedcores.recordings.agreement import (
+from wastedcores_studies.recordings.agreement import (
     CLOSE,
     FILE,
     FLOORS,
     MODERN_FILE,
     compare_recordings,
 )
-from wastedcores.recordings.quantities import IDLE_BESIDE, WASTED
-from wastedcores.recordings.recording import Recording, recordings_in
+from wastedcores_studies.recordings.quantities import IDLE_BESIDE, WASTED
+from wastedcores_studies.recordings.recording import Recording, recordings_in
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "recorded-vs-replayed.md"

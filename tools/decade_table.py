@@ -21,11 +21,11 @@ import polars as pl
 from wastedcores.analysis.examined import examine
 from wastedcores.kernels import KernelModel
 from wastedcores.kernels.generations import NO_AUTOGROUP
-from wastedcores.recordings.decade import FILE
-from wastedcores.recordings.kernels import WORKLOADS, all_recordings, cpus_of
-from wastedcores.recordings.recording import Recording
 from wastedcores.simulator import replay_scenario
 from wastedcores.trace.header import Window
+from wastedcores_studies.recordings.decade import FILE
+from wastedcores_studies.recordings.kernels import WORKLOADS, all_recordings, cpus_of
+from wastedcores_studies.recordings.recording import Recording
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "ten-years-later.md"

@@ -25,7 +25,7 @@ from wastedcores.invariant import CheckResult, check
 from wastedcores.kernels import FIXES
 from wastedcores.prediction import Advice, advise, weigh
 from wastedcores.prediction.advice import SEEDS
-from wastedcores.recordings.recording import Recording
+from wastedcores_studies.recordings.recording import Recording
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "what-if.md"
 #: the part of the page that this program writes

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from wastedcores.figures.proofs import fates
-from wastedcores.proofs import checking
 from wastedcores.reports.html import write_figure
+from wastedcores_studies.proofs import checking
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT, PAGE, PICTURE = (

@@ -13,9 +13,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from wastedcores.studies import scorecard
 from wastedcores.words.rich_text import count
 from wastedcores.words.scorecard import FIRM, GROUPS, MINUS, TIMES, missed_by, percent, predictions
+from wastedcores_studies import scorecard
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "datasets" / "scorecard.json"

@@ -10,9 +10,9 @@ import argparse
 import re
 from pathlib import Path
 
-from wastedcores.studies import scorecard
-from wastedcores.studies.table4 import FILE, table_4
 from wastedcores.words import bugs_markdown
+from wastedcores_studies import scorecard
+from wastedcores_studies.table4 import FILE, table_4
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "table-4.md"

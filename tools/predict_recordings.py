@@ -20,11 +20,11 @@ import polars as pl
 
 from wastedcores.files import datasets
 from wastedcores.prediction import Range, WhatIf, whatif
-from wastedcores.recordings.recording import Recording
 from wastedcores.recovery import recover
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import TaskFacts, Window
 from wastedcores.trace.trace import Trace
+from wastedcores_studies.recordings.recording import Recording
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "what-if.md"
 #: the part of the page that this program writes

@@ -23,11 +23,11 @@ from wastedcores.analysis.price import Price
 from wastedcores.capture.snapshot import read_snapshot, with_snapshot
 from wastedcores.errors import TraceFormatError
 from wastedcores.invariant import check
-from wastedcores.recordings.recording import Recording
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.named import open as opened
 from wastedcores.trace.trace import Trace
 from wastedcores.units import human_ns
+from wastedcores_studies.recordings.recording import Recording
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "rightly-idle.md"

@@ -17,10 +17,10 @@ from typing import Any
 
 from wastedcores.capture.snapshot import SCHEMA
 from wastedcores.cpulist import format_cpulist
-from wastedcores.recordings.kernels import all_recordings
-from wastedcores.recordings.recording import Recording
 from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.task_tables import Seen, seen
+from wastedcores_studies.recordings.kernels import all_recordings
+from wastedcores_studies.recordings.recording import Recording
 
 #: by kind of run: names of tasks that lead a session
 LEADERS = {"gi": r"R-\d+|make", "gc": "shell", "ms": "shell", "lu": r"shell|R-\d+", "db": "(?!)"}

@@ -21,6 +21,9 @@ MAX_SECONDS = 2**63 // 10**9 - 1
 #: Simulated time in ns, 11 days: the end of a replay, and every duration in a workload.
 LONGEST_NS = 1_000_000_000_000_000
 
+#: M of the paper, section 4.1: the balancer is expected to repair shorter violations.
+PERSIST_NS = 100_000_000
+
 #: Chronic waste: the share of the used CPU time that a slice must waste to count. docs/verdict.md has the measurements behind it.
 CHRONIC_SHARE = 0.0075
 

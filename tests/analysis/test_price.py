@@ -18,12 +18,12 @@ from wastedcores.invariant import check
 from wastedcores.kernels import FIXES
 from wastedcores.prediction import whatif
 from wastedcores.prediction.machines_and_kernels import elsewhere
-from wastedcores.recordings.recording import Recording
 from wastedcores.simulator import replay
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.header import TaskFacts
 from wastedcores.words.cause import price_sentences
 from wastedcores.workload import Script, Workload
+from wastedcores_studies.recordings.recording import Recording
 
 US, MS = 1_000, 1_000_000
 #: CPUs 0 and 1 share a cache, CPU 2 is on their node, and CPU 3 is on another one

@@ -10,18 +10,18 @@ import pytest
 from support.classroom import judged_tasks
 
 from wastedcores.cli.course import _ids
-from wastedcores.course import LABS, Manual
-from wastedcores.course import source as sources
-from wastedcores.course.copies import (
+from wastedcores.errors import UsageError
+from wastedcores_course import LABS, Manual
+from wastedcores_course import source as sources
+from wastedcores_course.copies import (
     instructor_notebook,
     nbgrader_notebook,
     shown,
     student_notebook,
     write_copies,
 )
-from wastedcores.course.otter_assignment import otter_notebook
-from wastedcores.course.source import MARK, Cell, Source, names_read, read_source, stub
-from wastedcores.errors import UsageError
+from wastedcores_course.otter_assignment import otter_notebook
+from wastedcores_course.source import MARK, Cell, Source, names_read, read_source, stub
 
 FORMS = (student_notebook, instructor_notebook, nbgrader_notebook, otter_notebook)
 

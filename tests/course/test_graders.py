@@ -9,10 +9,10 @@ import zipfile
 import pytest
 from support.classroom import MISSING, filled, judged_tasks, known_points, mistaken, written
 
-from wastedcores.course.lab import LABS, answers_of
-from wastedcores.course.nbgrader_tree import run_tool, write_nbgrader
-from wastedcores.course.otter_assignment import REQUIREMENT, write_otter
-from wastedcores.course.source import read_source
+from wastedcores_course.lab import LABS, answers_of
+from wastedcores_course.nbgrader_tree import run_tool, write_nbgrader
+from wastedcores_course.otter_assignment import REQUIREMENT, write_otter
+from wastedcores_course.source import read_source
 
 #: by hand each grader runs all labs, with three wrong submissions
 ALL_LABS = [

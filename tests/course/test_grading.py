@@ -24,15 +24,16 @@ from support.classroom import (
     written,
 )
 
-from wastedcores.course import copies, grader, grading
-from wastedcores.course.copies import nbgrader_notebook, student_notebook
-from wastedcores.course.grading import grade
-from wastedcores.course.lab import MEASURED, VARIATIONS, Lab, answers_of, write_variations
-from wastedcores.course.otter_assignment import otter_notebook
-from wastedcores.course.sandbox import Limits, Outcome
-from wastedcores.course.source import Cell, names_read, read_source
-from wastedcores.course.submissions import submissions
-from wastedcores.course.summary import (
+from wastedcores.errors import UsageError
+from wastedcores_course import copies, grader, grading
+from wastedcores_course.copies import nbgrader_notebook, student_notebook
+from wastedcores_course.grading import grade
+from wastedcores_course.lab import MEASURED, VARIATIONS, Lab, answers_of, write_variations
+from wastedcores_course.otter_assignment import otter_notebook
+from wastedcores_course.sandbox import Limits, Outcome
+from wastedcores_course.source import Cell, names_read, read_source
+from wastedcores_course.submissions import submissions
+from wastedcores_course.summary import (
     Row,
     hardest,
     points_by_hand,
@@ -43,8 +44,7 @@ from wastedcores.course.summary import (
     write_page,
     write_table,
 )
-from wastedcores.course.task import Feedback, WrongAnswerError
-from wastedcores.errors import UsageError
+from wastedcores_course.task import Feedback, WrongAnswerError
 
 LAB = 4
 LIMITS = Limits(wall_s=45, memory=1 << 30)
@@ -58,15 +58,15 @@ class Lab:
     check_hidden = check
 lab = Lab()""",
     "patches the package": """
-import wastedcores.course.lab as package
+import wastedcores_course.lab as package
 package.judge = package.measured = lambda *given: {"value": True}
 package.Lab.check = package.Lab.check_hidden = lambda self, task, answer: "right" """,
     "imports the solution": """
-from wastedcores.course.answers.average_and_minimum import ANSWERS
+from wastedcores_course.answers.average_and_minimum import ANSWERS
 refusal = ANSWERS["3"].right(v)
 by_average = ANSWERS["4"].right(v)""",
     "reads the source": """
-from wastedcores.course.lab import source_of
+from wastedcores_course.lab import source_of
 refusal = source_of(4).read_text()""",
     "forges measurements": """
 import json, os
@@ -211,8 +211,8 @@ def test_a_submission_that_ran_out_of_time_is_executed_once_more(tmp_path, monke
 IN_ANOTHER_PROCESS = """
 import sys
 from pathlib import Path
-from wastedcores.course import grading
-from wastedcores.course.summary import Row
+from wastedcores_course import grading
+from wastedcores_course.summary import Row
 
 class Fake:
     def graded(self, path, who, digest):

@@ -6,8 +6,8 @@ import nbformat
 import pytest
 from support.honest import KINDS
 
-from wastedcores.course import LABS, Manual
-from wastedcores.course.lab import module_of, source_of
+from wastedcores_course import LABS, Manual
+from wastedcores_course.lab import module_of, source_of
 
 
 @pytest.mark.slow

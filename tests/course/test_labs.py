@@ -5,9 +5,9 @@ from __future__ import annotations
 import nbformat
 import pytest
 
-from wastedcores.course import LABS, Lab, Manual, WrongAnswerError, judge, variation
-from wastedcores.course.lab import MEASURED, STUDENT, answers_of, module_of, source_of
-from wastedcores.course.measuring import measured, plain, same
+from wastedcores_course import LABS, Lab, Manual, WrongAnswerError, judge, variation
+from wastedcores_course.lab import MEASURED, STUDENT, answers_of, module_of, source_of
+from wastedcores_course.measuring import measured, plain, same
 
 STUDENTS = ("ada", "s1234567")
 
@@ -131,7 +131,7 @@ def test_where_the_answers_are_left_out_a_check_only_measures(monkeypatch, tmp_p
     import json
     import sys
 
-    monkeypatch.setitem(sys.modules, "wastedcores.course.answers.average_and_minimum", None)
+    monkeypatch.setitem(sys.modules, "wastedcores_course.answers.average_and_minimum", None)
     monkeypatch.setenv(MEASURED, str(tmp_path / "measured"))
     monkeypatch.setenv(STUDENT, "ada")
     Lab(4, "somebody else").check("1", (1, 2))
@@ -144,7 +144,7 @@ def test_where_the_answers_are_left_out_a_check_only_measures(monkeypatch, tmp_p
         "counts": False,
         "measured": [{"value": [1, 2]}],
     }
-    monkeypatch.delitem(sys.modules, "wastedcores.course.answers.average_and_minimum")
+    monkeypatch.delitem(sys.modules, "wastedcores_course.answers.average_and_minimum")
     assert not judge(4, "1", variation(4, "ada"), row["measured"][0]).passed
 
 
@@ -197,9 +197,9 @@ def test_plain_json_and_equality():
 
 
 def test_the_sweep_of_lab_1_finds_what_the_tool_finds_where_no_thread_is_pinned():
-    from wastedcores.course.answers.idle_cores import episodes
-    from wastedcores.course.labs.idle_cores import recording, rows
     from wastedcores.invariant.checking import check
+    from wastedcores_course.answers.episodes import episodes
+    from wastedcores_course.labs.idle_cores import recording, rows
 
     result = check(recording())
     own = episodes(rows(variation(1, "ada")), 0, result.end_ns - result.start_ns)
@@ -215,8 +215,8 @@ def test_the_sweep_of_lab_1_finds_what_the_tool_finds_where_no_thread_is_pinned(
 
 @pytest.mark.parametrize("student", [f"student {i}" for i in range(8)])
 def test_the_answers_of_lab_2_are_what_linux_6_12_builds(student):
-    from wastedcores.course.labs.numa import ONE_HOP, cpus_of
     from wastedcores.topology.domains import build_domains
+    from wastedcores_course.labs.numa import ONE_HOP, cpus_of
 
     v = variation(2, student)
     built = build_domains(v.machine, "v6.12")
@@ -233,7 +233,7 @@ def test_the_answers_of_lab_2_are_what_linux_6_12_builds(student):
 @pytest.mark.parametrize("student", [f"student {i}" for i in range(8)])
 @pytest.mark.parametrize(("task", "kernel"), [("2", "v4.1"), ("5", "v4.13")])
 def test_the_constructions_of_lab_3_are_those_of_the_kernels(student, task, kernel):
-    from wastedcores.course.labs.numa import groups_of
+    from wastedcores_course.labs.numa import groups_of
 
     v = variation(3, student)
     construct = answers_of(3)[task].right(v)
@@ -270,7 +270,7 @@ def test_a_ratio_need_not_be_rounded(lab, task):
 
 def test_no_window_of_lab_1_begins_or_ends_at_the_time_of_a_row():
     """The task does not say to which side such a row belongs, and promises that all times differ."""
-    from wastedcores.course.labs.idle_cores import tried
+    from wastedcores_course.labs.idle_cores import tried
 
     for seed in range(100):
         for rows, *window in tried(seed):
@@ -278,7 +278,8 @@ def test_no_window_of_lab_1_begins_or_ends_at_the_time_of_a_row():
 
 
 def test_the_bug_shows_with_every_seed_of_lab_5():
-    from wastedcores.course.labs.overload_on_wakeup import (
+    from wastedcores.simulator.replay import replay_scenario
+    from wastedcores_course.labs.overload_on_wakeup import (
         BUGGY,
         FIXED,
         ITERATIONS,
@@ -286,7 +287,6 @@ def test_the_bug_shows_with_every_seed_of_lab_5():
         SCENARIO,
         SEEDS,
     )
-    from wastedcores.simulator.replay import replay_scenario
 
     for seed in SEEDS:
         slow, fast = (
@@ -297,7 +297,7 @@ def test_the_bug_shows_with_every_seed_of_lab_5():
 
 
 def test_a_right_module_of_lab_6_wastes_nothing_and_costs_nothing():
-    from wastedcores.course.labs.missing_domains import FIXED, START_NS, run, try_module
+    from wastedcores_course.labs.missing_domains import FIXED, START_NS, run, try_module
 
     v = variation(6, "ada")
     found = try_module(v, answers_of(6)["7"].right(v)())

@@ -11,16 +11,16 @@ from support.classroom import judged_tasks, with_texts, written
 from support.honest import KINDS
 from support.red_team import ATTEMPTS, OTHER
 
-from wastedcores.course import LABS, Lab, judge, variation
-from wastedcores.course.copies import student_notebook
-from wastedcores.course.grading import grade
-from wastedcores.course.lab import MEASURED, answers_of, read_variations, write_variations
-from wastedcores.course.measuring import measured
-from wastedcores.course.sandbox import Limits
-from wastedcores.course.source import read_source
-from wastedcores.course.submissions import submissions
-from wastedcores.course.summary import Row, write_table
 from wastedcores.errors import UsageError
+from wastedcores_course import LABS, Lab, judge, variation
+from wastedcores_course.copies import student_notebook
+from wastedcores_course.grading import grade
+from wastedcores_course.lab import MEASURED, answers_of, read_variations, write_variations
+from wastedcores_course.measuring import measured
+from wastedcores_course.sandbox import Limits
+from wastedcores_course.source import read_source
+from wastedcores_course.submissions import submissions
+from wastedcores_course.summary import Row, write_table
 
 TABLE = Path(__file__).with_name("red_team.md")
 LIMITS = Limits(wall_s=60, memory=1 << 30)
@@ -174,7 +174,7 @@ def test_a_rule_that_compares_averages_the_wrong_way_round_is_refused_for_everyb
 
 
 def test_hidden_numbers_are_those_of_one_submission(tmp_path):
-    from wastedcores.course.grader import Grader
+    from wastedcores_course.grader import Grader
 
     one = Grader(read_source(4), "nbgrader", {}, tmp_path, tmp_path, SECRET, LIMITS, True)
     for name in "ab":
@@ -211,7 +211,7 @@ def test_no_name_is_a_formula_in_the_table_of_grades(tmp_path):
 
 def test_a_function_is_asked_the_same_where_the_numbers_were_not_drawn():
     """In a sandbox they come from a file; once the pair of nodes was then looked for with the student's own construction."""
-    from wastedcores.course.labs import group_construction
+    from wastedcores_course.labs import group_construction
 
     own = variation(3, "ada")
     task, right = judged_tasks(read_source(3))["6"], answers_of(3)["6"].right(own)

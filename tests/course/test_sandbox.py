@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from wastedcores.course import sandbox
-from wastedcores.course.sandbox import Limits, NoSandboxError, isolated
+from wastedcores_course import sandbox
+from wastedcores_course.sandbox import Limits, NoSandboxError, isolated
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = Limits(wall_s=20, memory=400 << 20, tasks=64, disk=8 << 20)
@@ -206,11 +206,11 @@ def test_a_sandbox_that_ends_without_a_result_is_an_outcome(tmp_path, monkeypatc
 def test_a_folder_of_the_package_can_be_hidden(tmp_path):
     code = """
 try:
-    import wastedcores.course.answers.average_and_minimum
+    import wastedcores_course.answers.average_and_minimum
 except ImportError:
     print("no")
 """
-    folder = ROOT / "wastedcores/course/answers"
+    folder = ROOT / "wastedcores_course/answers"
     assert outcome(tmp_path, code).log == ""
     assert outcome(tmp_path, code, hidden=[folder]).log == "no\n"
 
@@ -264,11 +264,12 @@ def test_an_ordinary_user_gets_the_same_sandbox(open_folder):
     python = "/usr/bin/python3"
     if not Path(python).exists() or not shutil.which("runuser"):
         pytest.skip("needs the distribution's Python and runuser")
-    shutil.copytree(
-        ROOT / "wastedcores",
-        open_folder / "wastedcores",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
+    for package in ("wastedcores", "wastedcores_course"):
+        shutil.copytree(
+            ROOT / package,
+            open_folder / package,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
     (open_folder / "pyproject.toml").touch()
     (open_folder / "inner.py").write_text(
         "import os\n"
@@ -284,7 +285,7 @@ def test_an_ordinary_user_gets_the_same_sandbox(open_folder):
         "except OSError: print(n)\n"
     )
     (open_folder / "outer.py").write_text(
-        "import sys\nfrom pathlib import Path\nfrom wastedcores.course.sandbox import *\n"
+        "import sys\nfrom pathlib import Path\nfrom wastedcores_course.sandbox import *\n"
         "found = isolated([sys.executable, 'inner.py'], {'inner.py': Path('inner.py')}, [], limits=Limits(tasks=30))\n"
         "print(found.log)\n"
     )

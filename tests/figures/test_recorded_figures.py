@@ -8,7 +8,7 @@ import pytest
 from wastedcores import figures as fg
 from wastedcores import words
 from wastedcores.errors import UsageError
-from wastedcores.recordings.agreement import SCHEMA, read_agreement
+from wastedcores_studies.recordings.agreement import SCHEMA, read_agreement
 
 
 def row(run, figure, unit, recorded, median, low, high, agrees):

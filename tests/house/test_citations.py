@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-TOP = ("benchmarks", "collectors", "datasets", "docs", "notebooks", "tests", "tools", "wastedcores")
+TOP = (
+    "benchmarks", "collectors", "datasets", "docs", "notebooks", "tests", "tools", "wastedcores", "wastedcores_course",
+    "wastedcores_studies",
+)  # fmt: skip
 SUFFIXES = {".py", ".md", ".ipynb", ".c", ".h", ".toml", ".sh", ".yml"}
 
 #: mentions that are no files of this tree: files of other projects, and what a build or a report writes
@@ -132,7 +135,11 @@ def test_mentioned_modules_exist(file):
         file.name == "CHANGELOG.md"
     ):  # the first column of a table of renamed modules has the old names
         text = re.sub(r"^\s*\|[^|]*\|", "", text, flags=re.MULTILINE)
-    dotted = set(re.findall(r"(?<![\w/.-])wastedcores(?:\.[A-Za-z_]\w*)+(?![\w/-])", text))
+    dotted = set(
+        re.findall(
+            r"(?<![\w/.-])wastedcores(?:_course|_studies)?(?:\.[A-Za-z_]\w*)+(?![\w/-])", text
+        )
+    )
     absent = [d for d in dotted - NO_MODULES if not resolves(d)]
     assert not absent, f"{identity(file)} mentions {sorted(absent)}"
 

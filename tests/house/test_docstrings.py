@@ -25,11 +25,11 @@ WITH_TWO_PARAMETERS = {"PR01", "RT01"}
 def modules() -> list[str]:
     """Names of the modules whose functions people call: no compiled code, no command line, no private module."""
     names = []
-    for path in sorted((ROOT / "wastedcores").rglob("*.py")):
+    for path in sorted(ROOT.glob("wastedcores*/**/*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         private = any(part.startswith("_") for part in name.split("."))
-        if not private and not name.endswith("_jit") and parts[1] != "cli":
+        if not private and not name.endswith("_jit") and parts[:2] != ("wastedcores", "cli"):
             names.append(name)
     return names
 
@@ -57,7 +57,7 @@ def named() -> frozenset[str]:
         text = path.read_text()
         for module, imported in re.findall(r"from (wastedcores[\w.]*) import ([^\n\"\\]+)", text):
             found |= {(module, name) for name in re.findall(r"\w+", imported)}
-        found |= set(re.findall(r"\b(wastedcores(?:\.\w+)*)\.(\w+)", text))
+        found |= set(re.findall(r"\b(wastedcores\w*(?:\.\w+)*)\.(\w+)", text))
         for room in ("words", "figures", "figures.views"):
             called = re.findall(rf"\b{room.split('.')[-1]}\.(\w+)\(", text)
             found |= {(f"wastedcores.{room}", name) for name in called}

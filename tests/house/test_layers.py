@@ -12,6 +12,8 @@ import pytest
 from support import ROOT
 
 PACKAGE = ROOT / "wastedcores"
+#: packages beside it, which it does not import; only the command line knows them
+SIBLINGS = (ROOT / "wastedcores_course", ROOT / "wastedcores_studies")
 
 #: longest matching prefix wins
 LAYERS = {
@@ -45,17 +47,17 @@ LAYERS = {
     "wastedcores.reports": 9,
     "wastedcores.sweep": 5,
     "wastedcores.prediction": 6,
-    "wastedcores.probes": 5,
-    "wastedcores.studies": 9,
-    "wastedcores.recordings": 8,
     "wastedcores.lecture": 5,
-    "wastedcores.proofs": 5,
     "wastedcores.widgets": 10,
     "wastedcores.capture": 10,
-    "wastedcores.course": 10,
     "wastedcores.guest": 11,
-    "wastedcores.cli": 12,
-    "wastedcores.__main__": 13,
+    "wastedcores_course": 12,
+    "wastedcores_studies.probes": 12,
+    "wastedcores_studies.proofs": 12,
+    "wastedcores_studies.recordings": 12,
+    "wastedcores_studies": 13,
+    "wastedcores.cli": 14,
+    "wastedcores.__main__": 15,
 }
 
 #: modules of constants that compiled code may read
@@ -86,6 +88,13 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def room(module: str) -> str:
+    """The folder to which a module belongs: a room, or a package beside the main one."""
+    parts = module.split(".")
+    two = ".".join(parts[:2])
+    return two if parts[0] == PACKAGE.name or two in LAYERS else parts[0]
+
+
 def layer(module: str) -> int:
     while module not in LAYERS:
         module = module.rpartition(".")[0]
@@ -110,7 +119,7 @@ def imports(path: Path) -> list[str]:
     return names
 
 
-FILES = sorted(PACKAGE.rglob("*.py"))
+FILES = sorted(p for package in (PACKAGE, *SIBLINGS) for p in package.rglob("*.py"))
 MODULES = {module_name(p) for p in FILES}
 
 
@@ -118,9 +127,9 @@ MODULES = {module_name(p) for p in FILES}
 def test_module_imports_only_lower_layers(path):
     me = module_name(path)
     for name in imports(path):
-        if name.split(".")[0] != "wastedcores" or name == "wastedcores":
+        if name not in MODULES or name == "wastedcores":
             continue
-        same_place = name.split(".")[1:2] == me.split(".")[1:2]
+        same_place = room(name) == room(me)
         assert layer(name) < layer(me) or (same_place and layer(name) <= layer(me)), (
             f"{me} imports {name}"
         )
@@ -151,8 +160,8 @@ def test_compiled_code_takes_arrays_and_knows_no_objects():
 
 
 def test_every_package_module_has_a_layer():
-    tops = {module_name(p).split(".")[1] for p in FILES if module_name(p) != "wastedcores"}
-    listed = {m.split(".")[1] for m in LAYERS if m != "wastedcores"}
+    tops = {room(module_name(p)) for p in FILES}
+    listed = {m for m in LAYERS if m == room(m)}
     assert tops <= listed, f"add to LAYERS: {sorted(tops - listed)}"
 
 
@@ -164,8 +173,12 @@ def test_the_drawing_of_the_house_shows_every_room_on_its_floor():
         for floor, rooms in re.findall(r"^    (?:floor| {5}) +(\d+) +(.+)$", text, re.MULTILINE)
         for room in re.findall(r"\w+", re.sub(r"\(.*?\)", "", rooms))
     }
-    listed = {(name.split(".")[1], max(floor, 0)) for name, floor in LAYERS.items() if "." in name}
-    assert drawn == listed - {("__main__", 13), ("topology", 0)}
+    listed = {
+        (room(name).removeprefix("wastedcores."), max(floor, 0))
+        for name, floor in LAYERS.items()
+        if name != "wastedcores" and not name.startswith("wastedcores_studies.")
+    }
+    assert drawn == listed - {("__main__", 15), ("topology", 0)}
 
 
 def test_nobody_imports_collectors_and_they_import_nobody():

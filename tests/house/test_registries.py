@@ -30,10 +30,6 @@ from wastedcores.kernels import (
 from wastedcores.kernels.generations import replayed_listed
 from wastedcores.prediction.machines_and_kernels import check_modelled
 from wastedcores.simulator.limits import check_generation
-from wastedcores.studies import tool_costs
-from wastedcores.studies.published import load
-from wastedcores.studies.registry import STUDIES, Checks, Study, parts_of
-from wastedcores.studies.scorecard import reproduce
 from wastedcores.trace import readers
 from wastedcores.trace.formats import FOREIGN, Format, listed
 from wastedcores.trace.readers.support.reading import Reading
@@ -43,6 +39,10 @@ from wastedcores.words.cause import NAMES
 from wastedcores.words.scorecard import grouped
 from wastedcores.workload import Script, Workload
 from wastedcores.workload.scenarios import SCENARIOS, Scenario
+from wastedcores_studies import tool_costs
+from wastedcores_studies.published import load
+from wastedcores_studies.registry import STUDIES, Checks, Study, parts_of
+from wastedcores_studies.scorecard import reproduce
 
 
 def test_a_format_is_detected_read_listed_and_refused_by_its_name(monkeypatch, tmp_path):

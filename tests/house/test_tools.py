@@ -33,7 +33,7 @@ def tool(name: str) -> ModuleType:
 
 
 def test_the_writer_of_task_files_knows_all_kinds_of_recordings():
-    from wastedcores.recordings.kernels import all_recordings
+    from wastedcores_studies.recordings.kernels import all_recordings
 
     assert {found.kind for found in all_recordings()} <= tool("write_task_files").LEADERS.keys()
 

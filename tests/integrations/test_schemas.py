@@ -179,8 +179,8 @@ def test_whatif_and_what_guests_confirm(monkeypatch):
 
 @pytest.mark.slow
 def test_reproduce(tmp_path, monkeypatch):
-    from wastedcores.proofs import checking
-    from wastedcores.studies import scorecard
+    from wastedcores_studies import scorecard
+    from wastedcores_studies.proofs import checking
 
     every = scorecard.attempts
     monkeypatch.setattr(scorecard, "attempts", lambda *given: every(*given)[:1])

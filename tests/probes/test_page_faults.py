@@ -12,7 +12,8 @@ import pytest
 
 from wastedcores import figures
 from wastedcores.errors import UsageError
-from wastedcores.probes.page_faults import _ways, faults_over_time, grouped_cost_us, measure
+from wastedcores.figures.anomalies import grouped_cost_us
+from wastedcores_studies.probes.page_faults import _ways, faults_over_time, measure
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from wastedcores.errors import UsageError
-from wastedcores.probes import wakeups
-from wastedcores.probes.wakeups import idle_states, wake_latencies
+from wastedcores_studies.probes import wakeups
+from wastedcores_studies.probes.wakeups import idle_states, wake_latencies
 
 
 def test_idle_states_are_read_and_a_guest_may_have_none(tmp_path):

@@ -8,16 +8,16 @@ import json
 import pytest
 from support import ROOT
 
-from wastedcores.proofs import balancer, checking, placement, still
-from wastedcores.proofs.balancer import check_passes
-from wastedcores.proofs.choices import Affinity, Choices, every
-from wastedcores.proofs.core import EVENTS, check_event
-from wastedcores.proofs.several import check_several, check_two_levels, race
-from wastedcores.proofs.still import CORE, ONE_LEVEL, V6_12, lengths
 from wastedcores.simulator.engine.core import wakeup_jit
 from wastedcores.simulator.engine.design import core_jit, modules_jit
 from wastedcores.simulator.engine.fair import entity_jit
 from wastedcores.simulator.engine.world.structs import TaskStruct
+from wastedcores_studies.proofs import balancer, checking, placement, still
+from wastedcores_studies.proofs.balancer import check_passes
+from wastedcores_studies.proofs.choices import Affinity, Choices, every
+from wastedcores_studies.proofs.core import EVENTS, check_event
+from wastedcores_studies.proofs.several import check_several, check_two_levels, race
+from wastedcores_studies.proofs.still import CORE, ONE_LEVEL, V6_12, lengths
 
 COMMITTED = json.loads((ROOT / "datasets" / "proofs.json").read_text())["rows"]
 PAGE = (ROOT / "docs" / "proofs.md").read_text()

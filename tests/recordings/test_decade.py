@@ -10,8 +10,8 @@ from decade_table import KERNELS, decade_markdown
 from support import ROOT
 
 from wastedcores.kernels import KernelModel
-from wastedcores.recordings.decade import read_decade
-from wastedcores.recordings.kernels import read_kernels
+from wastedcores_studies.recordings.decade import read_decade
+from wastedcores_studies.recordings.kernels import read_kernels
 
 
 def test_the_page_shows_the_table():

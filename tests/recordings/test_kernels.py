@@ -11,9 +11,9 @@ from support import MODERN, RECORDINGS, ROOT
 from wastedcores import figures as fg
 from wastedcores import words
 from wastedcores.errors import DatasetError, UsageError
-from wastedcores.recordings.kernels import read_kernels, two_kernels
-from wastedcores.recordings.recording import Recording
 from wastedcores.words.aligned import compared
+from wastedcores_studies.recordings.kernels import read_kernels, two_kernels
+from wastedcores_studies.recordings.recording import Recording
 
 TABLE = read_kernels()
 

@@ -6,7 +6,7 @@ import pytest
 
 import wastedcores as wc
 from wastedcores.errors import DatasetError, UsageError
-from wastedcores.recordings.recording import recorded_and_replayed, windows
+from wastedcores_studies.recordings.recording import recorded_and_replayed, windows
 
 
 def test_bundled_recording_and_its_replay():
@@ -47,7 +47,7 @@ def test_a_recording_is_replayed_with_its_guests_setting_of_autogroups(name, ker
     def replay(workload, machine, kernel, seed):
         raise _Asked(kernel.name)
 
-    monkeypatch.setattr("wastedcores.recordings.recording.replay", replay)
+    monkeypatch.setattr("wastedcores_studies.recordings.recording.replay", replay)
     with pytest.raises(_Asked) as asked:
         recorded_and_replayed(name)
     assert str(asked.value) == kernel

@@ -12,7 +12,7 @@ from predict_recordings import (
 )
 from support import RECORDINGS
 
-from wastedcores.recordings.recording import Recording
+from wastedcores_studies.recordings.recording import Recording
 
 
 def test_every_recording_has_a_task_file():

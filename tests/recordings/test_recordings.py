@@ -13,18 +13,18 @@ from support import MODERN, RECORDINGS, ROOT
 
 from wastedcores.errors import DatasetError, TraceFormatError, UsageError
 from wastedcores.kernels import generations
-from wastedcores.recordings.agreement import (
+from wastedcores.simulator import replay
+from wastedcores.simulator.measure import cpus_wasted
+from wastedcores.topology.machine import Machine
+from wastedcores_studies.recordings.agreement import (
     FLOORS,
     SCHEMA,
     agrees,
     compare_recordings,
     read_agreement,
 )
-from wastedcores.recordings.quantities import Observed, Quantity, quantities, unhelped
-from wastedcores.recordings.recording import KINDS, Recording
-from wastedcores.simulator import replay
-from wastedcores.simulator.measure import cpus_wasted
-from wastedcores.topology.machine import Machine
+from wastedcores_studies.recordings.quantities import Observed, Quantity, quantities, unhelped
+from wastedcores_studies.recordings.recording import KINDS, Recording
 
 MACHINE = Machine.preset("bd-paper-16")  # 2 CPUs per node
 

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 from support import MODERN, RECORDINGS
 
-from wastedcores.recordings.agreement import compare_recordings
-from wastedcores.recordings.recording import FORK_US, Recording
 from wastedcores.runqueues.runqueues import runqueues
 from wastedcores.runqueues.waits import waits
+from wastedcores_studies.recordings.agreement import compare_recordings
+from wastedcores_studies.recordings.recording import FORK_US, Recording
 
 
 @pytest.mark.parametrize("name", ["db16-6.12-16cpu", "gi-6.12-16cpu", "lu10ms-6.12-16cpu"])

@@ -26,9 +26,9 @@ from support.behaviour_oracle import (
 )
 
 from wastedcores.errors import ModelWarning, UnknownKernelError
-from wastedcores.recordings.agreement import agrees
 from wastedcores.simulator import replay_scenario
 from wastedcores.topology.domains import domain_events
+from wastedcores_studies.recordings.agreement import agrees
 
 REPLAYED = ("4.1.3", "4.1.3-patched", "4.12")
 SEEDS = range(1, 11)

@@ -23,9 +23,9 @@ import polars as pl
 import pytest
 
 from wastedcores.invariant import check
-from wastedcores.recordings.agreement import agrees
 from wastedcores.simulator import replay_scenario
 from wastedcores.workload.scenarios import scenario
+from wastedcores_studies.recordings.agreement import agrees
 
 MACHINE = "bd-paper-64"
 SEEDS = range(1, 21)

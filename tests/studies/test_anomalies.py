@@ -6,9 +6,9 @@ from statistics import median
 
 import pytest
 
-from wastedcores.studies import anomalies, anomalies_replays, scorecard, tool_costs
-from wastedcores.studies.published import load
 from wastedcores.topology.presets import preset
+from wastedcores_studies import anomalies, anomalies_replays, scorecard, tool_costs
+from wastedcores_studies.published import load
 
 SEEDS = (1, 2, 3)
 

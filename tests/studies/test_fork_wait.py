@@ -8,8 +8,8 @@ import pytest
 from wastedcores.errors import UsageError
 from wastedcores.simulator import log_column, log_kind
 from wastedcores.simulator.measure import RawReplay
-from wastedcores.studies import fork_wait, scorecard
-from wastedcores.studies.fork_wait_replays import (
+from wastedcores_studies import fork_wait, scorecard
+from wastedcores_studies.fork_wait_replays import (
     CORE_W,
     DYNAMIC_W,
     PACKAGE_W,
@@ -19,7 +19,7 @@ from wastedcores.studies.fork_wait_replays import (
     most_busy,
     recorded,
 )
-from wastedcores.studies.published import load
+from wastedcores_studies.published import load
 
 
 @pytest.fixture(scope="module")

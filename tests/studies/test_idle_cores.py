@@ -8,8 +8,8 @@ import pytest
 
 from wastedcores.errors import WorkloadError
 from wastedcores.files import find
-from wastedcores.studies.idle_cores import episodes, lengths, without_worker
 from wastedcores.trace.io import open_trace
+from wastedcores_studies.idle_cores import episodes, lengths, without_worker
 
 
 def test_without_worker__by_hand():

@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from wastedcores.errors import UsageError, WorkloadError
-from wastedcores.studies import nas, nas_fit, published, replays
-from wastedcores.studies.replays import machine_named
 from wastedcores.workload import spmd
+from wastedcores_studies import nas, nas_fit, published, replays
+from wastedcores_studies.replays import machine_named
 
 MS = 1_000_000
 
@@ -54,7 +54,7 @@ def test_calibrate__uses_the_columns_that_it_may_see(calibrated):
 def test_scorecard_calibrates_on_blanked_tables(monkeypatch, tmp_path):
     """The command line calibrates on tables without the predicted cells."""
     from wastedcores.errors import DatasetError
-    from wastedcores.studies import calibration
+    from wastedcores_studies import calibration
 
     seen = []
     monkeypatch.setattr(calibration.nas_fit, "calibrate", lambda t, *a, **k: seen.append(t) or {})
@@ -75,7 +75,7 @@ def test_scorecard_calibrates_on_blanked_tables(monkeypatch, tmp_path):
 def test_a_replay_of_the_database_that_fails_ends_the_calibration_with_its_error(
     monkeypatch, tmp_path
 ):
-    from wastedcores.studies import calibration
+    from wastedcores_studies import calibration
 
     monkeypatch.setattr(calibration.nas_fit, "calibrate", lambda *a, **k: {})
     failed = pl.DataFrame({"kernel": ["v4.1"], "error": ["no memory"]})

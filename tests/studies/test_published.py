@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wastedcores.errors import DatasetError
-from wastedcores.studies import published
+from wastedcores_studies import published
 
 
 def test_the_tables_hold_the_published_numbers():

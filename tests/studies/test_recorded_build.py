@@ -6,8 +6,8 @@ import pytest
 
 from wastedcores.recovery import recover
 from wastedcores.recovery.facts import family_of
-from wastedcores.studies.fork_wait_replays import ROOT, TRACE, recorded
 from wastedcores.trace.named import open as opened
+from wastedcores_studies.fork_wait_replays import ROOT, TRACE, recorded
 
 
 @pytest.fixture(scope="module")

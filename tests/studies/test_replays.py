@@ -6,11 +6,11 @@ import pytest
 from support.builders import nr, trace_of
 
 from wastedcores.errors import TopologyError, WorkloadError
-from wastedcores.studies import nas, published, replays, sensitivity, tornado
-from wastedcores.studies.attempts import Reading
-from wastedcores.studies.calibration import read_calibration
 from wastedcores.sweep import Run, execute
 from wastedcores.workload.database import POOLS, resident_pools
+from wastedcores_studies import nas, published, replays, sensitivity, tornado
+from wastedcores_studies.attempts import Reading
+from wastedcores_studies.calibration import read_calibration
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_figure_5__core_0_looks_every_tick():
 
 def test_execute__of_a_bad_machine_is_an_error_row():
     given = (("kernel", "v4.1"), ("machine", "toaster:4"), ("seed", 1), ("jobs", 5))
-    row = execute("wastedcores.studies.replays:make_r", given)
+    row = execute("wastedcores_studies.replays:make_r", given)
     assert "toaster:4" in row["error"]
 
 

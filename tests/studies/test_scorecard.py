@@ -16,19 +16,19 @@ from wastedcores.errors import UsageError, WastedCoresError
 from wastedcores.figures import scorecard as drawn
 from wastedcores.figures import scorecard as fig
 from wastedcores.files import find
-from wastedcores.studies import anomalies, nas, nas_fit, published, scorecard, slides, tool_costs
-from wastedcores.studies.attempts import (
+from wastedcores.sweep import Run
+from wastedcores.words import scorecard as rows_of
+from wastedcores.words import scorecard as tables
+from wastedcores_studies import anomalies, nas, nas_fit, published, scorecard, slides, tool_costs
+from wastedcores_studies.attempts import (
     Attempt,
     Comparison,
     Reading,
     change,
     column_of,
 )
-from wastedcores.studies.calibration import read_calibration
-from wastedcores.studies.registry import parts_of, study_of
-from wastedcores.sweep import Run
-from wastedcores.words import scorecard as rows_of
-from wastedcores.words import scorecard as tables
+from wastedcores_studies.calibration import read_calibration
+from wastedcores_studies.registry import parts_of, study_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MADE_BY = r"<!-- made by tools/make_scorecard.py -->\n(.*?)\n<!-- end -->"

@@ -8,7 +8,7 @@ from support import ROOT
 from wastedcores import words
 from wastedcores.files import read_table
 from wastedcores.kernels import FIXES, KernelModel
-from wastedcores.studies.table4 import FILE, SCHEMA, kernels_modelled, table_4
+from wastedcores_studies.table4 import FILE, SCHEMA, kernels_modelled, table_4
 
 
 def row(id_, ours, low, high):

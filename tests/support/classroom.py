@@ -9,9 +9,9 @@ from importlib import import_module
 
 import cloudpickle
 
-from wastedcores.course import Manual, variation
-from wastedcores.course.lab import LABS, answers_of
-from wastedcores.course.source import MARK, names_read
+from wastedcores_course import Manual, variation
+from wastedcores_course.lab import LABS, answers_of
+from wastedcores_course.source import MARK, names_read
 
 RIGHT, MISSING, BROKEN = "right", "missing", "broken"
 
@@ -27,7 +27,7 @@ def filled(notebook, source, student, choices):
     Answers are written as pickled values and functions, so that each is independent of the others and of the package's answers.
     """
     cloudpickle.register_pickle_by_value(
-        import_module(f"wastedcores.course.answers.{LABS[source.lab]}")
+        import_module(f"wastedcores_course.answers.{LABS[source.lab]}")
     )
     v = variation(source.lab, student)
     texts = {}

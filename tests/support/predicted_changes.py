@@ -1,6 +1,6 @@
 """How much longer work takes under another kernel: recorded in guests, and predicted from the trace of the first kernel alone.
 
-    PYTHONPATH=.:tests python -m support.predicted_changes [--seeds N]
+    PYTHONPATH=.:tests python -m support.predicted_changes [--seeds N] [--only NAME]
 
 prints what a fork costs under both kernels, and the table of docs/what-if.md, with the part of a change that the forks explain.
 Wanted are the emulator, debian:6.1.192 and debian:6.12.107 (``wastedcores guest``).
@@ -32,6 +32,8 @@ from wastedcores.workload.file import write_workload
 
 US, MS = 1_000, 1_000_000
 OLD, NEW = "6.1.192", "6.12.107"
+#: what Debian's packages boot: the older one without autogroups
+MODELS = {OLD: f"v{OLD}+noautogroup", NEW: f"v{NEW}"}
 
 
 def barrier(parties: int) -> Workload:
@@ -88,14 +90,25 @@ def window(trace: Trace) -> tuple[int, int]:
     return begin, end
 
 
-def recorded(work: Workload, package: str, machine: Machine, seeds: Iterable[int]) -> list[Trace]:
-    """Record the work with each seed, one after the other in one boot of a guest."""
+def recorded(
+    work: Workload, package: str, machine: Machine, seeds: Iterable[int], boot: int = 0
+) -> list[Trace]:
+    """Record the work with each seed, one after the other in one boot of a guest.
+
+    A guest always boots in the same way. The kernel ignores the parameter that ``boot`` sets, but another number changes the
+    timing of the boot, so the scheduler's state after the boot is another one.
+    """
     on = guest_machine(machine)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "work.json"
         write_workload(work, file)
         works = [scenario_work(str(file), on, seed, None, None) for seed in seeds]
-        return record_all(works, find_kernel(f"debian:{package}"), on, Options())
+        return record_all(
+            works,
+            find_kernel(f"debian:{package}"),
+            on,
+            Options(parameters=f"boot={boot}" if boot else ""),
+        )
 
 
 def fork_costs(package: str, machine: Machine) -> tuple[float, float]:
@@ -108,7 +121,7 @@ def fork_costs(package: str, machine: Machine) -> tuple[float, float]:
     parent = Script().sleep(200 * MS).mark("begin").loop(400).fork(child)
     w.task("parent", parent.wait_children(2 * machine.cpus - 1).end().wait_children(0).mark("end"))
     in_guest = _each_us(recorded(w, package, machine, [1])[0])
-    in_replay = _each_us(replay(w, machine, f"v{package}", 1, load=False).trace)
+    in_replay = _each_us(replay(w, machine, MODELS[package], 1, load=False).trace)
     return in_guest[0] - in_replay[0], in_guest[1] - in_replay[1]
 
 
@@ -133,7 +146,7 @@ def by_forks(name: str, costs_us: dict[str, tuple[float, float]], since: str, to
     took = {k: [] for k in (since, to)}
     for kernel, seed in product(took, range(1, 41)):  # with five seeds, chance is a whole per cent
         work = storm(*sizes, costs_us[kernel])
-        run = replay(work, Machine.preset(preset), f"v{to}", seed, load=False)
+        run = replay(work, Machine.preset(preset), MODELS[to], seed, load=False)
         begin, end = window(run.trace)
         took[kernel].append(end - begin)
     return statistics.mean(took[to]) / statistics.mean(took[since]) - 1
@@ -144,7 +157,7 @@ def changes(name: str, seeds: range) -> Iterator[Change]:
     make, sizes, preset = WORK[name]
     work, machine = make(*sizes), Machine.preset(preset)
     costs_us = {k: fork_costs(k, machine) for k in (OLD, NEW)} if make is storm else {}
-    traces = {k: [recorded(work, k, machine, [s])[0] for s in seeds] for k in (OLD, NEW)}
+    traces = {k: [recorded(work, k, machine, [s], s)[0] for s in seeds] for k in (OLD, NEW)}
     took = {k: [end - begin for begin, end in map(window, found)] for k, found in traces.items()}
     mean = {k: statistics.mean(times) for k, times in took.items()}
     noise = sum((max(t) - min(t)) / 2 for t in took.values()) / mean[OLD]
@@ -161,6 +174,7 @@ def changes(name: str, seeds: range) -> Iterator[Change]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", default="", help="only the work whose name contains this")
     asked = parser.parse_args()
     for package in (OLD, NEW):
         print(
@@ -170,7 +184,7 @@ if __name__ == "__main__":
         )
     print("| work | from | to | recorded (noise) | by the costs of forks | predicted |")
     print("|---|---|---|---|---|---|")
-    for each in WORK:
+    for each in (name for name in WORK if asked.only in name):
         for c in changes(each, range(1, 1 + asked.seeds)):
             print(
                 f"| {c.work} | {c.since} | {c.to} | {c.recorded:+.1%} ({c.noise:.1%}) | {c.by_forks:+.1%} "

@@ -10,14 +10,14 @@ ATTEMPTS: dict[str, tuple[int, str, str]] = {
     # --- the package, changed or used in the place of an answer
     "takes the sweep of the lab's module": (1, "3", "violations = toy.episodes"),
     "imports the answers": (
-        1, "3", "from wastedcores.course.answers.idle_cores import ANSWERS\nviolations = ANSWERS['3'].right(v)",
+        1, "3", "from wastedcores_course.answers.idle_cores import ANSWERS\nviolations = ANSWERS['3'].right(v)",
     ),
     "reads the answers from the sources": (
         2, "5", "import wastedcores, pathlib\nfolder = pathlib.Path(wastedcores.__file__).parent / 'course/answers'\n"
         "exec((folder / 'domains_and_groups.py').read_text())\ndomains = _domains",
     ),
     "replaces the judge": (
-        1, "3", "import wastedcores.course.lab as package\npackage.judge = lambda *given: package.Feedback('3', True, 5, 5, 'right')\n"
+        1, "3", "import wastedcores_course.lab as package\npackage.judge = lambda *given: package.Feedback('3', True, 5, 5, 'right')\n"
         "violations = lambda *given: []",
     ),
     "replaces the lab": (
@@ -25,7 +25,7 @@ ATTEMPTS: dict[str, tuple[int, str, str]] = {
         "by_average = None",
     ),
     "replaces the measuring": (
-        2, "3", "import wastedcores.course.lab as package\npackage.measured = lambda *given: {'value': True}\nwithin = print",
+        2, "3", "import wastedcores_course.lab as package\npackage.measured = lambda *given: {'value': True}\nwithin = print",
     ),
     "removes the traces with which a function is tried": (
         1, "3", "toy.tried = lambda seed: []\nviolations = lambda *given: []",
@@ -34,7 +34,7 @@ ATTEMPTS: dict[str, tuple[int, str, str]] = {
         2, "3", "object.__setattr__(v, 'distance', ((10,),))\nwithin = lambda *given: [0]",
     ),
     "finds the tasks with gc and lets every answer be right": (
-        4, "5", "import gc\nfrom wastedcores.course.task import Task\nfor x in gc.get_objects():\n    if isinstance(x, Task):\n"
+        4, "5", "import gc\nfrom wastedcores_course.task import Task\nfor x in gc.get_objects():\n    if isinstance(x, Task):\n"
         "        object.__setattr__(x, 'right', lambda *given: True)\nby_minimum = lambda a, b: True",
     ),
     "replaces the queues and the moves": (
@@ -62,11 +62,11 @@ ATTEMPTS: dict[str, tuple[int, str, str]] = {
         3, "6", "toy.threads_after = lambda *given, **more: [4, 4]\nbest = lambda cpu, span, below: [span]",
     ),
     "puts a package of the same name into its folder": (
-        4, "4", "import os, sys\nos.makedirs('wastedcores/course', exist_ok=True)\n"
-        "open('wastedcores/__init__.py', 'w').write('')\nopen('wastedcores/course/__init__.py', 'w').write(\n"
+        4, "4", "import os, sys\nos.makedirs('wastedcores_course', exist_ok=True)\n"
+        "open('wastedcores/__init__.py', 'w').write('')\nopen('wastedcores_course/__init__.py', 'w').write(\n"
         "    'class Lab:\\n    def __init__(self, *a): self.variation = None\\n    check = check_hidden = print')\n"
         "sys.path.insert(0, os.getcwd())\nfor n in [n for n in sys.modules if n.startswith('wastedcores')]: del sys.modules[n]\n"
-        "from wastedcores.course import Lab\nlab = Lab(4, student)\nby_average = None",
+        "from wastedcores_course import Lab\nlab = Lab(4, student)\nby_average = None",
     ),
     "replaces built-in functions": (
         4, "4", "import builtins\nbuiltins.isinstance = lambda *given: True\nbuiltins.sum = lambda *given: 0\n"
@@ -74,11 +74,11 @@ ATTEMPTS: dict[str, tuple[int, str, str]] = {
     ),
     "writes into sys.modules": (
         5, "3", "import sys, types\nfake = types.ModuleType('measuring')\nfake.measured = lambda *given: {'value': []}\n"
-        "fake.same = lambda *given: True\nsys.modules['wastedcores.course.measuring'] = fake\nchoose = lambda *given: None",
+        "fake.same = lambda *given: True\nsys.modules['wastedcores_course.measuring'] = fake\nchoose = lambda *given: None",
     ),
     # --- the numbers of hidden checks
     "makes a table of the hidden machines with the package": (
-        3, "5", "from wastedcores.course.labs.numa import groups_of\ntable = {}\n"
+        3, "5", "from wastedcores_course.labs.numa import groups_of\ntable = {}\n"
         "for x in (v, *lab.hidden_variations):\n    for c, g in groups_of(x.machine, 'v4.13').items():\n"
         "        table[c, repr(x.below)] = g\nconstruct = lambda cpu, span, below: table[cpu, repr(below)]",
     ),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from wastedcores.studies import scorecard, tool_costs
-from wastedcores.studies.attempts import Comparison
-from wastedcores.studies.calibration import read_calibration
-from wastedcores.studies.published import load
-from wastedcores.studies.registry import parts_of
+from wastedcores_studies import scorecard, tool_costs
+from wastedcores_studies.attempts import Comparison
+from wastedcores_studies.calibration import read_calibration
+from wastedcores_studies.published import load
+from wastedcores_studies.registry import parts_of
 
 
 def made_up(factor=1.1):

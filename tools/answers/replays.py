@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from wastedcores.analysis.compare import CALLS
 from wastedcores.guest.compare import QUANTITIES
-from wastedcores.studies.attempts import Attempt
+from wastedcores_studies.attempts import Attempt
 
 from .parts import Moves, Range, Strict, Suggestions, Trust, Verdict, absent, fields_of, row_of
 from .traces import Work

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from wastedcores.analysis.states import States
+from wastedcores.limits import PERSIST_NS
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Scene:
     label: str = "trace"  #: the name of the trace
     facts: str = ""  #: kernel and machine: the subtitle
     loss: str = ""  #: a sentence about lost events; empty if none were lost
-    persist_ns: int = 100_000_000  #: episodes of at least this length are persistent
+    persist_ns: int = PERSIST_NS  #: episodes of at least this length are persistent
     #: the load of every runqueue over time; None if the trace does not have it
     loads: States | None = field(default=None)
 

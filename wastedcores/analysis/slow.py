@@ -16,7 +16,7 @@ from wastedcores.units import human_ns
 #: a frequency up to this multiple of the lowest one is slow
 NEAR_LOWEST = 1.25
 #: a CPU must be slow for at least this long to be listed: a tick at 250 Hz
-PERSIST_NS = 4_000_000
+SLOW_NS = 4_000_000
 #: a tick gives the frequency since the CPU's previous tick, if that is at most this many periods ago
 _PERIODS = 1.5
 
@@ -37,7 +37,7 @@ class SlowWhileBusy(Shown):
     slow_ns: int
     unknown_ns: int  #: busy time without a known frequency
     frequency: States  #: the known frequencies in kHz over time; -1 is unknown
-    persist_ns: int = PERSIST_NS  #: times of at least this length are in ``spans``
+    persist_ns: int = SLOW_NS  #: times of at least this length are in ``spans``
 
     @property
     def share(self) -> float:
@@ -78,7 +78,7 @@ class SlowWhileBusy(Shown):
 
 
 def slow_while_busy(
-    run: Examined, *, lowest_khz: int | None = None, persist_ns: int = PERSIST_NS
+    run: Examined, *, lowest_khz: int | None = None, persist_ns: int = SLOW_NS
 ) -> SlowWhileBusy:
     """Find the times in which a CPU was busy although its frequency was near the lowest one.
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from wastedcores.capture.live import live_check
 from wastedcores.capture.live_result import LiveCheck, LiveOptions
 from wastedcores.errors import CollectorError
+from wastedcores.limits import PERSIST_NS
 
 #: cgroup v1; Documentation/admin-guide/cgroup-v1/cpusets.rst, section 1.7. Its v2 counterpart (cpuset.cpus.partition)
 #: moves CPUs instead, so it is not used here.
@@ -48,7 +49,7 @@ def demonstrate(
     seconds: float = 4.0,
     tasks: int = 3,
     period_ns: int = 1_000_000_000,
-    persist_ns: int = 100_000_000,
+    persist_ns: int = PERSIST_NS,
     alone: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> LiveCheck:

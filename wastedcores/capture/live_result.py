@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from wastedcores.errors import UsageError
-from wastedcores.limits import CHRONIC_SHARE
+from wastedcores.limits import CHRONIC_SHARE, PERSIST_NS
 
 if TYPE_CHECKING:
     from wastedcores.invariant import CheckResult
@@ -46,7 +46,7 @@ class LiveOptions:
     """
 
     period_ns: int = 1_000_000_000
-    persist_ns: int = 100_000_000
+    persist_ns: int = PERSIST_NS
     event_driven: bool = False
     before_s: float = 2.0
     most_recordings: int = 5

@@ -103,7 +103,7 @@ def student(
 
     They have stubs instead of solutions, and no hidden checks.
     """
-    from wastedcores.course.copies import write_copies
+    from wastedcores_course.copies import write_copies
 
     _say_written(write_copies(labs, folder, _ids(students, file, seed)))
 
@@ -118,7 +118,7 @@ def instructor(
 
     They have solutions, hidden checks and notes.
     """
-    from wastedcores.course.copies import write_copies
+    from wastedcores_course.copies import write_copies
 
     _say_written(write_copies(labs, folder, _ids(students, file, seed), instructor=True))
 
@@ -126,7 +126,7 @@ def instructor(
 @course_app.command(epilog=epilog("course nbgrader 3 4 -o os-course"))
 def nbgrader(labs: Labs, folder: Folder) -> None:
     """Write a course of nbgrader: its source and its release."""
-    from wastedcores.course.nbgrader_tree import write_nbgrader
+    from wastedcores_course.nbgrader_tree import write_nbgrader
 
     _say_written(write_nbgrader(labs, folder))
 
@@ -147,7 +147,7 @@ def otter(
 
     Each has the zip of the autograder for Gradescope.
     """
-    from wastedcores.course.otter_assignment import REQUIREMENT, write_otter
+    from wastedcores_course.otter_assignment import REQUIREMENT, write_otter
 
     _say_written(write_otter(labs, folder, requirement or REQUIREMENT))
 
@@ -210,10 +210,10 @@ def grade(
 
     An interrupted run goes on where it was.
     """
-    from wastedcores.course.grading import grade as grade_all
-    from wastedcores.course.sandbox import Limits
-    from wastedcores.course.source import read_source
-    from wastedcores.course.summary import hardest, write_feedback, write_page, write_table
+    from wastedcores_course.grading import grade as grade_all
+    from wastedcores_course.sandbox import Limits
+    from wastedcores_course.source import read_source
+    from wastedcores_course.summary import hardest, write_feedback, write_page, write_table
 
     if not folder.is_dir():
         raise UsageError(f"{folder}: expected a folder of submissions.")

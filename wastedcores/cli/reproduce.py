@@ -15,7 +15,7 @@ from wastedcores.cli._options import AsJson, Quiet, Scheduler, Workers, refuse_u
 from wastedcores.cli._output import tell_leftovers
 
 if TYPE_CHECKING:
-    from wastedcores.studies.registry import Checks
+    from wastedcores_studies.registry import Checks
 
 _NOTES = """The folder keeps the runs that are done, so the same command continues after an interruption. Runs of another
 version of the code are run again."""
@@ -79,8 +79,8 @@ def reproduce(
 ) -> None:
     """Compare the published numbers with those of the replay."""
     from wastedcores.errors import UsageError
-    from wastedcores.studies import scorecard
-    from wastedcores.studies.registry import parts_of, study_of
+    from wastedcores_studies import scorecard
+    from wastedcores_studies.registry import parts_of, study_of
 
     parts = parts_of(what)
     if calibrate and what != "all":
@@ -132,7 +132,7 @@ def reproduce(
 
 def _calibrate(output: Path, how: dict[str, Any]) -> None:
     """Fit the parameters, write them to ``output`` and show how well each program is met."""
-    from wastedcores.studies.calibration import calibrate
+    from wastedcores_studies.calibration import calibrate
 
     found = calibrate(output, note=lambda t: print(t, file=sys.stderr), **how)
     for program, entry in found["nas"].items():

@@ -14,7 +14,6 @@ from wastedcores.analysis.thread_groups import evenness, stays
 from wastedcores.errors import UsageError
 from wastedcores.figures.fork_wait import fork_wait_zoom
 from wastedcores.figures.theme import CLASS_COLOURS, GRID, INK, fit_legend, style
-from wastedcores.probes.page_faults import grouped_cost_us
 from wastedcores.topology.clocks import IdleState
 from wastedcores.trace.trace import Trace
 
@@ -250,3 +249,15 @@ def _name_groups(fig: go.Figure, table: pl.DataFrame, panel: int) -> None:
         textposition="middle left", textfont={"size": 10, "color": INK}, showlegend=False, hoverinfo="skip",
         row=panel, col=1,
     )  # fmt: skip
+
+
+def grouped_cost_us(table: pl.DataFrame, pages: int) -> float:
+    """Predict the time per page if each fault provided several pages, from faults of one page and from populating all at once.
+
+    A fault of n pages costs one entry and exit and n times the clearing of a page. Populating all pages in one call has almost no
+    entries, so what is left is the clearing.
+    """
+    single, clear = (
+        table.filter(pl.col("way") == way)["page_us"][0] for way in ("touch", "populate all")
+    )
+    return float(clear + max(single - clear, 0) / pages)

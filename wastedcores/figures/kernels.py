@@ -1,6 +1,6 @@
 """A figure that compares kernels by what they did with the same workloads.
 
-The input is the table of :func:`wastedcores.recordings.kernels.read_kernels`.
+The input is the table of :func:`wastedcores_studies.recordings.kernels.read_kernels`.
 """
 
 from __future__ import annotations

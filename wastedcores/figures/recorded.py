@@ -1,6 +1,6 @@
 """A figure that compares recorded runs with replays of them.
 
-The input is the table of :func:`wastedcores.recordings.agreement.compare_recordings` or ``read_agreement``.
+The input is the table of :func:`wastedcores_studies.recordings.agreement.compare_recordings` or ``read_agreement``.
 """
 
 from __future__ import annotations

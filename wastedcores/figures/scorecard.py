@@ -1,6 +1,6 @@
 """The scorecard's dot plot, which compares published numbers with this project's.
 
-Its input is what ``wastedcores reproduce`` writes; :func:`wastedcores.studies.scorecard.read` reads it.
+Its input is what ``wastedcores reproduce`` writes; :func:`wastedcores_studies.scorecard.read` reads it.
 
 Figures of what the scorecard's predictions depend on: parameters, machine size, noise, and a checker's settings.
 

@@ -17,7 +17,7 @@ from wastedcores.invariant.details import details, watch
 from wastedcores.invariant.result import CheckResult
 from wastedcores.invariant.sweep import episode_table, sweep
 from wastedcores.invariant.trust import judge
-from wastedcores.limits import CHRONIC_SHARE, EVENTS_KEPT_BY_CHECK
+from wastedcores.limits import CHRONIC_SHARE, EVENTS_KEPT_BY_CHECK, PERSIST_NS
 from wastedcores.runqueues import task_row
 from wastedcores.runqueues.runqueues import MANY_LOSSES, Runqueues, runqueues
 from wastedcores.trace.header import Window
@@ -25,8 +25,6 @@ from wastedcores.trace.named import TraceLike
 from wastedcores.trace.named import open as opened
 from wastedcores.trace.window import Moment, asked
 
-#: M of the paper, section 4.1: the balancer is expected to repair shorter violations
-PERSIST_NS = 100_000_000
 _WAITS_ON_ISOLATED = "threads that wait on isolated CPUs may use other CPUs, so their waits count"
 
 

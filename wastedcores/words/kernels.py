@@ -1,7 +1,7 @@
 """Sentences and tables that compare kernels by what they did with the same workloads, and recorded runs with their replays.
 
-Functions that compare kernels take the table of :func:`wastedcores.recordings.kernels.read_kernels`, and those that compare
-recordings take the table of :func:`wastedcores.recordings.agreement.compare_recordings` or ``read_agreement``.
+Functions that compare kernels take the table of :func:`wastedcores_studies.recordings.kernels.read_kernels`. Those that compare
+recordings take the table of :func:`wastedcores_studies.recordings.agreement.compare_recordings` or ``read_agreement``.
 """
 
 from __future__ import annotations

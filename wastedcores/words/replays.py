@@ -1,6 +1,6 @@
 """Tables about replays: the paper's statements and its Table 4 beside replayed results, and the suggestions that a core refused.
 
-The functions for Table 4 take the table of :func:`wastedcores.studies.table4.table_4`.
+The functions for Table 4 take the table of :func:`wastedcores_studies.table4.table_4`.
 """
 
 from __future__ import annotations

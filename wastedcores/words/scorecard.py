@@ -1,6 +1,6 @@
 """The scorecard: a first screen that says what was reproduced, and the tables to which it links.
 
-The input is what ``wastedcores reproduce`` writes, see :func:`wastedcores.studies.scorecard.read`.
+The input is what ``wastedcores reproduce`` writes, see :func:`wastedcores_studies.scorecard.read`.
 """
 
 from __future__ import annotations

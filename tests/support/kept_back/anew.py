@@ -1,9 +1,10 @@
 """New recordings of the same kinds of work on the same machines, made in guests now, beside replays of them.
 
-    PYTHONPATH=.:tests python -m support.kept_back.anew [--first SEED] [--seeds N] [--only NAME] [--keep DIR] [-o FILE]
+    PYTHONPATH=.:tests python -m support.kept_back.anew [--first SEED] [--seeds N] [--boots N] [--only NAME] [--keep DIR]
 
 prints the tables of docs/kept-back.md for recordings that nothing was built with. Wanted are the emulator, debian:6.1.192 and
-debian:6.12.107 (``wastedcores guest``). ``--keep`` writes the recordings to a folder, and reads them from there the next time.
+debian:6.12.107 (``wastedcores guest``). ``-o`` writes the rows to a file. ``--keep`` writes the recordings to a folder, and reads
+them from there the next time. ``--boots`` deals the recordings of one kind of work out to so many boots of the guest.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import polars as pl
 
-from support.predicted_changes import NEW, OLD, fork_costs, recorded
+from support.predicted_changes import MODELS, NEW, OLD, fork_costs, recorded
 from wastedcores.simulator import replay
 from wastedcores.topology.machine import Machine
 from wastedcores.trace.parquet import read_parquet, write_parquet
@@ -51,7 +52,7 @@ def costs(kernel: str, machine: Machine) -> dict[str, float]:
     """
     fork_us, child_us = fork_costs(RELEASES[kernel], machine)
     in_guest = recorded(turns(), RELEASES[kernel], machine, [1])[0]
-    in_replay = replay(turns(), machine, f"v{RELEASES[kernel]}", 1, load=False).trace
+    in_replay = replay(turns(), machine, MODELS[RELEASES[kernel]], 1, load=False).trace
     return {
         "fork_us": fork_us,
         "child_us": child_us / 2,
@@ -87,15 +88,25 @@ def _meta(folder: Path) -> dict:
     return meta
 
 
-def kept(folder: Path, seeds: range, keep: Path | None) -> list[Trace]:
-    """Return new recordings of the work of the recording in ``folder``; what ``keep`` has is read, and the rest is recorded."""
+def kept(folder: Path, seeds: range, keep: Path | None, boots: int = 1) -> list[Trace]:
+    """Return new recordings of the work of the recording in ``folder``; what ``keep`` has is read, and the rest is recorded.
+
+    The seeds are dealt out to this many boots of the guest.
+    """
     meta = _meta(folder)
     meta["costs"] = dict.fromkeys(meta["costs"], 0)  # the guest has its own
     files = [keep / f"{folder.name}-{seed}.parquet" for seed in seeds] if keep else []
     if files and all(file.exists() for file in files):
         return [read_parquet(file) for file in files]
     work = workload(meta, 0, [], guest=True)
-    traces = recorded(work, RELEASES[meta["variant"]], machine_of(meta), seeds)
+    on, release = machine_of(meta), RELEASES[meta["variant"]]
+    made = {
+        seed: trace
+        for boot in range(boots)
+        for own in [seeds[boot::boots]]
+        for seed, trace in zip(own, recorded(work, release, on, own, boot), strict=True)
+    }
+    traces = [made[seed] for seed in seeds]
     for trace, file in zip(traces, files, strict=bool(files)):
         write_parquet(trace, file)
     return traces
@@ -150,13 +161,16 @@ def main() -> None:
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument(
+        "--boots", type=int, default=1, help="deal the recordings out to so many boots"
+    )
     parser.add_argument("--first", type=int, default=101, help="the first seed of the work")
     parser.add_argument("--replays", type=int, default=20)
     args = parser.parse_args()
     rows = []
     for folder in recordings():
         if args.only in folder.name:
-            traces = kept(folder, range(args.first, args.first + args.seeds), args.keep)
+            traces = kept(folder, range(args.first, args.first + args.seeds), args.keep, args.boots)
             own = judge(folder, traces, args.replays, args.keep)
             rows += own
             good = sum(r["near"] or r["inside"] for r in own)
