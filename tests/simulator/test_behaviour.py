@@ -8,7 +8,7 @@ not run on it goes to the first CPU of the group that is allowed (LBF_DST_PINNED
 in the next pass, 16 ms later; in the kernel's six samples it had always come. For that scenario the test compares the number of
 samples with two threads on each CPU, and the mean number of threads, by the criterion of docs/recorded-vs-replayed.md.
 
-Of Linux 6.1 only the domains are compared, because the replay has the balancer of 6.1.192 and of no other 6.1.
+Of Linux 6.1 only the domains are compared, because the samples are of Debian's 6.1.0, whose balancer the replay does not have.
 """
 
 from __future__ import annotations

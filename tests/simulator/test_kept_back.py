@@ -147,9 +147,9 @@ def test_locks_are_predicted_from_their_traces(kernel):
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_the_shares_of_what_if():
-    """As docs/what-if.md says: 34 are answered, 28 within 5 % of their own recording and 32 within 10 % of the other kernel's."""
+    """As docs/what-if.md says: 34 are answered, 29 within 5 % of their own recording and 32 within 10 % of the other kernel's."""
     found = [predict(folder) for folder in recordings()]
     assert all(p.itself is not None for p in found)
-    assert sum(abs(p.itself) <= 0.05 for p in found) >= 28
+    assert sum(abs(p.itself) <= 0.05 for p in found) >= 29
     assert sum(abs(p.other) <= 0.10 for p in found) >= 32
     assert all(abs(p.other) <= 0.10 for p in found if p.trust != "low")

@@ -146,6 +146,8 @@ def explain(
     ------
     TopologyError
         The machine has fewer CPUs than the trace.
+    UnknownKernelError
+        The kernel's name is none, or its domains are not known.
     """
     result = found if isinstance(found, CheckResult) else check(found)
     known = machine is not None or result.trace.header.machine is not None

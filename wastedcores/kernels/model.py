@@ -230,7 +230,7 @@ class KernelModel:
 
         Since v4.8 it is not, because wake_up_new_task() (kernel/sched/core.c) calls __set_task_cpu() and not set_task_cpu().
         """
-        return not self.is_modern
+        return self.is_design or not self.at_least(4, 8)
 
     @property
     def stand_in(self) -> str | None:
