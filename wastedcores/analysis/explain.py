@@ -147,7 +147,7 @@ def explain(
     TopologyError
         The machine has fewer CPUs than the trace.
     UnknownKernelError
-        The kernel's name is none, or its domains are not known.
+        The name of the kernel is unknown.
     """
     result = found if isinstance(found, CheckResult) else check(found)
     known = machine is not None or result.trace.header.machine is not None
