@@ -6,7 +6,7 @@ do about it. The command line prints the message, without a traceback, and exits
 
 from __future__ import annotations
 
-#: A longer message quotes a file that has no limit of its own; its middle is left out.
+#: A message that is longer than this quotes a file of unlimited length; the middle of the message is left out.
 LONGEST_MESSAGE = 2500
 
 

@@ -54,7 +54,7 @@ def datasets() -> Path:
 def read_table(
     name: str, schema: dict[str, type[pl.DataType]], tool: str, path: Path | str | None = None
 ) -> pl.DataFrame:
-    """Read a table of ``datasets``, or one that the same tool of the repository wrote elsewhere."""
+    """Read a table of ``datasets``, or a table that the same tool of the repository wrote elsewhere."""
     import polars as pl
 
     file = find("datasets", name) if path is None else Path(path)
@@ -111,7 +111,7 @@ def part_prefix(name: str) -> str:
 def leftovers(folder: Path) -> list[Path]:
     """Return what killed processes left in a folder: raw recordings of captures, and unfinished files and folders.
 
-    Those of processes that still run are not among them.
+    Files of processes that still run are not returned.
     """
     found = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():

@@ -20,9 +20,9 @@ def duration_ns(text: str | float, name: str) -> int:
     Parameters
     ----------
     text
-        What the user wrote. It may be a number, because papermill reads ``-p persist 50`` as one.
+        What the user wrote. It may be a number, because papermill reads ``-p persist 50`` as a number.
     name
-        The option or parameter it was given for; errors name it.
+        The option or parameter for which the text was given; errors name it.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def share(text: str, name: str) -> float | None:
 
 
 def number(x: float) -> str:
-    """Write a number with three significant digits, and one of 1,000 or more as a whole number with separators."""
+    """Write a number with three significant digits, and a number of 1,000 or more as a whole number with separators."""
     return f"{x:,.0f}" if abs(x) >= 999.5 else f"{x:.3g}"
 
 

@@ -19,7 +19,7 @@ HIDDEN_BEGIN, HIDDEN_END = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
 def student_notebook(source: Source, student: str = "") -> dict[str, Any]:
     """Return the copy for a student: stubs instead of solutions, and no hidden checks.
 
-    Its cells have the metadata of nbgrader, so it can be graded as nbgrader's own release can.
+    Its cells have the metadata of nbgrader, so nbgrader can grade this copy like a release that it made itself.
     """
     cells = []
     for cell in source.cells:
@@ -55,14 +55,14 @@ def nbgrader_notebook(source: Source) -> dict[str, Any]:
 
 
 def between(solution: str, begin: str, end: str) -> str:
-    """Put two lines around the part of a solution below the mark, indented as that part is."""
+    """Put two lines around the part of a solution below the mark, with the same indentation as this part."""
     head, _, body = solution.partition(f"{MARK}\n")
     spaces = " " * (len(body) - len(body.lstrip(" ")))
     return f"{head}{MARK}\n{spaces}{begin}\n{body.rstrip()}\n{spaces}{end}"
 
 
 def _with_hidden(check: str, hidden: Cell | None) -> str:
-    """Return the text of a check cell. Only a hidden check counts, so a student's copy of the cell with another answer does not.
+    """Return the text of a check cell. Only hidden checks count, so a copy that a student made of the cell does not count.
 
     The hidden check comes first, because a check of a wrong answer ends the cell.
     """
@@ -76,7 +76,7 @@ _CHECKS = ("lab.check", "lab.check_hidden")
 
 
 def counted(check: str) -> str:
-    """Return a check that says that it is the grader's own."""
+    """Return a check with the argument that marks it as the grader's own check."""
     tree = ast.parse(check)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in _CHECKS:
@@ -87,7 +87,8 @@ def counted(check: str) -> str:
 def shown(check: str) -> str:
     """Return a check whose last value is printed.
 
-    nbgrader takes a cell's value for a number of points, and everything on the standard error for a failure.
+    Its value must not be the value of the cell, which nbgrader would take for points; and it must not be printed to the standard
+    error, because nbgrader takes everything there for a failure.
     """
     last = ast.parse(check).body[-1]
     if not isinstance(last, ast.Expr):
@@ -125,7 +126,7 @@ def nbgrader_metadata(source: Source, cell: Cell) -> dict[str, Any]:
 
 
 def written(cell: Cell, text: str, metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return a cell as notebooks store it, without outputs."""
+    """Return a cell in the form in which notebooks store it, without outputs."""
     found = {
         "cell_type": cell.kind,
         "id": cell.id,

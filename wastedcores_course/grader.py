@@ -1,6 +1,6 @@
-"""Executes one submission in a sandbox, where its answers are measured, and judges the measurements in this process.
+"""Executes one submission in a sandbox, where its answers are measured; this process then judges the measurements.
 
-So a student's code decides nothing but its own answers: it can neither read the right ones nor change what counts as right.
+So a student's code decides only about its own answers: it can neither read the right answers nor change what counts as right.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Grader:
 
     source: Source  #: the lab's source notebook
     tool: str  #: ``nbgrader`` or ``otter``
-    #: nbgrader's gradebook or otter's autograder, as the sandbox gets it: name -> file
+    #: what the sandbox gets of the tool, nbgrader's gradebook or otter's autograder: name in the sandbox -> file
     material: dict[str, Path]
     solution: Path  #: a submission with all solutions, in the form of this tool
     cache: Path  #: folder of compiled code
@@ -61,7 +61,7 @@ class Grader:
     def run(
         self, submission: Path, student: str, warm: bool = False, drawn: list[Any] | None = None
     ) -> Outcome:
-        """Execute a submission with the variations that were drawn for it."""
+        """Execute a submission with the variations drawn for its student."""
         drawn = drawn or self.variations(submission, student)
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             file.write(write_variations(self.source.lab, drawn))
@@ -69,7 +69,7 @@ class Grader:
             return self._run(submission, student, Path(file.name), warm)
 
     def variations(self, submission: Path, student: str) -> list[Any]:
-        """Draw the student's own numbers, and for hidden checks numbers that no other submission has."""
+        """Draw the student's own numbers and, for hidden checks, numbers that no other submission has."""
         content = sha256(submission.read_bytes()).hexdigest()
         with _JUDGING:
             hidden = [
@@ -141,7 +141,7 @@ class Grader:
         report: dict[str, str],
         outcome: Outcome,
     ) -> Feedback:
-        """Judge one task; a task gives its points only if all its checks were run and are right."""
+        """Judge one task, which gives its points only if all its checks were run and found the answer right."""
         task = next(
             t for t in module_of(self.source.lab).TASKS if t.name == name and isinstance(t, Task)
         )
@@ -196,7 +196,7 @@ class Grader:
 
 
 def _kind_of(text: str) -> str:
-    """Return an exception's name if it is one of Python's own; the rest of the text may be anything that student's code found."""
+    """Return the name of an exception if Python defines it; the rest of the text may contain anything, so it is left out."""
     name = text.partition(":")[0]
     known = isinstance(getattr(builtins, name, None), type)
     return name if known else "an exception"
@@ -207,12 +207,13 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
-#: judging disables some functions of the package for a moment; drawing a student's numbers may need them, so it has to wait
+#: while an answer is judged, some functions of the package are disabled; drawing numbers may need these functions, so it has to
+#: wait
 _JUDGING = threading.Lock()
 
 
 def _measurements(outcome: Outcome) -> dict[tuple[str, bool], Any]:
-    """Return the last measurement of each task's public and hidden check; measurements of checks that count take precedence."""
+    """Return the last measurement of each task's public and hidden check; the grader's own checks take precedence."""
     text = outcome.files.get("measured.jsonl", b"")[:_LONGEST].decode(errors="replace")
     others: dict[tuple[str, bool], Any] = {}
     counting: dict[tuple[str, bool], Any] = {}

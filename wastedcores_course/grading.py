@@ -31,7 +31,7 @@ def prepare(
     limits: Limits,
     sandboxed: bool,
 ) -> Grader:
-    """Make what a grader needs, and grade the solution with it, which must get all points; this also compiles the code."""
+    """Make what a grader needs, and grade the solution, which must get all points; this also compiles the code."""
     source = read_source(lab)
     if tool == "nbgrader":
         write_nbgrader([lab], work)
@@ -68,14 +68,14 @@ def grade(
     sandboxed: bool = True,
     quiet: bool = False,
 ) -> list[Row]:
-    """Grade all submissions of a folder; what was graded before and has not changed is not graded again."""
+    """Grade all submissions of a folder except those that were graded before and have not changed."""
     from tqdm import tqdm
 
     source = read_source(lab)
     found = submissions(folder, source)
     rows.mkdir(parents=True, exist_ok=True)
     key = secret.read_bytes() if secret else _random_secret(rows / ".secret")
-    # without the source's tasks, because they have functions; the digest covers the code of these functions
+    # the tasks of the source are left out, because they have functions; the digest covers the code of these functions
     lab_and_code = (source.lab, source.cells, digest("wastedcores_course"))
     settings = repr((lab_and_code, tool, key, limits, sandboxed)).encode()
     digests = {who: sha256(settings + path.read_bytes()).hexdigest() for who, path in found.items()}
@@ -114,7 +114,7 @@ def grade(
 
 
 def _random_secret(path: Path) -> bytes:
-    """Return random bytes that later runs find again, so that what was graded need not be graded again."""
+    """Return random bytes, which are kept in a file, so that later runs need not grade unchanged submissions again."""
     if not path.exists():
         with written_whole(path) as part:
             part.write_bytes(os.urandom(32))

@@ -1,7 +1,8 @@
-"""Runs one submission with nbgrader or otter-grader; the command that ``grader.py`` starts in the sandbox.
+"""Runs one submission with nbgrader or otter-grader. This is the command that ``grader.py`` starts in the sandbox.
 
 Checks only measure here, because the answers are not in the sandbox. Their measurements go to the file that an environment
-variable names. What this command writes into ``report.json`` is only used for messages: students' code could have changed it.
+variable names. The file ``report.json`` that this command writes is only used for messages, because students' code could have
+changed it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 #: names in the sandbox's folder
 SUBMISSION, GRADEBOOK, AUTOGRADER = "submission", "gradebook.db", "autograder.zip"
 REPORT = "report.json"
-#: the key of a report that says why the whole run stopped; no task has this name
+#: key in a report: why the whole run stopped; no task has this name
 STOPPED = "stopped"
 _STUDENT = "student"
 

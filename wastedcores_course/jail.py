@@ -1,8 +1,8 @@
-"""The first process of a sandbox: builds the file system, starts one command in it, watches it, and hands its files out.
+"""The first process of a sandbox: builds the file system, starts a command in it, watches the command, and returns its files.
 
-``sandbox.py`` starts this file as process 1 of new namespaces, with its settings as JSON on the standard input. It uses the
-standard library only, because nothing else is visible when it has built the file system. It prints one JSON object when the
-file system is built and one at the end.
+``sandbox.py`` starts this file as process 1 of new namespaces, with settings as JSON on the standard input. This file uses only
+the standard library, because nothing else is visible in the file system that it builds. It prints one JSON object when the file
+system is ready, and another one at the end.
 The command runs without any capability, so it can neither change a mount nor look into this process.
 """
 
@@ -31,7 +31,7 @@ _RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 1
 #: flags that a mount keeps when it is mounted again: nosuid, nodev, noexec, noatime, nodiratime
 _KEPT = 2 | 4 | 8 | 1024 | 2048
 _DETACH = 2
-#: seconds between two looks at the processes
+#: the processes are looked at whenever this time in seconds has passed
 _POLL_S = 0.05
 _OLD = ".old"
 #: devices that Python and its libraries open
@@ -51,7 +51,7 @@ def _tmpfs(target: Path, uid: int, size: int) -> None:
 
 
 def _shown(path: str, root: Path) -> None:
-    """Show a file or folder of the machine at the same place of the new root, read-only."""
+    """Mount a file or folder of the machine read-only at the same path below the new root."""
     source, target = Path(path), root / path.lstrip("/")
     if source.is_dir():
         target.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def _read_only(target: Path) -> None:
 
 
 def _build(settings: dict[str, Any]) -> None:
-    """Make a root file system of what the command may see, and unmount the old one."""
+    """Make a root file system that has only what the command may see, and unmount the old root."""
     uid, root, disk = settings["uid"], Path(settings["root"]), settings["disk"]
     _mount("none", Path("/"), flags=_REC | _PRIVATE)
     _tmpfs(root, uid, 1 << 22)
@@ -112,7 +112,7 @@ def _add_devices(root: Path) -> None:
 
 
 def _mount_cache(lower: str, root: Path, written: bool, uid: int, size: int) -> None:
-    """Mount the cache of compiled code at /cache if it may be ``written``, or else a copy on write that ends with the sandbox."""
+    """Mount the cache of compiled code at /cache; unless it may be ``written``, changes last as long as the sandbox."""
     target, layers = root / "cache", root / ".layers"
     target.mkdir()
     if written:
@@ -146,7 +146,7 @@ def _loopback() -> None:
 
 
 def _start(settings: dict[str, Any]) -> int:
-    """Start the command without privileges and return its process."""
+    """Start the command without privileges and return its process id."""
     pid = os.fork()
     if pid:
         return pid
@@ -169,7 +169,7 @@ def _start(settings: dict[str, Any]) -> int:
 
 
 def _watch(command: int, settings: dict[str, Any]) -> dict[str, Any]:
-    """Wait for the command's end or for the first limit that it breaks, and kill what still runs."""
+    """Wait until the command ends or breaks a limit, and then kill all processes that still run."""
     began, most, reason, code = time.monotonic(), 0, "", None
     tasks = 0
     while code is None and not reason:
@@ -177,7 +177,7 @@ def _watch(command: int, settings: dict[str, Any]) -> dict[str, Any]:
         code = _reaped(command)
         memory, tasks_now = _use()
         most, tasks = max(most, memory), max(tasks, tasks_now)
-        # pages that processes share must count only once; the kernel takes longer to tell this sum
+        # pages that processes share must count only once; this second sum takes longer, so it is asked for only here
         if memory > settings["memory"] and _shared_once() > settings["memory"]:
             reason = "memory"
         elif time.monotonic() - began > settings["wall_s"]:
@@ -224,7 +224,7 @@ def _use() -> tuple[int, int]:
 
 
 def _shared_once() -> int:
-    """Return the bytes as :func:`_use` does, but count each page that several processes share only once."""
+    """Return the same bytes as :func:`_use`, except that a page counts once even if several processes share it."""
     found = [
         int(line.split()[1]) << 10
         for line in _of_others("smaps_rollup")
@@ -234,7 +234,7 @@ def _shared_once() -> int:
 
 
 def _of_others(file: str) -> Iterator[bytes]:
-    """Return the lines of a file in /proc of all other processes, as bytes: a process's name need not be valid text."""
+    """Return the lines of a file in /proc of all other processes; as bytes, because names of processes may be no valid text."""
     for name in os.listdir("/proc"):
         if name.isdigit() and name != "1":
             with contextlib.suppress(OSError):
@@ -252,7 +252,7 @@ def _files() -> int:
 
 
 def _collected(names: list[str], most: int) -> dict[str, str]:
-    """Return the named files of /submission in base64, without those that are links, no files, or too big."""
+    """Return the named files of /submission in base64, except links, files that are too big, and what is not a regular file."""
     found = {}
     for name in names:
         try:

@@ -1,4 +1,4 @@
-"""A lab as its notebook uses it, and the judgement of measured answers."""
+"""The class of a lab for notebooks, and the judgement of measured answers."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ LABS = {
     6: "missing_domains",
 }
 
-#: the settings of a grader: the student, the file with the secret of hidden checks, the file with variations that were drawn
-#: elsewhere, and the file to which measured answers are appended, one JSON object per line
+#: environment variables of a grader: the student, the file with the secret of hidden checks, the file with variations that were
+#: drawn elsewhere, and the file to which measured answers are appended, one JSON object per line
 STUDENT, SECRET, VARIATIONS, MEASURED = (
     "WASTEDCORES_COURSE_STUDENT",
     "WASTEDCORES_COURSE_SECRET",
     "WASTEDCORES_COURSE_VARIATIONS",
     "WASTEDCORES_COURSE_MEASURED",
 )
-#: the hidden checks of a lab are made for these students, who do not exist
+#: a lab's hidden checks use the variations of these students, who do not exist
 HIDDEN = ("hidden 1", "hidden 2")
 
 
@@ -131,8 +131,8 @@ class Lab(Shown):
         answer
             A value or a function.
         counts
-            Whether this is the grader's own check. If there is such a check, checks of the same task in other cells neither give
-            points nor cost any.
+            Whether this is the grader's own check. If a task has one, other checks of this task neither add points nor take them
+            away.
 
         Returns
         -------
@@ -197,13 +197,13 @@ class Lab(Shown):
 def _drawn_elsewhere(lab: int) -> list[Any]:
     """Return the student's and the hidden variations that the grader has drawn, or an empty list.
 
-    So the sandbox needs neither the secret nor the functions that draw.
+    So the sandbox needs neither the secret nor the functions that draw variations.
     """
     path = os.environ.get(VARIATIONS)
     return read_variations(lab, Path(path).read_text()) if path else []
 
 
-#: the exceptions that an answer raises if its shape differs from that of the right one, or if a number fits into no float
+#: the exceptions that are raised if an answer has another shape than the right answer, or a number too large for a float
 _OTHER_SHAPE = (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError)
 
 
@@ -245,7 +245,7 @@ def judge(
             return Feedback(name, True, task.points, task.points, f"right ({task.title}).")
         message = task.explain(v, want, got)
     except (*_OTHER_SHAPE, StopIteration):
-        # the answer has another shape than the right one
+        # the answer has another shape than the right answer, perhaps only inside
         if _shape(want) == _shape(got):
             return failed(
                 f"your answer is {_shape(got)}, as expected, but something in it is of another kind, or in it twice."
@@ -281,7 +281,7 @@ def variation(lab: int, student: str, secret: bytes = b"") -> Any:
     # blake2b takes keys of at most 64 bytes
     key = blake2b(secret).digest() if secret else b""
     digest = blake2b(f"{lab} {who}".encode(), key=key).digest()
-    # random.Random, and not numpy: its sequence for a seed is the same in all versions of Python
+    # random.Random and not numpy, because its sequence for a seed is the same in all versions of Python
     rng = random.Random(int.from_bytes(digest, "big"))
     for _ in range(MOST_DRAWS):
         drawn = module.draw(rng)

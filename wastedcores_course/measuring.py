@@ -1,4 +1,4 @@
-"""Measures a student's answer: calls it where it is a function, and turns the outcome into plain JSON."""
+"""Measures a student's answer: calls the answer if it is a function, and turns the outcome into plain JSON."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import wastedcores
 from wastedcores.errors import UsageError
 from wastedcores_course.task import Task
 
-#: the folders of these packages; a student's own lines are outside of them
+#: the folders of this project's packages; a student's own lines are not in them
 _PACKAGES = {Path(wastedcores.__file__).parent, Path(__file__).parent}
 
 
 def measured(task: Task, v: Any, answer: Any) -> dict[str, Any]:
-    """Measure an answer and return {"value": measurement}, or instead {"error": sentence} or {"unanswered": True}."""
+    """Measure an answer: return {"value": measurement}, {"error": sentence} or {"unanswered": True}."""
     if answer is ... or answer is None:
         return {"unanswered": True}
     try:
@@ -30,7 +30,7 @@ def measured(task: Task, v: Any, answer: Any) -> dict[str, Any]:
     except NotImplementedError:
         return {"unanswered": True}
     except Exception as error:
-        # a method of a student's module is not written yet; the core has wrapped the exception in one of its own
+        # if a method of a student's module is not written yet, the core raises an exception of its own from NotImplementedError
         if isinstance(error.__cause__, NotImplementedError):
             return {"unanswered": True}
         return {"error": _sentence(error)}
@@ -60,7 +60,7 @@ def _mixed(values: Set[Any]) -> bool:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Tell whether two measurements are equal; floats need to agree to one part in a million."""
+    """Tell whether two measurements are equal; floats may differ by one part in a million."""
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, int | float) and isinstance(b, int | float):
@@ -73,7 +73,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _sentence(error: Exception) -> str:
-    """Describe an exception with the student's own line: the last one that is not in a package."""
+    """Describe an exception with the student's own line, which is the last line in the traceback that is not in a package."""
     place = ""
     for frame in traceback.extract_tb(error.__traceback__):
         if (

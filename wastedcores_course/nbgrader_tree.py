@@ -48,7 +48,7 @@ def _path(folder: Path, step: str, source: Source) -> Path:
 
 
 def _with_stubs(source: Source, release: Path) -> Path:
-    """Give each solution cell of a release the stub that names its task; nbgrader itself puts the same stub into all cells."""
+    """Put into each solution cell of a release a stub that names its task; the stub of nbgrader is the same in all cells."""
     content = json.loads(release.read_text())
     stubs = {
         c.id: stub(source, c) for c in source.cells if c.role == "solution" and c.kind == "code"
@@ -63,7 +63,7 @@ def _with_stubs(source: Source, release: Path) -> Path:
 
 def run_tool(module: str, *words: str, cwd: Path, environment: dict[str, str] | None = None) -> str:
     """Run the command line of nbgrader or otter-grader and return what it printed."""
-    # nbgrader calls the command `alembic`, which is beside this Python
+    # nbgrader calls the command `alembic`, which is in the folder of this Python
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     done = subprocess.run(
         [sys.executable, "-m", module, *words],

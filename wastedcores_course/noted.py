@@ -1,4 +1,4 @@
-"""Records what a student's function answers in the sandbox, and repeats these answers where no student's code runs."""
+"""Records the answers of a student's function in the sandbox, and repeats them outside, where no student's code runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from wastedcores_course.measuring import plain
 
-#: more answers than any right solution gives in one experiment
+#: longer lists of answers are refused; no right solution gives so many answers in one experiment
 _MOST = 200_000
 
 
@@ -17,7 +17,7 @@ class RefusedAnswerError(ValueError):
 
 
 def noting(function: Callable[..., Any], said: list[Any]) -> Callable[..., Any]:
-    """Return a function that does the same and also writes its answers into ``said``."""
+    """Return a function that does the same as ``function`` and also writes its answers into ``said``."""
 
     @wraps(function)
     def noted(*about: Any) -> Any:
@@ -36,7 +36,7 @@ class Said:
     answers
         What :func:`noting` wrote down, perhaps in a process that cannot be trusted.
     of
-        The name of what gave the answers, for messages.
+        The name of the function or module that gave the answers, for messages.
     """
 
     def __init__(self, answers: Any, of: str) -> None:
@@ -57,7 +57,7 @@ class Said:
         return next(self._left)
 
     def ended(self) -> None:
-        """Say that nothing more will be asked; it is an error if answers are left."""
+        """Note that no further answer will be asked for; raise an error if answers are left."""
         if self._given != self.number:
             raise RefusedAnswerError(
                 f"{self.of} was asked {self._given} times here, and {self.number} times where it ran. Its answers, or the state "
@@ -77,7 +77,7 @@ def cpu_or_none(value: Any, cpus: int, of: str) -> int | None:
 
 
 def whole_or_none(value: Any) -> int | None:
-    """Return an answer of a module, which must be a whole number or None; the core itself refuses CPUs that do not exist."""
+    """Return an answer of a module, which must be a whole number or None; the core then refuses CPUs that do not exist."""
     if value is None or (type(value) is int and abs(value) < 1 << 31):
         return value
     raise RefusedAnswerError(

@@ -14,7 +14,7 @@ from wastedcores_course.nbgrader_tree import assignment_name, run_tool
 from wastedcores_course.source import MARK, Cell, Source, names_read, read_source, stub
 from wastedcores_course.task import Manual
 
-#: how Gradescope's container gets this package, unless the lecturer says otherwise
+#: what pip installs in Gradescope's container, unless the lecturer names something else
 REQUIREMENT = f"wastedcores[lab]=={__version__}"
 
 
@@ -26,8 +26,8 @@ def question_name(task: str) -> str:
 def otter_notebook(source: Source, requirement: str = REQUIREMENT) -> dict[str, Any]:
     """Return the input of ``otter assign``.
 
-    Tests raise exceptions (``ok_format: false``), because the text of the exception is the feedback. A question gives all of
-    its points or none, as a task of a lab does.
+    Tests raise exceptions (``ok_format: false``), because the text of the exception is the feedback. Like a task of
+    a lab, a question gives all of its points or none.
     """
     settings = {
         "name": assignment_name(source.lab),
@@ -43,7 +43,7 @@ def otter_notebook(source: Source, requirement: str = REQUIREMENT) -> dict[str, 
         if cell.role == "solution":
             cells += _question(source, cell)
         elif cell.role not in ("hidden", "instructor"):
-            # students run the checks without otter; the cell stays as it is
+            # a check stays as it is, because students run it without otter
             cells.append(written(cell, cell.text, {"tags": [cell.role]} if cell.role else {}))
     return notebook(source, cells)
 
@@ -54,7 +54,7 @@ def _question(source: Source, cell: Cell) -> list[dict[str, Any]]:
     about: dict[str, Any] = {"name": question_name(cell.task), "points": task.points}
     if isinstance(task, Manual):
         about["manual"] = True
-        # there is no prompt, because otter would lock it; without a prompt, otter adds a cell for the answer
+        # there is no prompt, because otter would lock its cell; without one, otter adds a cell for the answer
         body = _between("SOLUTION", cell, [written(cell, cell.text, {})])
     else:
         about |= {"all_or_nothing": True, "check_cell": False}
@@ -78,7 +78,7 @@ def _tests(source: Source, task: str) -> list[dict[str, Any]]:
     found = []
     for cell in source.cells:
         if cell.task == task and cell.role in ("check", "hidden"):
-            # the lab is made anew, so that a student's own variable `lab` does not matter
+            # the test makes the lab again, so that it does not use a student's own variable `lab`
             arguments = ", ".join(["student", *sorted(names_read(cell.text) - {"lab", "student"})])
             lines = [f"    {line}" for line in counted(cell.text).splitlines()]
             text = "\n".join(
@@ -121,7 +121,7 @@ def write_otter(
     for source in (read_source(lab) for lab in labs):
         target = folder / assignment_name(source.lab)
         with tempfile.TemporaryDirectory() as work:
-            # otter puts the notebook's path relative to the result into its files
+            # otter writes the notebook's path, relative to the folder of the result, into its files
             save(otter_notebook(source, requirement), Path(work) / f"{source.name}.ipynb")
             words = [f"{source.name}.ipynb", "result", *([] if run_tests else ["--no-run-tests"])]
             run_tool("otter", "assign", *words, cwd=Path(work))

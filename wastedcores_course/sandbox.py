@@ -1,8 +1,9 @@
 """A sandbox for students' code, made of Linux namespaces by util-linux's ``unshare``.
 
-The code sees a file system of the few folders that Python and this package need, all read-only, and its own folder in memory. It
-sees no other process, no network but its own loopback, and has no privilege. The number of its processes and threads is limited
-by the kernel, its memory and time by a process that watches it (``jail.py``). When the sandbox ends, nothing of it is left.
+The code sees a file system with the few folders that Python and this package need, all read-only, and its own folder in memory.
+It sees no other process and no network but its own loopback, and it has no privilege. The kernel limits the number of its
+processes and threads; a process that watches it (``jail.py``) limits its memory and time. When the sandbox ends, nothing of it is
+left.
 
 A sandbox works for an ordinary user if the kernel lets users create namespaces, and for root, who becomes another user inside.
 """
@@ -48,8 +49,8 @@ class Limits:
     wall_s: float = 120.0  #: seconds from the start to the end
     #: resident bytes of all processes together, with the files that they write
     memory: int = 2 << 30
-    tasks: int = 200  #: processes and threads that exist at one time
-    #: bytes of each of the three places that may be written: the folder, /tmp and shared memory
+    tasks: int = 200  #: processes and threads at the same time
+    #: bytes in each of the three places where the code may write: its folder, /tmp and shared memory
     disk: int = 128 << 20
 
 
@@ -58,16 +59,16 @@ class Outcome:
     """What became of a command in the sandbox."""
 
     returncode: int | None  #: its exit code; None if a limit ended it
-    #: the limit that ended it, ``time`` or ``memory``; ``lost`` if the sandbox ended without a result; or an empty text
+    #: the limit that ended the command, ``time`` or ``memory``; ``lost`` if the sandbox ended without a result; otherwise empty
     reason: str
-    #: the time that it took, and the CPU time of all its processes (0 without a sandbox)
+    #: the time that the command took, and the CPU time of all its processes (0 without a sandbox)
     seconds: float
     cpu_s: float
-    #: the largest number of bytes, and of threads, that was seen
+    #: the largest memory in bytes, and the largest number of threads, that were seen
     memory: int
     tasks: int
     files: dict[str, bytes]  #: the contents of the files that were asked for, as far as they exist
-    log: str  #: the end of what it printed
+    log: str  #: the last part of what the command printed
 
 
 def isolated(
@@ -83,7 +84,7 @@ def isolated(
 ) -> Outcome:
     """Run a command in a sandbox of its own."""
     root = os.geteuid() == 0
-    # in its own user namespace, an ordinary user is 0 without privilege
+    # an ordinary user has the id 0 in its own user namespace, but no privilege
     uid = _NOBODY if root else 0
     if cache and root:
         os.chown(cache, uid, uid)
@@ -161,8 +162,8 @@ def _outcome(done: subprocess.CompletedProcess[str]) -> Outcome:
 def _unprivileged(command: Sequence[str], uid: int, root: bool, limits: Limits) -> list[str]:
     """Return the command, preceded by the tools that take all privileges from it.
 
-    The innermost user namespace belongs to one sandbox, so the kernel counts the processes of each sandbox on their own
-    (kernel/ucount.c, since Linux 5.14), and the limit holds for root's sandboxes, too.
+    Each sandbox has its own innermost user namespace, so the kernel counts the processes of each sandbox separately
+    (kernel/ucount.c, since Linux 5.14), and the limit also holds for sandboxes that root starts.
     """
     bounded = ("--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
     user = ("--reuid", str(uid), "--regid", str(uid), "--clear-groups") if root else ()
@@ -174,7 +175,7 @@ def _unprivileged(command: Sequence[str], uid: int, root: bool, limits: Limits) 
 
 
 def _environment(cached: bool) -> dict[str, str]:
-    """Return the environment inside; nothing of the grader's own is passed on."""
+    """Return the environment variables in the sandbox; none of the grader's own variables is passed on."""
     package = str(Path(wastedcores.__file__).parent.parent)
     return {
         "HOME": "/submission",
@@ -182,7 +183,7 @@ def _environment(cached: bool) -> dict[str, str]:
         "PYTHONPATH": package,
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
-        # several submissions run at a time, and threads that wait for a core only cost memory
+        # one thread is enough: several submissions run at a time, and threads that wait for a core only cost memory
         **dict.fromkeys(
             ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"),
             "1",
@@ -192,7 +193,7 @@ def _environment(cached: bool) -> dict[str, str]:
 
 
 def _shown() -> list[str]:
-    """Return what a program inside can see: the system, Python, and of this package what students' machines have, too."""
+    """Return the paths that a program inside can see: the system, Python, and this package as students' machines have it."""
     package = Path(wastedcores.__file__).parent
     beside = (Path(__file__).parent.name, "pyproject.toml", "datasets")
     mine = [package, *(package.parent / name for name in beside)]

@@ -1,4 +1,4 @@
-"""Reads the source notebook of a lab: one notebook with solutions, from which every other form is made."""
+"""Reads the source notebook of a lab, which has the solutions and from which all other copies of the lab are made."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def _validate(source: Source, path: Path) -> None:
 def stub(source: Source, cell: Cell) -> str:
     """Return what a student gets instead of a solution.
 
-    A function or a class keeps its head and gets a body that names the task. A value becomes ``...``, which a check treats as a
-    missing answer.
+    The first line of a function or a class stays, and its body only names the task. A value becomes ``...``, which a check treats
+    as a missing answer.
     """
     if cell.kind == "markdown":
         return _MANUAL_PROMPT
@@ -120,7 +120,7 @@ def stub(source: Source, cell: Cell) -> str:
 
 
 def stub_body(source: Source, cell: Cell, body: str) -> str:
-    """Return what stands below the mark in a student's cell."""
+    """Return the text below the mark in a student's cell."""
     indent = re.search(r"^( *)\S", body, re.MULTILINE)
     spaces = indent[1] if indent else ""
     if spaces:
@@ -132,7 +132,7 @@ def stub_body(source: Source, cell: Cell, body: str) -> str:
 
 
 def names_read(text: str) -> set[str]:
-    """Return the names that code uses and does not make itself."""
+    """Return the names that code uses but does not define."""
     nodes = list(ast.walk(ast.parse(text)))
     names = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     return names - _names_assigned(text) - set(dir(builtins))

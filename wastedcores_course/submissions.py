@@ -32,8 +32,8 @@ def notebook_student(path: Path) -> str:
 def _is_handed_in(path: Path, folder: Path) -> bool:
     """Tell whether a path is a student's own file.
 
-    It must not be a folder, nor a copy that a program hides (such as ``.ipynb_checkpoints`` or macOS' ``._lab.ipynb``), nor a
-    link, because this could lead to another student's submission.
+    It must not be a folder, a hidden copy that a program made (such as ``.ipynb_checkpoints`` or ``._lab.ipynb`` of macOS), or a
+    link, because a link could lead to another student's submission.
     """
     hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
     return path.is_file() and not path.is_symlink() and not hidden
@@ -42,9 +42,9 @@ def _is_handed_in(path: Path, folder: Path) -> bool:
 def submissions(folder: Path, source: Source) -> dict[str, Path]:
     """Find the submissions of a lab, as nbgrader collects them or as learning platforms hand them out.
 
-    A student has a notebook with the student's name, or a folder. The folder has one notebook, or several, one of which has the
-    lab's name. A notebook with the name of another lab is not a submission. Folders without a submission are named on standard
-    error.
+    Each student has a notebook with the student's name, or a folder with this name. The folder has one notebook, or several of
+    which one has the lab's name. A notebook with the name of another lab is not a submission. Folders without a submission are
+    named on standard error.
     """
     elsewhere = {source_of(lab).stem for lab in LABS} - {source.name}
     found = {p.stem: p for p in sorted(folder.glob("*.ipynb")) if _is_handed_in(p, folder)}

@@ -20,7 +20,7 @@ class Row:
     """The grades of one submission."""
 
     student: str  #: the name of the submission's folder or file
-    #: a digest of the submission, the lab and the settings; a row with the same digest need not be made again
+    #: a digest of the submission, the lab and the settings; while it is the same, the submission need not be graded again
     digest: str
     #: task -> points; tasks that a person grades are not in it
     points: dict[str, float] = field(default_factory=dict)
@@ -64,7 +64,7 @@ vertical-align:top}.n{text-align:right;white-space:nowrap}.bar{background:#3b6ea
 
 
 def points_of(source: Source) -> float:
-    """Return the points that the grader can give; those of reflection questions are not among them."""
+    """Return the points that the grader can give, without the points of reflection questions."""
     return sum(t.points for t in source.tasks.values() if not isinstance(t, Manual))
 
 
@@ -95,7 +95,7 @@ def write_table(rows: Sequence[Row], source: Source, path: Path) -> None:
 
 
 def _inert(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula; students choose the names of their files."""
+    """Return a text that no spreadsheet takes for a formula, because students choose the names of their files."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else text
 
 
@@ -117,7 +117,7 @@ def write_feedback(rows: Sequence[Row], source: Source, folder: Path) -> None:
 
 
 def hardest(rows: Sequence[Row], source: Source) -> tuple[str, int] | None:
-    """Return the task that the fewest students solved, and how many did; None if all did, or there is no row."""
+    """Return the task that the fewest students solved, and their number; None if all solved it, or there is no row."""
     solved = _solved(rows, source)
     if not rows or not solved or min(solved.values()) == len(rows):
         return None
@@ -163,7 +163,7 @@ def write_page(rows: Sequence[Row], source: Source, path: Path) -> None:
 
 
 def _histogram(totals: Sequence[float], most: float) -> list[tuple[str, int]]:
-    """Return a label and a number for each tenth of the points; full marks are in the last one."""
+    """Return for each tenth of the points a label and the number of students; full marks are in the last tenth."""
     found = [0] * _BARS
     for total in totals:
         found[min(int(total / most * _BARS), _BARS - 1)] += 1
@@ -182,7 +182,7 @@ def _tasks(rows: Sequence[Row], source: Source) -> list[tuple[str, int]]:
 
 
 def _bars(rows: Sequence[tuple[str, int]], whole: int = 0) -> str:
-    """Return a table with bars; a bar of full length is ``whole``, or the largest number."""
+    """Return a table with bars; a bar of full length stands for ``whole`` or, without it, for the largest number."""
     longest = whole or max([n for _, n in rows] or [0]) or 1
     lines = [
         f"<tr><td>{escape(label)}</td><td class=n>{n}</td><td class=wide>"

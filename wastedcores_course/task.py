@@ -9,7 +9,7 @@ from typing import Any
 
 from wastedcores.errors import WastedCoresError
 
-#: plain JSON: what a check measured of an answer
+#: what a check measured of an answer, as plain JSON
 Measured = Any
 
 
@@ -37,23 +37,23 @@ class Task:
     #: the points for a right answer, and the time that it should take
     points: float
     minutes: int
-    #: Function of the variation and the answer. It calls an answer that is a function, and returns plain JSON. It runs where the
-    #: student's code runs, and it must not need to know the right answer.
+    #: Function of the variation and the answer. If the answer is a function, it calls the answer. It returns plain JSON. It runs
+    #: where the student's code runs, so it must not need the right answer.
     measure: Callable[[Any, Any], Measured] = _as_it_is
-    #: Function of the variation, the expected measurement and the given one; with ``follow``, it gets what followed from each
-    #: measurement instead. It returns one or two sentences about the first difference.
+    #: Function of the variation, the expected measurement and the measurement of the given answer; with ``follow``, it gets
+    #: the results of ``follow`` instead of the measurements. It returns one or two sentences about the first difference.
     explain: Callable[[Any, Measured, Measured], str] = _other
-    #: Function of the same three that tells whether the answer is right; None: it is right if both measurements are equal, floats
-    #: to one part in a million. A task that has several right answers needs such a function.
+    #: Function of the same arguments as ``explain`` that tells whether the answer is right. None: it is right if the two are
+    #: equal, floats to one part in a million. A task with several right answers needs such a function.
     right: Callable[[Any, Measured, Measured], bool] | None = None
-    #: Function of the variation and the measurement, which consists of answers. It computes what follows from them (queues,
-    #: times, moves) where no student's code runs, so that a patched package changes nothing. None: the answers themselves are
-    #: judged.
+    #: Function of the variation and of a measurement that consists of answers. It computes what follows from the answers (queues,
+    #: times, moves). It runs where no student's code runs, so a student who changes the package gains nothing. None: the answers
+    #: themselves are judged.
     follow: Callable[[Any, Measured], Measured] | None = None
     #: the grader repeats the check on machines and numbers that students do not have
     hidden: bool = False
-    #: the package's functions that the answer must not call, because they are the answer; each is given as ``module:name`` or
-    #: ``module:Class.name``
+    #: functions of the package that the answer must not call, because they would give the right answer; each is written as
+    #: ``module:name`` or ``module:Class.name``
     writes: tuple[str, ...] = ()
 
 
@@ -95,7 +95,7 @@ class Feedback:
     points: float
     most: float
     message: str  #: one to three sentences in the terms of the lab
-    hint: str = ""  #: a hint for a common mistake; empty if the answer is not one
+    hint: str = ""  #: a hint for a common mistake; empty if the answer is not a common mistake
 
     def __str__(self) -> str:
         text = f"task {self.task}: {self.message}"

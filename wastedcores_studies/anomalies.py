@@ -37,7 +37,7 @@ WHY_NOT = {
 }
 
 
-#: the claims that are measured on the machine that asks
+#: the claims that are measured on the machine where this code runs
 MEASURED = ("faults", "faults_time", "malloc_ratio")
 #: the claims that have a row in this part of the scorecard
 COMPARED = (
@@ -128,7 +128,7 @@ def _run(task: str, seed: int, **how: Any) -> Run:
 
 
 def _described(tables: Tables, name: str, short: str, reason: str, **more: Any) -> Attempt:
-    """Return the attempt at one number of the article; if a range is printed, its middle is compared."""
+    """Return the attempt at one number of the article; if the article prints a range, the middle of the range is compared."""
     place, quantity, unit, value = tables.statement(TABLE, name)
     low, dash, high = value.partition("-")
     if dash:

@@ -32,9 +32,10 @@ def thread_groups(
 ) -> dict[str, Any]:
     """Replay the groups of 1 to 12 threads of one second each.
 
-    The result has ``groups_s``, the time of all groups; for the group of seven ``quantum_ms``, ``longest_ms``, ``quanta`` (the
-    longest stay in quanta) and ``spread_percent``, as in :func:`wastedcores.analysis.thread_groups.evenness`; ``most_percent``
-    and ``most_quanta``, the largest spread and stay of all groups with more threads than CPUs; and ``wall_s``.
+    The result has ``groups_s``, the time of all groups, and ``wall_s``. Of the group of seven, it has ``quantum_ms``,
+    ``longest_ms``, ``quanta`` (the longest stay in quanta) and ``spread_percent``, which are defined in
+    :func:`wastedcores.analysis.thread_groups.evenness`. ``most_percent`` and ``most_quanta`` are the largest spread and the
+    longest stay among all groups with more threads than CPUs.
     """
     where = machine(smt_speed)
     done = replay(groups(where, seed, policy=policy), where, kernel, seed=seed)
@@ -69,9 +70,9 @@ def launch(
     kernel, seed
         Kernel model and seed.
     spin_ns
-        An idle CPU spins for this long before it sleeps; None: it never sleeps.
+        An idle CPU spins for this time before it enters an idle state, its sleep; None: it never sleeps.
     exit_ns
-        The time to leave the sleep.
+        The time that a CPU needs to leave its sleep.
     threads
         Number of threads.
     on
@@ -80,9 +81,9 @@ def launch(
     Returns
     -------
     dict
-        ``startup_us``, from the first fork until all CPUs compute for good; ``delay_us``, the median time from when a thread or
-        its creator blocks until it executes again; ``exits``, the number of sleeps that were left in between; ``started_on``, the
-        CPUs on which the first four threads start; ``wall_s``.
+        ``startup_us``, from the first fork until all CPUs compute for good; ``delay_us``, the median time from the
+        moment when a thread or its creator blocks until it executes again; ``exits``, the number of times that a CPU left its
+        sleep in between; ``started_on``, the CPUs on which the first four threads start; ``wall_s``.
     """
     states = () if spin_ns is None else (IdleState("C6", exit_ns, spin_ns),)
     where = replace(on or machine(), idle_states=states)
@@ -110,7 +111,7 @@ def launch(
 
 
 def _blocked(switches: pl.DataFrame, left: pl.DataFrame, pids: set[int], begin: int) -> np.ndarray:
-    """Return for how many ns threads slept before they were woken on an idle CPU, including the exit from its idle state."""
+    """Return for each wakeup on an idle CPU how long the thread had slept (ns), including the CPU's exit from its idle state."""
     offs = switches.select(off_ns="ts_ns", ts="ts_ns", pid="prev_pid").sort("ts")
     woken = (
         left.filter(pl.col("pid").is_in(list(pids)))

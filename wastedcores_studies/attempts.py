@@ -51,7 +51,7 @@ class Reading:
         return values, errors
 
     def of_medians(self, results: Results) -> float | None:
-        """Return the number computed from each role's medians over the seeds; None if all replays of a role failed."""
+        """Return the number computed from the medians of each role over the seeds; None if all replays of a role failed."""
         medians = {
             role: _medians([results[r.key] for r in runs]) for role, runs in self.roles.items()
         }
@@ -84,18 +84,18 @@ class Attempt:
     quantity: str
     unit: str
     published: str  #: the number as it is printed
-    #: ``calibrated`` (the number was used to find a parameter), ``predicted``, ``measured``, ``computed`` (a worked example), or
-    #: ``assumed`` (it follows from a number that the document does not give)
+    #: ``calibrated`` (the published number was used to find a parameter), ``predicted``, ``measured``, ``computed`` (a worked
+    #: example), or ``assumed`` (our number follows from a number that the document does not give)
     kind: str
     reading: Reading  #: how this project's number is computed
-    #: alternative readings that are shown next to it, by label
+    #: by label, alternative readings, whose numbers are shown next to ours
     others: Mapping[str, Reading] = field(default_factory=dict)
     #: why the numbers differ, or what the replay assumes, in terms of the scheduler's mechanisms
     reason: str = ""
     #: the id of a row with the same prediction in another unit, such as seconds for a change in percent. A prediction counts
     #: once.
     restates: str = ""
-    #: whether the reading, or the number that stands for words, was chosen after a result had been seen
+    #: whether the reading, or the number that stands for published words, was chosen after a result had been seen
     afterwards: bool = False
 
     def runs(self) -> list[Run]:
@@ -120,7 +120,7 @@ class Attempt:
         return row
 
     def described(self) -> dict[str, Any]:
-        """Return the row as it is before any replay has run: the description, and the verdict ``failed``."""
+        """Return the row before any replay has run: it has the description, and the verdict ``failed``."""
         try:
             published: float | str = float(self.published)
         except ValueError:
@@ -149,7 +149,7 @@ def claim(tables: Tables, row: str, reading: Reading, **described: Any) -> Attem
 
 
 def _spread(values: list[Any]) -> dict[str, Any]:
-    """Return the median and the 5-95 % range of numbers, or the most common one of texts."""
+    """Return the median and the 5-95 % range of numbers; of texts, return the most common text."""
     if isinstance(values[0], str):
         return {"ours": max(values, key=values.count), "low": None, "high": None}
     low, high = (float(np.quantile(values, q)) for q in (0.05, 0.95))
@@ -171,7 +171,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float | None:
-        """The replayed value divided by the published one; a change in percent counts as the ratio of two times."""
+        """The replayed value divided by the published one; a change in percent is first converted to a ratio of two times."""
         if self._is_text:
             return 1.0 if self.ours == self.published else None
         if self.unit == "percent":
@@ -182,7 +182,7 @@ class Comparison:
     def effect(self) -> float | None:
         """The replayed change as a part of the published change; None if less than 1.5 % was published.
 
-        Ratios of times flatter small changes: -2 % against -13 % is a ratio of 1.13, but a sixth of the effect.
+        A ratio of times hides how small an effect is: if -13 % was published, -2 % is a ratio of 1.13, but a sixth of the effect.
         """
         if self.unit != "percent" or self._is_text or abs(self.published) < SMALL_PERCENT:
             return None
@@ -212,9 +212,9 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """In words: same (within 10 %), close (25 %), within 1.5x, direction only, no effect, opposite.
+        """The verdict in words: same (within 10 %), close (within 25 %), within 1.5x, direction only, no effect, or opposite.
 
-        A change in percent is compared with the published change; the times that the changes stand for are not compared.
+        A change in percent is compared with the published change; the underlying times are not compared.
         """
         if self.no_effect:
             return "no effect"
@@ -223,7 +223,7 @@ class Comparison:
             return "opposite"
         change = self.unit == "percent" and not self._is_text
         if change and self.effect is None and abs(self.ours) >= SMALL_PERCENT:
-            return "direction only"  # next to no change was published, and the replay shows one
+            return "direction only"  # almost no change was published, but the replay shows a change
         away = math.exp(abs(math.log(compared)))
         for limit, word in ((1.1, "same"), (1.25, "close"), (1.5, "within 1.5x")):
             if away <= limit:
@@ -239,7 +239,7 @@ class Comparison:
         return self.verdict in ("same", "close", "within 1.5x")
 
     def fields(self) -> dict[str, Any]:
-        """Return what the scorecard's row says of the comparison."""
+        """Return the fields of the scorecard's row that are about the comparison."""
         return {k: getattr(self, k) for k in ("ratio", "effect", "verdict", "reproduced")}
 
 
@@ -254,5 +254,5 @@ def change(column: str) -> Value:
 
 
 def quotient(above: str, below: str, column: str) -> Value:
-    """Compute one role's column divided by another role's."""
+    """Compute a column of one role divided by the same column of another role."""
     return lambda rows: rows[above][column] / rows[below][column]

@@ -1,4 +1,4 @@
-"""Fits the parameters of the programs to the published cells that a calibration may see, and keeps them in a file."""
+"""Fits the programs' parameters to the published cells that a calibration may see, and writes the parameters to a file."""
 
 from __future__ import annotations
 

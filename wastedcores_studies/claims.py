@@ -1,8 +1,8 @@
-"""Numbers in the text of Lozi et al. 2016: make and lu beside R, scheduling groups, balance intervals, event rates.
+"""Numbers in the text of Lozi et al. 2016: make and lu beside R, scheduling groups, intervals of balancing, and event rates.
 
-The numbers are from sections 3.1 to 4.2. Nothing is calibrated here. The compilers of the kernel build are those of the
-recordings (20-60 ms each), and the percentages do not depend on the number of compilers. lu and the database are the programs
-that Tables 1 and 2 calibrate.
+The numbers are from sections 3.1 to 4.2. Nothing is calibrated here. In the kernel build, a compiler runs for 20-60 ms
+as in the recordings, and the percentages do not depend on the number of compilers. lu and the database have the parameters that
+Tables 1 and 2 give.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wastedcores_studies.tpch import STAGES, WORKLOADS, query
 
 MACHINE = "bulldozer8x8"
 JOBS = 4000
-#: kernels with and without the fix of the published percentage
+#: the kernels without and with the fix whose gain is published
 KERNELS = {"bug": "v4.1", "fixed": "v4.1+group_imbalance:patch"}
 #: the rule by which groups are compared: the average, and both definitions of the minimum
 RULES = {
@@ -221,9 +221,9 @@ def _new_metric(tables: Tables, seeds: Sequence[int]) -> Attempt:
 
 
 def _lu_beside_r(tables: Tables, p: Parameters, seeds: Sequence[int]) -> Attempt:
-    """The row of lu with 60 threads beside four R, predicted from lu's parameters of Table 1."""
+    """The row of lu with 60 threads beside four R processes, predicted from lu's parameters, which Table 1 gives."""
     few = seeds[:5]
-    # beside R, threads reach their final CPUs slowly, so the whole run is measured
+    # beside R, the threads take long to reach their final CPUs, so the whole run is replayed and measured
     bug = [run(p, PLACES["lu_r_bug"], s, whole=True) for s in seeds]
     fixed = [run(p, PLACES["lu_r_fixed"], s) for s in seeds]
 

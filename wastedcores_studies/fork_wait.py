@@ -11,9 +11,9 @@ from wastedcores_studies.published import Tables
 
 TABLE = "carver2019_claims"
 CFS, FIRST, SECOND = "v4.19", "v4.19+fork_wait:1", "v4.19+fork_wait:2"
-#: a build of the whole kernel takes so much longer to replay that it has fewer seeds
+#: a build of the whole kernel is replayed with only this many seeds, because each replay takes long
 FULL_SEEDS = 3
-#: parameter -> its default and the values on both sides of it
+#: parameter -> its default, and a smaller and a larger value
 ASSUMED: dict[str, tuple[float, tuple[float, float]]] = {
     "ramp_ticks": (3, (1, 10)),
     "hold_ticks": (3, (1, 10)),
@@ -38,7 +38,7 @@ def run(kernel: str, seed: int, tree: str = "sched", **how: Any) -> Run:
 
 
 def best_change(column: str, *roles: str) -> Value:
-    """Compute the change of a time from CFS to the best of some strategies, in percent."""
+    """Compute by how many percent a time changes from CFS to the best of some strategies."""
     return lambda rows: 100 * (min(rows[r][column] for r in roles) / rows["cfs"][column] - 1)
 
 
@@ -181,7 +181,7 @@ _ENERGY = (
 
 
 def tornado(seeds: Sequence[int] = (1, 2, 3)) -> list[dict[str, Any]]:
-    """Replay kernel/sched with one assumption changed at a time."""
+    """Replay the build of kernel/sched with one assumption changed at a time."""
     from statistics import median
 
     from wastedcores_studies.fork_wait_replays import build

@@ -3,8 +3,8 @@
 A recorded build is replayed, too: its work is recovered from the trace and replayed on the machine of the fork/wait paper.
 
 The trace tells how long each process computed and how processes waited for each other, so none of this is assumed. Two
-assumptions remain: the clocks of the paper's machine, and that a stretch of work takes as long there, at the nominal frequency,
-as it took in the recording.
+assumptions remain. One is about the clocks of the paper's machine. The other is that at the nominal frequency of that machine, a
+piece of work takes as long as in the recording.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def recorded(kernel: str, seed: int, trace: str = TRACE, **clocks: float) -> dic
     kernel, seed
         Name of the kernel model, and the seed.
     trace
-        The recording: a file or a data set, as ``wastedcores capture -- make -j32`` writes it. Its machine may be smaller.
+        The recording: a file that ``wastedcores capture -- make -j32`` wrote, or a data set of this kind. It may be from a
+        smaller machine.
     **clocks
         As for :func:`wastedcores_studies.fork_wait_replays.machine`.
 
@@ -71,9 +72,9 @@ def work(trace: str = TRACE, clocks: tuple[tuple[str, float], ...] = ()) -> Task
 
 
 MACHINE = "xeon-e7-8870-turbo"
-#: The energy model: a package and its memory use PACKAGE_W all the time. An active core uses CORE_W, and at the nominal
-#: frequency DYNAMIC_W more; this part grows with the cube of the frequency. The paper measured energy and gives no powers, so
-#: these are assumptions.
+#: The energy model: a package and its memory use PACKAGE_W all the time. An active core uses CORE_W, and, at the nominal
+#: frequency, DYNAMIC_W more. DYNAMIC_W grows with the cube of the frequency. The paper reports measured energy but no powers, so
+#: these values are assumptions.
 PACKAGE_W, CORE_W, DYNAMIC_W = 60.0, 0.5, 3.0
 #: the lower edges of the paper's classes of frequencies, in kHz; the paper shows the highest class in red (figures 1 and 3)
 CLASSES_KHZ = (1_200_000, 1_600_000, 2_100_000, 2_600_000)
@@ -127,7 +128,7 @@ def build(
 
 
 def measured(raw: RawReplay, where: Machine, start: int, end: int) -> dict[str, Any]:
-    """Measure how many CPUs a window of a replay uses and how fast they are."""
+    """Measure how many CPUs a replay uses in a window, and how fast these CPUs are."""
     ticks = raw.of(log_kind.TICK)
     ticks = ticks[(ticks[:, log_column.TS] >= start) & (ticks[:, log_column.TS] < end)]
     khz = ticks[:, log_column.VALUE]
@@ -152,7 +153,7 @@ def most_busy(raw: RawReplay, cpus: int, start: int, end: int) -> int:
 
 
 def energy_j(ticks: np.ndarray, where: Machine, length_ns: int) -> float:
-    """Model the energy of packages and memory during a build, from the ticks as samples of 4 ms."""
+    """Estimate the energy of packages and memory during a build; each tick stands for 4 ms."""
     assert where.frequency is not None
     core = where.core_of_cpu[ticks[:, log_column.CPU]]
     samples = np.stack([core, ticks[:, log_column.TS] // TICK_NS], axis=1)

@@ -24,7 +24,7 @@ from wastedcores_studies.published import Tables
 from wastedcores_studies.replays import TICK_NS, machine_named
 from wastedcores_studies.tpch import MACHINE, WORKLOADS
 
-#: stages of 2 ms, so that an episode of seconds fits in
+#: a replay has this many stages of 2 ms, so that an episode of seconds fits in it
 STAGES = 5000
 #: the lengths that stand for "a few hundreds of milliseconds" and for "even seconds" (the shortest that this can mean)
 FEW_HUNDREDS_MS, SECONDS_MS = 300, 1000
@@ -79,7 +79,7 @@ def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
 
 
 def _taken_as(attempt: Attempt, published_ms: int, how: str) -> Attempt:
-    """Return an attempt at a statement in words, with the number that stands for the words."""
+    """Return an attempt at a statement in words that has a number in place of the words."""
     return replace(
         attempt, published=str(published_ms), unit="ms", quantity=f"{attempt.quantity} ({how})"
     )
@@ -94,12 +94,12 @@ def _run(kernel: str, together: bool, seed: int) -> Run:
 def episodes(
     kernel: str, machine: str, seed: int, *, pools: list[int], together: bool, stages: int
 ) -> dict[str, Any]:
-    """Measure for how long cores have no worker of a database with one worker per core.
+    """Replay a database with one worker per core, and measure for how long cores have no worker.
 
     * ``kernel``, ``machine``, ``seed``: names of the kernel model and of the machine, and the seed.
-    * Returns ``typical_ms`` (episodes of at least this length make up half of all idle time); ``median_ms``; ``short_ms``, which
-      a tenth of the episodes do not reach; ``longest_ms``; ``per_s``, episodes per second; ``episodes``, their number. If the run
-      cuts off an episode, the length that was seen counts.
+    * Returns ``typical_ms`` (episodes of at least this length make up half of all idle time); ``median_ms``; ``short_ms`` (a
+      tenth of the episodes are shorter); ``longest_ms``; ``per_s``, the episodes per second; and ``episodes``, their number. Of
+      an episode that the run cuts off, only the length inside the run counts.
     """
     where = machine_named(machine)
     if sum(pools) != where.cpus:
@@ -143,7 +143,7 @@ def lengths(
 def without_worker(
     ts_ns: np.ndarray, cpu: np.ndarray, pid: np.ndarray, cpus: int, begin_ns: int, end_ns: int
 ) -> np.ndarray:
-    """Return for how long CPUs were without a worker."""
+    """Return the lengths, in ns, of the times in which a CPU had no worker."""
     order = np.lexsort((ts_ns, pid))
     ts_ns, cpu, pid = ts_ns[order], cpu[order], pid[order]
     first = np.r_[True, pid[1:] != pid[:-1]]
@@ -155,7 +155,7 @@ def without_worker(
         arrivals, departures = ts_ns[came & (cpu == c)], ts_ns[left & (before == c)]
         times = np.r_[arrivals, departures]
         steps = np.r_[np.ones(len(arrivals), int), -np.ones(len(departures), int)]
-        order = np.lexsort((-steps, times))  # an arrival at the same time comes first
+        order = np.lexsort((-steps, times))  # at the same time, an arrival comes before a departure
         times, there = np.r_[0, times[order], end_ns], np.r_[0, np.cumsum(steps[order])]
         empty = there == 0
         since, until = times[:-1][empty], times[1:][empty]

@@ -1,8 +1,8 @@
 """NAS parallel benchmarks with and without two of the bugs: Tables 1 and 3 of Lozi et al. 2016, sections 3.1 and 3.4.
 
 **Model.** A program has work W that its threads share, a serial part S outside the parallel regions, N intervals
-between synchronisations of one kind (``workload/spmd.py``), and, only where the tables require it, a price R of memory
-on other nodes: on nodes with mean distance d (SLIT minus 10) the work is W (1 + R d). The time of a run is::
+between synchronisations of one kind (``workload/spmd.py``), and, only if the tables require it, a price R of memory
+on other nodes. On nodes with mean distance d (SLIT minus 10), the work is W (1 + R d). The time of a run is::
 
     T = S + N * (time of one interval, from a replay)
 
@@ -13,8 +13,8 @@ beside R takes so long to reach a steady state that it has to be replayed whole.
 (``nas_fit.py``). **Predicted**: the *bug* column of Table 3 (64 threads share 8 CPUs) and lu beside four R processes
 (``claims.py``).
 
-The fixed column of Table 3 is replayed with all four patches: with the missing-domains patch alone the replay leaves two
-threads on one CPU for good in most runs (the overload-on-wakeup bug keeps them there), but the 5.4 s of cg rule this out.
+The fixed column of Table 3 is replayed with all four patches. With the missing-domains patch alone, the overload-on-wakeup bug
+keeps two threads on one CPU until the end of most replays. The published 5.4 s of cg show that this did not happen there.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Place:
     kernel: str
     threads: int
     bound: tuple[int, ...] | None  #: nodes that the program is bound to; None if it is not bound
-    reach: tuple[int, ...]  #: nodes where its threads end up; their memory is spread over these
+    reach: tuple[int, ...]  #: nodes where its threads end up, and over which memory is spread
     reonline: int | None = None  #: CPU that was taken offline and online again before the run
     hogs: int = 0  #: single-threaded R processes that run at the same time
 
     @property
     def cpus(self) -> int:
-        """Number of CPUs that its work can use."""
+        """The number of CPUs that the program can use in this place."""
         return min(8 * len(self.reach), self.threads)
 
 
@@ -69,7 +69,7 @@ PLACES = {
     "lu_r_bug": Place("v4.1", 60, None, ALL, hogs=4),
     "lu_r_fixed": Place("v4.1+all_fixes:patch", 60, None, ALL, hogs=4),
 }
-#: table -> alternative reading of its fixed column: label and kernel
+#: table -> label and kernel of an alternative reading of its fixed column
 _OTHERS = {
     "table1": ("group construction as in the paper's text", "v4.1+group_construction"),
     "table3": ("missing-domains patch alone", "v4.1+missing_domains:patch"),
@@ -96,12 +96,12 @@ class Parameters:
     #: name, and how its threads synchronise
     app: str
     kind: str
-    work_s: float  #: CPU seconds of all threads in total, if all memory is on the local node
+    work_s: float  #: total CPU seconds of all threads if all memory were on the local node
     serial_s: float = 0.0  #: seconds outside the parallel regions
-    intervals: float = 1.0  #: barriers (for a pipeline: planes of all sweeps) of the whole run
+    intervals: float = 1.0  #: barriers in the whole run, or planes in all sweeps of a pipeline
     #: for a pipeline, the planes of a sweep and the rows of a plane: the grid is a cube
     planes: int = 0
-    remote: float = 0.0  #: part by which the work grows per unit of SLIT distance
+    remote: float = 0.0  #: the work grows by this share per unit of SLIT distance
 
     def grain_ns(self, place: Place, machine: Machine) -> int:
         """Return the work of one thread in one interval in ns."""
@@ -110,7 +110,7 @@ class Parameters:
 
     @property
     def per_mark(self) -> float:
-        """Intervals between two marks: one, or for a pipeline the planes of a sweep there and back."""
+        """Number of intervals between two marks: one or, for a pipeline, the planes of a sweep forth and back."""
         return 2.0 * self.planes if self.kind == "pipeline" else 1.0
 
     def total_s(self, interval_s: float) -> float:
@@ -176,7 +176,7 @@ def total(p: Parameters, role: str) -> Value:
 
 
 def speedup(p: Parameters) -> Value:
-    """Compute the seconds of the run with the bug divided by those of the fixed run."""
+    """Compute the seconds of the run with the bug divided by the seconds of the run with the fix."""
     return lambda rows: total(p, "bug")(rows) / total(p, "fixed")(rows)
 
 

@@ -1,8 +1,8 @@
 """Finds the parameters of the NAS programs from the printed numbers that a calibration may see.
 
 W and S (see ``nas.py``) are fitted to the runs with the fix, N to the slowdown that the bug adds in Table 1 (16 threads, 8 CPUs).
-For lu, the planes, rows and N are NPB's own for a problem class, so only W and the class are left to find. No predicted
-number enters :func:`calibrate`.
+For lu, NPB defines planes, rows and N for each problem class, so only W and the class have to be found. No predicted number
+enters :func:`calibrate`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LU_GRIDS = {"A": 64, "B": 102, "C": 162}
 LU_ITERATIONS = 250
 #: no program of the suite computes longer than this without synchronising
 COARSEST_S = 0.1
-#: the price of remote memory is fitted only if the tables cannot be matched to this accuracy without it
+#: a price of remote memory is fitted only if without it the largest error is greater than this
 GOOD_FIT = 0.10
 
 #: executes runs and returns their rows in the same order
@@ -46,13 +46,13 @@ def calibrate(
     """Fit the parameters of every program to the columns that a calibration sees.
 
     Each round fits the parameters, replays the programs, and measures how much longer an interval takes in the replay
-    than its share of the work. The next round's fit takes that into account.
+    than its share of the work. The fit of the next round uses this measured difference.
     """
     seen = {
         app: {place: tables.number(table, app, column) for place, (table, column) in SEEN.items()}
         for app in KINDS
     }
-    # how much longer an interval takes than its share of the work; the first guess is what two threads on a CPU must lose
+    # by how much an interval takes longer than its share of the work; first, a guess of the least that two threads on a CPU lose
     first = {"none": 0.0, "pipeline": 0.015}
     shapes = [(app, planes) for app in KINDS for planes in _planes(app)]
     extra = {
@@ -97,7 +97,7 @@ def _planes(app: str) -> tuple[int, ...]:
 
 
 def _plain(p: Parameters, place: Place) -> float:
-    """Return the seconds of one interval if its work is spread over the CPUs; a pipeline also has fill, drain and uneven rows."""
+    """Return the seconds of an interval whose work is spread evenly; a pipeline also has fill, drain and uneven rows."""
     each = p.grain_ns(place, machine_named(MACHINE)) / 1e9 * place.threads / place.cpus
     return each * _uneven(p.planes, place.cpus) if p.kind == "pipeline" else each
 
@@ -105,14 +105,14 @@ def _plain(p: Parameters, place: Place) -> float:
 def _uneven(planes: int, cpus: int) -> float:
     """Return the time of a plane, divided by the time that it would take if its work were spread evenly.
 
-    The CPUs with the most rows set the pace; the rows of the others are the fill and drain of the pipeline.
+    The CPUs with the most rows set the pace; the rows of the other CPUs are the fill and drain of the pipeline.
     """
     most = -(-planes // cpus)
     return (most + (planes - most) / planes) * cpus / planes
 
 
 def _fit(app: str, planes: int, seen: dict[str, float], extra: dict[str, float]) -> Parameters:
-    """Return the parameters that fit the three times best, without a price of remote memory if the fit is good enough."""
+    """Return the parameters that best fit the three times; use no price of remote memory if the fit is good enough without it."""
     simple, miss = _search(app, planes, seen, extra, remote=False)
     if miss <= GOOD_FIT:
         return simple
@@ -125,9 +125,9 @@ def _search(
 ) -> tuple[Parameters, float]:
     """Return the least-squares fit of the logarithms of the times, and its largest error.
 
-    A grid over work, serial part, intervals and the price of memory is refined step by step. Three numbers cannot
-    separate intervals from the price: if the price is fitted, the program gets the fewest intervals that any program may
-    have. A pipeline's intervals are known.
+    A grid over work, serial part, intervals and the price of memory is refined step by step. Three numbers cannot determine both
+    the intervals and the price. So if the price is fitted, the program gets the smallest number of intervals that any program
+    may have. The intervals of a pipeline are known.
     """
     kind, machine = KINDS[app], machine_named(MACHINE)
     scale = max(seen.values())

@@ -1,4 +1,4 @@
-"""What newidle balancing costs and gains: published changes of throughput from 5.16 to 7.0, and what the replay predicts."""
+"""What newidle balancing costs and gains: changes of throughput published for Linux 5.16 to 7.0, and what replays predict."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ def _machine(name: str, packages: int, cores: int, smt: int) -> Machine:
     )
 
 
-#: a run of the database that is so long that its last requests do not matter
+#: the database in a run of 500 ms, which is so long that the last requests do not matter
 _DATABASE = partial(services.database, ms=500)
-#: workload -> its machine (as the report describes it, or else a machine of today), and the function that makes the workload
+#: workload -> its machine, and the function that makes it; the machine is that of the report or, if the report describes none, a
+#: machine of today
 CASES: dict[str, tuple[Machine, Any]] = {
     "schbench": (_machine("one socket of 26 cores", 1, 26, 2), services.schbench),
     "specjbb": (_machine("AmpereOne, 192 cores", 1, 192, 1), _DATABASE),
@@ -89,7 +90,7 @@ _TASK = "wastedcores_studies.newidle:throughput"
 
 
 def attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
-    """Return the rows that replays attempt; the first rule of each row is the base of the published change."""
+    """Return the rows that replays attempt. Each row compares two rules; the published change starts from the first rule."""
 
     def runs(case: str, rule: str) -> list[Run]:
         return [Run.of(_TASK, kernel=f"{KERNEL}+newidle:{rule}", seed=s, case=case) for s in seeds]

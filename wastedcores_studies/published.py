@@ -60,7 +60,7 @@ PREDICTED: dict[str, dict[str, tuple[str, ...]]] = {
 class Tables:
     """The cells of all published tables."""
 
-    #: (table, row, column) -> text. If two columns name a row, as in Walcher's table, its name has both: ``"4 none"``.
+    #: (table, row, column) -> text. If two columns name a row, as in Walcher's table, both are in its name: ``"4 none"``.
     cells: dict[tuple[str, str, str], str]
 
     def rows(self, table: str) -> list[str]:

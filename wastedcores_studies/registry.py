@@ -102,10 +102,10 @@ class Study:
 
     #: makes the study's rows from the published tables, the calibrated parameters and the seeds, before any replay has run
     attempts: Callable[[Tables, dict[str, Any], Sequence[int]], list[Attempt]] = _no_attempts
-    #: returns rows that are measured by the benchmarks, and the published rows for which the measurement is missing
+    #: returns the rows that benchmarks have measured, and the names of published rows for which a measurement is missing
     measured: Callable[[Tables], tuple[list[dict[str, Any]], Sequence[str]]] | None = None
     why_not: Reasons = field(default_factory=dict)  #: what is not attempted, and why
-    #: ``reproduce all`` runs it. Papers of others than Lozi et al. and their reproduction are run only by name.
+    #: whether ``reproduce all`` runs it. Studies of papers other than Lozi et al. and its reproduction are run only by name.
     among_all: bool = True
     checks: Callable[[], Checks] | None = (
         None  #: the checks of a study that has no published numbers
@@ -161,7 +161,7 @@ STUDIES: dict[str, Study] = {
 
 
 def parts_of(what: str) -> tuple[str, ...]:
-    """Return the names of the studies that a part stands for: its own name, or for ``all`` those with ``among_all``."""
+    """Return the names of the studies that a part stands for: its own name or, for ``all``, the studies with ``among_all``."""
     if what == "all":
         return tuple(name for name, study in STUDIES.items() if study.among_all)
     study_of(what)

@@ -29,7 +29,7 @@ from wastedcores.workload.program import Program
 from wastedcores.workload.recorded.workloads import recorded_gi, recorded_ms
 from wastedcores.workload.spmd import MARK, Spmd, program
 
-#: first comes a time in which the threads settle (they take half a second); then a rate is measured over a window
+#: a rate is measured after this time, in which the threads settle (which takes them half a second)
 SETTLE_NS = 700_000_000
 WINDOW_NS = 1_500_000_000
 #: number of intervals that a rate needs; the window is extended until it has them, but not beyond LONGEST_NS
@@ -97,14 +97,14 @@ def _trees(machine: str, kernel: str, steps: tuple[tuple[str, int], ...]) -> lis
 
 
 def _row(raw: RawReplay, machine: str, window: tuple[int, int], **results: Any) -> dict[str, Any]:
-    """A task's row: its results, mean number of busy CPUs in a window (ns), engine events, and seconds in the engine."""
+    """Return the row of a task: its results, the busy CPUs in a window (ns) on average, and the engine's events and seconds."""
     busy = busy_share(raw, machine_named(machine).cpus, *window)
     counts = {"busy_cpus": float(busy.sum()), "events": raw.events, "wall_s": raw.wall_s}
     return results | counts
 
 
 def _moves(raw: RawReplay, machine: str, window: tuple[int, int]) -> dict[str, float]:
-    """Count the moves of threads in a window (ns): all, those to another node, and how many of these the balancer makes per s."""
+    """Count moves of threads in a window (ns): all moves, those to another node, and of these the balancer's per s."""
     node = machine_named(machine).node_of_cpu
     rows = raw.of(log_kind.MIGRATE)
     rows = rows[(rows[:, log_column.TS] >= window[0]) & (rows[:, log_column.TS] < window[1])]
@@ -175,7 +175,7 @@ def _steady(
             break
         tried, window = window, 4 * window
         if len(times) > 2:
-            # long enough for intervals of the estimated length, and a quarter longer
+            # the window holds enough intervals of the estimated length, and is a quarter longer
             length = float(times[-1] - times[0]) / (len(times) - 1)
             window = max(1.25 * (ENOUGH + 1) * length, 1.25 * tried)
         if window > LONGEST_NS:
@@ -302,7 +302,7 @@ def looks_of_core0(kernel: str, machine: str, seed: int) -> dict[str, Any]:
     looks = rows[:, log_column.OP] == log_op.UPDATE_SG_LB_STATS
     times = rows[looks & (rows[:, log_column.SRC] == 0), log_column.TS]
     times = np.unique(times[times > raw.phase_ns + SETTLE_NS])
-    # one pass over the idle CPUs takes some time and counts as one moment
+    # several looks in one pass over the idle CPUs count as one look
     times = times[np.r_[True, np.diff(times) > TICK_NS // 2]]
     if len(times) < 3:
         raise WorkloadError(

@@ -25,7 +25,7 @@ SCHEMA = "wastedcores.reproduce/1"
 def attempts(
     parts: Sequence[str], tables: Tables, calibrated: dict[str, Any], seeds: Sequence[int]
 ) -> list[Attempt]:
-    """Return the rows of some parts before their replays have run."""
+    """Return the rows of these parts as they are before their replays have run."""
     return [row for part in parts for row in study_of(part).attempts(tables, calibrated, seeds)]
 
 
@@ -49,9 +49,9 @@ def reproduce(
     runs = {run.key: run for attempt in todo for run in attempt.runs()}
     runs |= {run.key: run for point in points for run in point.runs()}
     results = {}
-    if runs:  # a study may have only measured rows
+    if runs:  # none if all rows are measured
         table = sweep(
-            # whole runs take longest, so they come first; otherwise the last one would run while other processes are idle
+            # whole runs take longest, so they come first; a long run that came last would leave the other processes idle
             sorted(runs.values(), key=lambda r: not dict(r.arguments).get("intervals")),
             folder / "runs.parquet",
             workers=workers,
@@ -85,7 +85,7 @@ def reproduce(
 
 
 def stem(parts: Sequence[str]) -> str:
-    """Return the name, without its ending, of the file with the rows of these parts; for all parts it is ``scorecard``."""
+    """Return the name of the file with the rows of these parts, without its ending; for all parts it is ``scorecard``."""
     return "scorecard" if set(parts) == set(parts_of("all")) else "-".join(("scorecard", *parts))
 
 
@@ -95,7 +95,7 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Count the rows by kind and outcome, and name those that missed.
+    """Count the rows by kind and outcome, and name the rows whose numbers were not reproduced.
 
     A prediction that has two rows, one with seconds and one with their change, counts once.
     """

@@ -1,4 +1,4 @@
-"""The sensitivity study: predictions against parameters, bugs against machine size, and the checker's S and M."""
+"""The sensitivity study: how predictions depend on parameters, bugs on the size of the machine, and the checker on S and M."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOISE_PERIODS_MS = (62, 125, 250, 500, 1000, 2000, 4000)
 NOISE_SEEDS = 10
 #: periods of the kernel threads on each CPU of lu beside R
 QUIET_PERIODS_S = (0.25, 1, 4, 16, 64)
-#: recordings that the checker's S and M are tried on
+#: recordings with which the checker's S and M are tried
 RECORDINGS = (
     "group-imbalance-buggy",
     "group-construction-buggy",
@@ -70,7 +70,7 @@ def result(planned: Plan, results: Results) -> dict[str, Any]:
 
 
 def _size_curves(p: Parameters, seeds: Sequence[int]) -> list[Point]:
-    """Each bug on machines of 2 to 64 CPUs, which are parts of the paper's: time with the bug divided by time with the fix."""
+    """Each bug on parts of the paper's machine with 2 to 64 CPUs: time with the bug divided by time with the fix."""
     points = []
 
     def add(bug: str, cpus: int, column: str, sides: Sequence[list[Run]]) -> None:
@@ -92,7 +92,7 @@ def _size_curves(p: Parameters, seeds: Sequence[int]) -> list[Point]:
             for kernel in ("v4.1", "v4.1+overload_on_wakeup:patch")
         ])  # fmt: skip
         nodes = tuple(range(max(cpus // 8, 1)))
-        # work grows with the CPUs, so that an interval keeps its length
+        # the work is proportional to the number of CPUs, so that an interval keeps its length
         scaled = replace(p, work_s=p.work_s * cpus / 64)
         for bug, bound, off, fix in (
             ("missing_domains", None, cpus - 1, "v4.1+all_fixes:patch"),
@@ -141,7 +141,7 @@ def _noise(seeds: Sequence[int]) -> list[Point]:
 
 
 def _quiet(p: Parameters, seeds: Sequence[int]) -> list[Point]:
-    """Lu beside R where kernel threads run more or less often; the fixed run is the scorecard's."""
+    """Lu beside R if kernel threads run more or less often; the run with the fix is that of the scorecard."""
     fixed = [run(p, PLACES["lu_r_fixed"], s) for s in seeds]
     points = []
     for period_s in QUIET_PERIODS_S:
@@ -153,9 +153,9 @@ def _quiet(p: Parameters, seeds: Sequence[int]) -> list[Point]:
 
 
 def checker(recordings: Sequence[str] = RECORDINGS) -> list[dict[str, Any]]:
-    """Return what a checker with another M would see of the recordings, and how many checks it would need.
+    """Return what a checker with other values of M would see of the recordings, and how many checks it would need.
 
-    A check at a random moment reports an episode if the episode goes on for at least M from then on.
+    A check at a random moment reports an episode if the episode lasts for at least M after this moment.
     """
     rows: list[dict[str, Any]] = []
     for name in recordings:

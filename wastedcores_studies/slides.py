@@ -1,7 +1,7 @@
 """The worked examples of the talk's slides, computed anew: loads, averages of groups, and where a woken thread goes.
 
-The examples follow from the definitions alone, on queues that stand still. So their rows of the scorecard have a kind of their
-own, ``computed``, and do not count as predictions.
+The results follow from the definitions alone, for queues that do not change. So the rows of these examples in the scorecard are
+of the kind ``computed`` and do not count as predictions.
 """
 
 from __future__ import annotations

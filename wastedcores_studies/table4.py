@@ -13,7 +13,7 @@ from wastedcores_studies.attempts import CLAIMS
 from wastedcores_studies.published import Tables, load
 
 FILE = "table4.csv"
-#: bug -> the row of the scorecard whose published number is the impact in Table 4, and what was run
+#: bug -> the row of the scorecard whose published number is this bug's impact in Table 4, and the program of this row
 LARGEST = {
     "group_imbalance": ("claims.lu_r_speedup", "lu with 60 threads beside four R"),
     "group_construction": ("table1.lu.speedup", "lu, pinned to two nodes"),
@@ -43,9 +43,9 @@ def table_4(result: Mapping[str, Any], tables: Tables | None = None) -> pl.DataF
     Returns
     -------
     polars.DataFrame
-        Columns of :data:`SCHEMA`, one row per bug. ``published``, ``ours``, ``low`` and ``high`` are in ``unit``. That is
-        ``ratio``, how many times as long a run takes with the bug, or ``percent``, by how much the fix shortens it. ``ours`` is
-        null if the scorecard has no such row.
+        Columns of :data:`SCHEMA`, one row per bug. ``published``, ``ours``, ``low`` and ``high`` are in ``unit``, which is
+        ``ratio`` (how many times as long a run takes with the bug) or ``percent`` (by how much the fix shortens a run).
+        ``ours`` is null if the scorecard has no such row.
     """
     tables = tables or load()
     by_id = {row["id"]: row for row in result.get("rows", ())}
@@ -54,7 +54,7 @@ def table_4(result: Mapping[str, Any], tables: Tables | None = None) -> pl.DataF
         id_, workload = LARGEST[bug]
         row = by_id.get(id_, {})
         unit = tables.text(CLAIMS, f"impact_{bug}", "unit")
-        # a change in percent is negative, and Table 4 prints it without the sign
+        # a change in percent is negative in the scorecard, but Table 4 prints it without the sign
         sign = -1 if unit == "percent" else 1
         found = (row.get(k) for k in ("ours", "low", "high"))  # None: its replays failed
         ours, low, high = (float("nan") if v is None else sign * v for v in found)

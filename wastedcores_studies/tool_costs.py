@@ -1,7 +1,7 @@
 """Compares the costs that the paper states for its tools with those that the benchmarks measured for this project's.
 
-The measured numbers are those of ``benchmarks/results.json``, which ``python -m benchmarks`` writes on the machine that it
-names; a wheel carries the file. Benchmark rows are found by their ids.
+The measured numbers are in ``benchmarks/results.json``, which ``python -m benchmarks`` writes and which names the machine of the
+measurement. A wheel contains this file, too. Rows of benchmarks are found by their ids.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from wastedcores.files import find
 from wastedcores_studies.attempts import CLAIMS, Attempt, Reading
 from wastedcores_studies.published import Tables
 
-#: claim -> benchmark and id of the row that measures the same, and short name
+#: claim -> the benchmark and the id of its row that measures the same, and a short name
 MEASURED_BY = {
     "event_bytes": ("capture", "bytes_in_flight", "bytes of an event"),
     "checker_overhead": ("capture", "checker_cpu_added", "checker"),
     "profile_overhead": ("capture", "checker_and_recorder_cpu_added", "profiling"),
 }
-#: the same for the fork/wait paper, on a build
+#: the same for the claims of the fork/wait paper, which are about a build
 ON_A_BUILD = {
     "schedlog_event_bytes": ("build", "build_capture_bytes", "SchedLog: bytes of an event"),
     "schedlog_overhead": ("build", "build_capture_overhead", "SchedLog: overhead"),
@@ -30,14 +30,14 @@ ON_A_BUILD = {
     "schedlog_wakeup_bytes": ("capture", "bytes_in_flight", "SchedLog: bytes of a wakeup"),
     "schedlog_rate": ("capture", "sustained_rate", "SchedLog: rate"),
 }
-#: the same for Sites' article, whose tool records more kinds of events than this project's
+#: the same for the claims of Sites' article, whose tool records more kinds of events than this project's tool
 OF_KUTRACE = {
     "kutrace_entry": ("capture", "bytes_in_flight", "KUtrace: bytes of an entry"),
     "kutrace_cost": ("capture", "bpf_run_time", "KUtrace: time of an entry"),
     "kutrace_overhead": ("transitions", "overhead_at_rate", "KUtrace: overhead"),
     "kutrace_ftrace": ("transitions", "ftrace_share", "KUtrace: advantage over ftrace"),
 }
-#: claims for which more is better; if a claim is a word, also this word and the least number that it stands for
+#: claim for which more is better -> None or, if the claim is a word, this word and the smallest number for which it stands
 MORE_IS_BETTER = {"schedlog_rate": ("millions", 1_000_000.0), "kutrace_ftrace": None}
 _PREFIX = {"lozi2016_claims": "claims", "carver2019_claims": "carver", "sites_claims": "sites"}
 _CLAIMS = {
@@ -68,7 +68,7 @@ def rows(tables: Tables, table: str = CLAIMS) -> tuple[list[dict[str, Any]], lis
             continue
         reason = f"measured on {suite.get('machine', '?')}, {suite.get('date', '?')}; another machine. {row.get('note') or ''}"
         place, quantity, unit, published = tables.statement(table, name)
-        # less is better, so a range is met at its upper end
+        # less is better, so a measured number is compared with the upper end of a published range
         published = published.rpartition("-")[2]
         word = MORE_IS_BETTER.get(name)
         if word and published == word[0]:
@@ -96,7 +96,7 @@ def rows(tables: Tables, table: str = CLAIMS) -> tuple[list[dict[str, Any]], lis
 
 
 def _number(value: Any) -> float:
-    """The value of a benchmark's row; NaN where the benchmark noted that it got nothing."""
+    """Return the value of a benchmark's row as a number; NaN if the benchmark wrote that it got no number."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -116,8 +116,8 @@ _BETTER = {"not more": True, "more": False, "not less": True, "less": False}
 def _verdict(row: dict[str, Any], ours: float, published: float, more_is_better: bool) -> str:
     """Say which of two costs (or rates) is better; the machines differ, so there is no more to say.
 
-    If a benchmark has a goal and leaves open whether it was met, it could not judge, because its machine was not quiet. There is
-    no verdict either if the published number lies within the interval of the measurement.
+    There is no verdict if the published number lies within the interval of the measurement. There is none either if the benchmark
+    has a goal and could not judge whether it was met, because the machine was not quiet.
     """
     low, high = _interval(row)
     within = low is not None and high is not None and low <= published <= high

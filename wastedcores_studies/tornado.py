@@ -1,4 +1,4 @@
-"""The sensitivity of each predicted number to each parameter: one parameter at a time is divided and multiplied by 1.25."""
+"""The sensitivity of each predicted number to each parameter: one parameter at a time is divided or multiplied by 1.25."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from wastedcores_studies import claims, tpch
 from wastedcores_studies.attempts import Reading, Results, quotient
 from wastedcores_studies.nas import PLACES, Parameters, run, speedup, total
 
-#: every parameter is divided and multiplied by this
+#: each parameter is once divided and once multiplied by this
 STEP = 1.25
-#: seeds of the bars whose number is an effect of a few percent, or differs much by seed
+#: number of seeds for bars of numbers that are a few percent, or that differ much from seed to seed
 SMALL_EFFECT_SEEDS = 5
 _PARAMETERS = ("work_s", "serial_s", "intervals", "planes", "remote")
 _OPTIONS: dict[str, float] = {"spin_ns": SPIN_LIMIT_NS, "spread": SPREAD}
@@ -32,7 +32,7 @@ class Point:
     """One row of the sensitivity study before its replays have run."""
 
     labels: Mapping[str, Any]  #: columns that are known beforehand
-    #: column -> how its number is computed, from the medians over the seeds
+    #: column -> how its number is computed from medians over the seeds
     readings: Mapping[str, Reading]
 
     def runs(self) -> list[Run]:
@@ -57,7 +57,7 @@ def bars(parameters: Mapping[str, Parameters], seeds: Sequence[int]) -> list[Poi
 
 
 def _bar(id_: str, name: str, parameter: str, reading: Callable[[float], Reading]) -> Point:
-    """Return the bar of one number; ``reading`` makes the number when the parameter is multiplied by a factor."""
+    """Return the bar of one number; ``reading`` takes the parameter's factor and returns how to compute the number."""
     ends = {"low": 1 / STEP, "base": 1, "high": STEP}
     labels = {"id": id_, "name": name, "parameter": parameter}
     return Point(labels, {end: reading(factor) for end, factor in ends.items()})
@@ -66,7 +66,7 @@ def _bar(id_: str, name: str, parameter: str, reading: Callable[[float], Reading
 def _knobs(p: Parameters) -> list[str]:
     """Return the parameters that a program's time may depend on."""
     own = [k for k in _PARAMETERS if getattr(p, k) and not (k == "intervals" and p.kind == "none")]
-    # a pipeline polls without limit, and a program without intervals never waits
+    # a pipeline has no limit of polling, and a program without intervals never waits
     options = {"none": [], "pipeline": ["spread"]}.get(p.kind, list(_OPTIONS))
     return own + options
 

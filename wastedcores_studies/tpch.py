@@ -2,8 +2,9 @@
 
 **Calibrated**: the number of stages of the query and of the full run, from the row without fixes. **Predicted**: all other
 rows and, with the same workers, stages and kernel threads, those of the desktop and the rates of the profiler's events
-(section 4.2, ``claims.py``). Query 18, the one "most sensitive", is modelled with all workers in one query, so that each
-waits for all others. In the full run the container processes answer different queries, and each waits for its own workers.
+(section 4.2, ``claims.py``). In the model of query 18, which is "most sensitive", all workers answer one query, so each
+worker waits for all others. In the full run, the container processes answer different queries, and each waits for its own
+workers.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SHORT = {
     "overload_on_wakeup": "overload on wakeup",
     "both": "both fixes",
 }
-#: the change of a stage's time by a fix, in percent
+#: computes by how many percent a fix changes the time of a stage
 CHANGE = change("stage_s")
 #: the same kernels, with the group-imbalance fix as the paper's text describes it
 _PAPER_TEXT = {
@@ -172,7 +173,7 @@ def _rows_of(
 def desktop_attempts(tables: Tables, seeds: Sequence[int]) -> list[Attempt]:
     """Return the rows of the reproduction by Walcher and Semeniuc: seconds and changes on 4 and on 2 cores.
 
-    The seconds of 4 cores without the fix give the number of stages, so these two are calibrated. All other rows are predicted.
+    The rows of 4 cores without the fix give the numbers of stages, so these two rows are calibrated. All others are predicted.
     """
     return [
         row

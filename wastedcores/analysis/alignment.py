@@ -64,7 +64,7 @@ class Pair:
 
     @property
     def window(self) -> tuple[int, int]:
-        """The first and last ns of the common axis at which one of the traces exists."""
+        """The first and last ns of the common axis at which at least one of the traces exists."""
         ends = [
             (r.scene.window[0] - z, r.scene.window[1] - z)
             for r, z in zip(self.runs, self.zeros, strict=True)
@@ -72,7 +72,7 @@ class Pair:
         return min(a for a, _ in ends), max(b for _, b in ends)
 
     def shifted(self, by_ns: int) -> Pair:
-        """Return the pair with the second trace moved to a time later by some ns."""
+        """Return the pair with the second trace moved later on the axis by some ns."""
         if not by_ns:
             return self
         first, second = self.zeros
@@ -104,7 +104,7 @@ def _cut(found: Bins, states: States, zero: int) -> Bins:
 
 
 def common_marks(run: Examined, against: Examined) -> list[str]:
-    """Return the texts of the marks that both traces have, in the order of the first."""
+    """Return the texts of the marks that both traces have, in the order of the first trace."""
     theirs = {text for _, text in against.marks}
     return list(dict.fromkeys(text for _, text in run.marks if text in theirs))
 

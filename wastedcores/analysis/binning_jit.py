@@ -40,8 +40,8 @@ def index_by_cpu(ts, cpu, nr, n_cpus):
 def _share_out(held, edges, owed, out):
     """Choose a state for each pixel of a row, so that each state is painted for the share of the time in which it held.
 
-    Each pixel gets, of the states that occur in it, the one that is furthest behind its share so far; the difference is carried
-    over to the pixels after it. ``held`` is (cols, states); the last state stands for the time in which no state is known.
+    Of the states that occur in a pixel, the pixel gets the state that is furthest behind its share so far. The difference is
+    carried over to the next pixels. ``held`` is (cols, states); the last state stands for the time in which no state is known.
     """
     states = held.shape[1]
     owed[:] = 0
@@ -146,7 +146,7 @@ def bin_owner(intervals, edges, n_rows):
 
 @jit
 def bin_share(start, end, code, offsets, edges, n_codes):
-    """Choose a code for each pixel by the times of the codes in it, and find the longest interval with this code in it.
+    """Choose a code for each pixel by how long each code holds in it, and find the longest interval of this code in the pixel.
 
     The intervals of row ``r`` are ``offsets[r]`` to ``offsets[r + 1]`` and do not overlap; -1 stands for time without an
     interval.

@@ -6,7 +6,7 @@ Interface::
     c.table         one row per run: makespan, result, wasted core time, waits, migrations
     c.balance       one row per run and level: load_balance() calls by result (replays only)
     c.suggestions   one row per run, module and moment: answers of a design's core to its modules (replays of designs only)
-    c.gain("makespan_s")     how much lower it is in each run than in the first one, as a fraction
+    c.gain("makespan_s")     how much lower makespan_s is in each run than in the first run, as a fraction
     c.to_json()     {"schema": "wastedcores.compare/1", ...}
 """
 
@@ -66,7 +66,7 @@ class Comparison(Shown):
         }
 
     def gain(self, column: str) -> dict[str, float | None]:
-        """Return how much lower the number in a column is for each run than for the first run, as a fraction of the latter.
+        """Return how much lower a column's number is in each run than in the first run, as a fraction of the first run's number.
 
         The fraction is None if one of the two numbers is not known, or if the first is 0 and the other is not.
         """
@@ -172,7 +172,7 @@ def compare(
 
 
 def _less(first: float | None, value: float | None) -> float | None:
-    """Return how much lower a number is than the first one, as a fraction of the first; None if that is not known or defined."""
+    """Return how much lower a number is than the first, as a fraction of the first; None if this is not known or defined."""
     if first is None or value is None:
         return None
     if first:
@@ -181,7 +181,7 @@ def _less(first: float | None, value: float | None) -> float | None:
 
 
 def _every_reason(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add, to each run that has reasons of moves or no moves, a 0 for each reason that only other runs have."""
+    """Add a 0 for each reason of moves that only other runs have, to each run that tells its reasons or had no moves."""
     reasons = dict.fromkeys(k for row in rows for k in row if k.startswith("migrations_"))
     return [
         row | {k: row.get(k, 0) for k in reasons}
@@ -221,9 +221,9 @@ def _percentiles(waits: np.ndarray) -> dict[str, Any]:
 
 
 def _migrations(trace: Trace, result: CheckResult) -> dict[str, int | None]:
-    """Count the moves inside the window, in total and by reason where the trace tells it; None if it has no such events.
+    """Count the moves inside the window, in total and by reason (if told); None if the trace has no events of moves.
 
-    A replay writes every move, so a replay without such events had no moves.
+    A replay writes an event for every move, so a replay without events of moves had no moves.
     """
     if "migrate" not in trace.kinds() and trace.header.source_format != "replay":
         return {"migrations": None}
@@ -272,7 +272,7 @@ CALLS = pl.Schema(
 
 
 def _calls(run: Replay, name: str) -> pl.DataFrame:
-    """Return one row per level and kind of idleness; in ``balance_calls``, each of them has one row per result."""
+    """Return one row per level and kind of idleness; ``balance_calls`` has a row per result for each of these."""
     out = pl.DataFrame(schema=CALLS)
     if not run.balance_calls.height:
         return out

@@ -74,7 +74,7 @@ class CriticalPath:
 
     @property
     def threads(self) -> pl.DataFrame:
-        """The threads on the path, those with most time first.
+        """The threads on the path, in descending order of their time on it.
 
         The columns are pid, comm, running_ns, avoidable_ns, other_waiting_ns (other waiting for a CPU), sleeping_ns and cpus.
         """
@@ -136,7 +136,7 @@ def critical_path(
     Raises
     ------
     UsageError
-        There is no such thread or mark, or no thread ran.
+        The named thread or mark does not exist, or no thread ran.
     TraceContentError
         The trace lacks switches or wakeups.
     """
@@ -190,7 +190,7 @@ def _end(trace: Trace, s: Seen, end: str | int | None) -> tuple[int, int, str]:
 
 
 def _busiest(trace: Trace, s: Seen, latest: int) -> tuple[int, int, str]:
-    """Return what :func:`_end` does, for the thread that ran longest; for traces in which no work ends."""
+    """Return the same as :func:`_end`, but for the thread that ran longest; used if no work ends in the trace."""
     window = trace.header.window
     first = max(window.start_ns, s.start_ns) if window else s.start_ns
     inside = (s.pieces[:, sj.P_SINCE] < latest) & (s.pieces[:, sj.P_END] > first)

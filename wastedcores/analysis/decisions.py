@@ -144,7 +144,7 @@ def _with_loads(table: pl.DataFrame) -> pl.DataFrame:
         _idle_rule=(pl.col("idle") == "idle") & (of("type", busiest) != "overloaded"),
     )
     why = (
-        # a recording does not tell what the kernel compared (more than loads since v5.5); a replay does
+        # since v5.5 the kernel compares more than loads. A replay tells what was compared; a recording does not
         pl.when((pl.col("result") != "balanced") | pl.col("moment").is_null()).then(None)
         .when((pl.col("compares") == "group_type").fill_null(False)).then(pl.col("reason"))
         .when(busiest.is_null() | (pl.col("_nr") == 0)).then(pl.lit("no thread"))

@@ -1,4 +1,4 @@
-"""A trace together with its check, its states and its waits: the object that notebooks, figures and words share."""
+"""A trace together with its check, its states and its waits: the object that notebooks, figures and texts share."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Examined:
 
     @cached_property
     def explanation(self) -> Explanation:
-        """Why CPUs stayed idle, see :func:`wastedcores.explain`; raises an error with the reason if that cannot be determined."""
+        """Why CPUs stayed idle, see :func:`wastedcores.explain`; raises an error with the reason if the cause is unknown."""
         from wastedcores.analysis.explain import explain
 
         return explain(self.result, rq=self.runqueues)
@@ -194,7 +194,7 @@ class Examined:
 
     @property
     def worst(self) -> dict[str, Any] | None:
-        """The row of the episode that wasted most core time, of the persistent ones if there are any; None without episodes."""
+        """The row of the episode that wasted most core time (a persistent one if there are any); None without episodes."""
         table = self.result.episodes.with_row_index("episode")
         persistent = table.filter(pl.col("persistent"))
         table = persistent if persistent.height else table
@@ -233,7 +233,7 @@ class Examined:
 
 
 def _kernel(name: str | None) -> str:
-    """Name the kernel of a trace; a design such as core+power is no version of Linux."""
+    """Name the kernel of a trace; a design such as core+power is not named as a version of Linux."""
     if not name:
         return "kernel not recorded"
     return f"Linux {name}" if re.match(r"v?\d", name) else f"scheduler {name}"

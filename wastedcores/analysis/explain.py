@@ -1,10 +1,10 @@
 """Reasons why a CPU stayed idle: what its domains allowed it to do, and how the overloaded CPUs had become overloaded.
 
-In the longest episodes, each pair of an idle and an overloaded CPU is weighted by the time for which the one was idle or by that
-for which the other was overloaded, whichever is shorter (``met_ns``). For each pair, the domains of the idle CPU tell whether a
-balancing pass on this CPU could have pulled a task at all (kernel/sched/fair.c: update_sd_lb_stats() never pulls from a group
-that contains the pulling CPU itself). Together with the event by which the overload began, this points to one of the four bugs of
-the paper, or to none of them. This is an interpretation of evidence and not a proof, so the evidence is part of the result.
+In the longest episodes, each pair of an idle and an overloaded CPU has a weight (``met_ns``): the time for which the first was
+idle or the time for which the second was overloaded, whichever is shorter. For each pair, the domains of the idle CPU tell
+whether a balancing pass on this CPU could have pulled a task at all (kernel/sched/fair.c: update_sd_lb_stats() never pulls from a
+group that contains the pulling CPU itself). Together with the event by which the overload began, this points to one of the four
+bugs of the paper, or to none of them. This is an interpretation of evidence and not a proof, so the result contains the evidence.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def explain(
     tasks
         What a snapshot tells about the tasks, such as the CPUs on which they may run; default: what the trace's header has.
     rq
-        The runqueues of a checked trace, if they are known already; then the trace is not read once more for them.
+        The runqueues of a checked trace, if they are known already; then the trace is not read again.
 
     Returns
     -------
@@ -223,7 +223,7 @@ def _answers(result: CheckResult, pairs: pl.DataFrame) -> list[str]:
     calls = decisions(result.trace, (longest["start_ns"], longest["end_ns"]))
     calls = calls if calls.height else decisions(result.trace)
     where = level.replace(" ", "") if relation == COULD_PULL else ""
-    # a recording uses the kernel's name of the level, which may differ; then the answers at all levels are taken
+    # a recording has the kernel's name of the level. If it differs from the model's name, the answers at all levels are taken
     where = where if where in calls["level"] else ""
     return asked(calls, int(idle), where)[:_MOST_ANSWERS]
 
@@ -307,7 +307,7 @@ def _judge(
         return "undecided" if lasting else "transient", [
             "No thread that waited in the longest episodes may use a CPU that was idle meanwhile, as the snapshot tells."
         ]
-    # the shortest episodes may not be listed, only counted; then there is no median
+    # if the shortest episodes are only counted and not listed, there is no median
     median = f", and the median length was {human_ns(float(lengths.median() or 0))}"  # type: ignore[arg-type]
     evidence = [
         f"For {100 * shares[NO_DOMAIN]:.0f} % of the time in which one CPU was idle while another was overloaded, no scheduling "

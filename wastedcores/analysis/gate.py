@@ -1,4 +1,4 @@
-"""Rules that recordings made after a change must satisfy, in comparison with those made before it."""
+"""Rules that recordings made after a change must satisfy, compared with recordings made before the change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUANTITIES: dict[str, Callable[[CheckResult], float]] = {
 }
 #: quantities whose mean is compared, because they are 0 or 1 for each recording; for the others, the median is compared
 _SHARES = ("violations",)
-#: all ways to divide the runs into two sides are tried; if there are more than this number, so many random ones
+#: all ways to divide the runs into two sides are tried; if there are more ways than this, this many random ways are tried
 _DIVISIONS = 20_000
 
 
@@ -43,7 +43,7 @@ class Rule(BaseModel):
     #: The median after the change may exceed the median before it by at most this share of the median before. A greater
     #: difference breaks the rule, unless it may be chance.
     worse_by: float | None = Field(None, ge=0)
-    #: A difference is put down to chance if its probability (``p`` of :class:`Outcome`) is above this.
+    #: A difference is put down to chance if its probability (``p`` of :class:`Outcome`) is above this value.
     p: float = Field(0.05, gt=0, lt=1)
 
     @model_validator(mode="after")
@@ -114,8 +114,8 @@ def _judge(rule: Rule, before: Sequence[CheckResult], after: Sequence[CheckResul
     state, why = "pass", "within the limits"
     limit = math.inf if rule.worse_by is None else low * (1 + rule.worse_by)
     worse = high > limit
-    # A recording that cannot tell may show too much, so after the change it counts as 0. It may also show too little, so the rule
-    # about growth can fail for sure only if all recordings before the change can tell.
+    # A recording that cannot tell (_tells()) may show too great a value, so after the change it counts as 0. Its value may also
+    # be too small, so growth is certain only if all recordings before the change can tell.
     least = np.where([_tells(rule, r) for r in after], b, 0.0)
     sure = float(middle(least))
     grew = sure > limit and all(_tells(rule, r) for r in before)
@@ -149,7 +149,7 @@ def _unknown(rule: Rule, before: Sequence[CheckResult], after: Sequence[CheckRes
 
 
 def chance(before: np.ndarray, after: np.ndarray) -> float:
-    """Return the share of random divisions of all runs in which the second mean exceeds the first at least as much as here."""
+    """Return the share of random divisions of all runs whose second mean exceeds the first by at least as much as here."""
     both = np.concatenate([before, after])
     n = len(after)
     seen = after.mean() - before.mean()

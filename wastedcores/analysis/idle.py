@@ -78,7 +78,7 @@ def idle_costs(
 
     A CPU that spins for a time s before it sleeps pays the whole interval if a task comes before s is over, and s plus the exit
     otherwise. An oracle that knows the interval in advance pays the shorter of the interval and the exit. A CPU that spins for
-    as long as the exit takes pays at most twice as much as the oracle, whatever comes (the Half-Optimal Principle).
+    as long as the exit takes pays at most twice as much as the oracle, however long the interval is (the Half-Optimal Principle).
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def idle_costs(
     -------
     polars.DataFrame
         One row per policy, and ``oracle`` as the last: policy, spin_us, spun_s (time spent spinning), late_s (time for which
-        tasks waited for exits), late_share (the share of intervals that ended with an exit), cost_s (the sum of both times),
+        tasks waited for exits), late_share (the share of intervals that ended with an exit), cost_s (spun_s plus late_s),
         times_oracle.
 
     Raises

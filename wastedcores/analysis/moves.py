@@ -18,7 +18,7 @@ from wastedcores.trace.trace import Trace
 def moves(
     trace: Trace, start_ns: int, end_ns: int, machine: Machine | None = None
 ) -> dict[str, Any]:
-    """Count the moves of threads per second of a window; None if the trace has no migrations, or describes no machine."""
+    """Return how often threads move per second of a window. A rate is None if the trace lacks migrations or a machine."""
     seen = (
         trace.only("migrate")
         .filter(pl.col("ts_ns").is_between(start_ns, end_ns), pl.col("cpu") != pl.col("src_cpu"))

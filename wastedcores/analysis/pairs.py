@@ -66,7 +66,7 @@ def _relations(domains: Domains, idle_cpu: int) -> tuple[NDArray[np.int8], NDArr
 
 
 def meetings(result: CheckResult, allowed: Mapping[int, str]) -> pl.DataFrame:
-    """Return pairs of an idle and an overloaded CPU of which one could have helped the other."""
+    """Return the pairs of an idle CPU and an overloaded CPU that the idle CPU could have helped."""
     weights = np.zeros((result.cpus, result.cpus), np.int64)
     chosen = (
         result.details.group_by("episode")

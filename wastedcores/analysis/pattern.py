@@ -1,10 +1,10 @@
-"""What a trace and its snapshot tell about wasted CPUs without a model of the kernel's balancer.
+"""What a trace and its snapshot tell about wasted CPUs if there is no model of the kernel's balancer.
 
 It also tells which CPUs the configuration of a machine keeps apart: isolated CPUs, and cpusets whose load balancing is off.
 
 The rules are those of generate_sched_domains() (kernel/cgroup/cpuset.c, v6.12; kernel/cpuset.c, v4.1). With cgroups of
-version 1, one set of domains spans all CPUs while the root cpuset balances; otherwise, cpusets that balance and overlap share
-a set. With version 2, every valid partition has domains of its own, but an isolated partition has none.
+version 1, one set of domains spans all CPUs if load balancing is on in the root cpuset; otherwise, overlapping cpusets with
+load balancing share a set. With version 2, every valid partition has domains of its own, but an isolated partition has none.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _partitions(
 
 
 def _balanced_together(cpusets: list[CpusetFacts], cpus: int) -> NDArray[np.int64]:
-    """Return a number per CPU; it is equal for CPUs that balancing cpusets of version 1 connect, directly or through others."""
+    """Return a number per CPU, equal for CPUs that cpusets (version 1) with load balancing connect, even through others."""
     home = np.arange(cpus)
     for s in cpusets:
         if s.load_balance:

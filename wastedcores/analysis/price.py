@@ -1,11 +1,11 @@
-"""Whether moving a thread to an idle CPU would have paid: the wait that it would have ended, against the price of a move.
+"""Whether moving a thread to an idle CPU would have paid: the wait that the move would have ended, against its price.
 
 A wait *beside an idle CPU* is one during which a CPU that the thread may use is idle.
 
-A thread that moves leaves the caches that it has filled. The kernel's own estimate of what that costs is 0.5 ms, whatever the
-distance (``sysctl_sched_migration_cost``, kernel/sched/fair.c: task_hot(), v4.1 to v6.12). No trace tells what it costs a given
-thread, so a range is taken: for a move behind the same last-level cache, from nothing to the kernel's estimate; for a move behind
-another one, from half of the estimate to twice the estimate. An answer is given if it is the same at both ends of the range.
+A thread that moves leaves the caches that it has filled. The kernel's own estimate of this cost is 0.5 ms, whatever the
+distance (``sysctl_sched_migration_cost``, kernel/sched/fair.c: task_hot(), v4.1 to v6.12). No trace tells the cost for a given
+thread, so a range is taken: for a move within a last-level cache, from nothing to the kernel's estimate; for a move to another
+one, from half of the estimate to twice the estimate. An answer is given if it is the same at both ends of the range.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wastedcores.trace.header import TaskFacts
 
 #: sysctl_sched_migration_cost (kernel/sched/fair.c, v4.1 to v6.12), in ns
 MIGRATION_COST = 500_000
-#: the lowest, the usual and the highest price of a move in ns: each behind the same and behind another last-level cache
+#: the lowest, the usual and the highest price of a move in ns: within a last-level cache, and to another one
 LEAST, USUAL, MOST = (
     (0, MIGRATION_COST // 2),
     (0, MIGRATION_COST),
@@ -36,13 +36,13 @@ PAYS, RIGHTLY_IDLE, CANNOT_TELL = "pays", "rightly_idle", "cannot_tell"
 
 @dataclass(frozen=True)
 class Price:
-    """What the waits beside an idle CPU say about whether moving their threads would have paid."""
+    """Whether moving threads would have paid, judged by their waits beside an idle CPU."""
 
     #: ``pays`` (at least half of the waiting time was in waits longer than the highest price of a move), ``rightly_idle`` (more
     #: than half of it was in waits that are not longer than the lowest price, or that a move does not shorten) or
     #: ``cannot_tell``
     judgement: str
-    #: the number of waits beside an idle CPU that the thread may use, and the time in them with such a CPU
+    #: the number of waits beside an idle CPU that the thread may use, and the time in them for which such a CPU was idle
     waits: int
     waited_ns: int
     #: The part of ``waited_ns`` in which the thread was next on its own CPU, which was idle and had only to wake up.
@@ -130,7 +130,7 @@ def price(
     """Weigh the waits of a checked trace against the price of a move; None if no wait beside an idle CPU is known.
 
     ``tasks`` is what a snapshot tells, if the trace's header does not have it. ``topology_known`` says that ``machine`` is
-    not an assumption. If ``rq``, the runqueues of the trace, is given, the trace is not read once more for them.
+    not an assumption. If ``rq``, the runqueues of the trace, is given, the trace is not read again.
     """
     if not result.avoidable.height:
         return None
@@ -144,7 +144,7 @@ def price(
     found = weigh_waits(waits, topology_known, not wasted) if waits.height else None
     if found is None or result.verdict != "unknown":
         return found
-    # pinned threads waited for less time beside a CPU that they may use, never for more, so this judgement holds in any case
+    # if threads are pinned, they waited beside a CPU that they may use for less time than this, so this judgement holds anyway
     firm = found.judgement == RIGHTLY_IDLE and result.rests_on_affinity
     return replace(found, judgement=RIGHTLY_IDLE if firm else CANNOT_TELL, verdict_known=False)
 

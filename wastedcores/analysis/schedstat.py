@@ -154,7 +154,7 @@ def _spans(trace: Trace) -> dict[int, dict[str, str]]:
         built = build_domains(where.machine, where.kernel)
     except UnknownKernelError:  # a design has no domains
         return {}
-    # a replay names levels across nodes with their distance (simulator/decisions.py), a kernel names them without it
+    # a replay names levels across nodes with their distance (simulator/decisions.py), a kernel names them without the distance
     replayed = trace.header.source_format == "replay"
     names = [
         f"{x.name}<={x.distance}" if replayed and x.flags & SD_NUMA else x.name

@@ -62,7 +62,7 @@ class Raster:
 
 
 def pixels_per_row(rows: int) -> tuple[int, int, int]:
-    """Return how many pixels a row has, and which of them a span fills: the first, and the first after it."""
+    """Return how many pixels a row has, the first pixel that a span fills, and the first pixel after the span."""
     tall = max(1, min(12, HEIGHT // max(rows, 1)))
     return (tall, 0, tall) if tall < 4 else (tall, tall // 3, tall - tall // 3)
 

@@ -89,7 +89,7 @@ def _behind(waits: pl.DataFrame, stays: pl.DataFrame, pid: int) -> list[str]:
             for name in ("start_ns", "end_ns")
         )
         edges = np.unique(np.concatenate([start, end]))
-        # stays on a CPU do not overlap, so each lies between two neighbouring edges
+        # stays on a CPU do not overlap, so each stay lies between two neighbouring edges
         ran = bin_cover(since, until, edges)[np.searchsorted(edges, start)]
         parts.append(part.with_columns(ran=pl.Series(ran)))
     told = (

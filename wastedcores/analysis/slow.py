@@ -17,7 +17,7 @@ from wastedcores.units import human_ns
 NEAR_LOWEST = 1.25
 #: a CPU must be slow for at least this long to be listed: a tick at 250 Hz
 SLOW_NS = 4_000_000
-#: a tick gives the frequency since the CPU's previous tick, if that is at most this many periods ago
+#: a tick gives the frequency since the CPU's previous tick, if the previous tick is at most this many periods ago
 _PERIODS = 1.5
 
 
@@ -89,7 +89,7 @@ def slow_while_busy(
     run
         The examined trace; only its window counts. It needs ``tick`` or ``frequency`` events.
     lowest_khz
-        The lowest frequency; default: that of the machine in the trace, else the lowest one that the trace tells.
+        The lowest frequency; default: the lowest of the machine in the trace, else the lowest that the trace tells.
     persist_ns
         Times of at least this length are listed.
 

@@ -1,4 +1,4 @@
-"""The machine and the kernel of a trace that does not name them, as the user states them."""
+"""The machine and the kernel that the user states for a trace that does not name them."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ class Bins:
 
     edges: np.ndarray  #: borders of the pixels in ns, int64 (cols + 1,)
     cpus: np.ndarray  #: the CPUs of the rows, int64 (rows,)
-    #: The following are (rows, cols), and -1 (mean: NaN) where unknown. ``share``: a length that occurs in the pixel, chosen so
-    #: that in a stretch of a row, the pixels of each length match its share of the time. ``longest``: the length that held
-    #: longest (5 means "5 or more" in ``share`` and ``longest``). ``last``: the length at the pixel's end. ``peak``: the
-    #: greatest. ``mean``: the time-weighted mean.
+    #: The following arrays are (rows, cols); an unknown length is -1 (mean: NaN). ``share``: a length that occurs in the pixel,
+    #: chosen so that over many pixels each length gets its share of the time. ``longest``: the length that held longest. (In
+    #: ``share`` and ``longest``, 5 means "5 or more".) ``last``: the length at the pixel's end. ``peak``: the greatest length.
+    #: ``mean``: the time-weighted mean of the length.
     share: np.ndarray
     longest: np.ndarray
     last: np.ndarray

@@ -58,7 +58,7 @@ def stays(trace: Trace) -> pl.DataFrame:
 def evenness(trace: Trace) -> pl.DataFrame:
     """Return for each group when its first and its last thread ended, and how long threads ran without interruption.
 
-    A row has group, first_s and last_s (counted from the start of the group), spread_percent (their difference in percent of
+    A row has group, first_s and last_s (counted from the start of the group), spread_percent (last_s - first_s in percent of
     last_s), quantum_ms (the commonest length of an interrupted stay, in whole ms; null if no stay was interrupted) and
     longest_ms (the longest stay).
     """

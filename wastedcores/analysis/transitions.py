@@ -21,8 +21,9 @@ _SWITCH = pl.col("kind") == "switch"
 def modes(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
     """Tell for every CPU when it was idle, ran user code, or ran the kernel.
 
-    The state before the first event of a CPU or thread follows from that event: a thread that returns from the kernel was in it.
-    Kernel code that runs between the end of an interrupt and a context switch has no event, so it counts as the thread's mode.
+    The state before the first event of a CPU or thread follows from that event: a thread that returns from the kernel was in the
+    kernel. Kernel code between the end of an interrupt and a context switch has no event, so its time counts as the mode that
+    the thread had.
 
     Parameters
     ----------
@@ -119,7 +120,7 @@ def waits(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
 
 
 def shares(segments: pl.DataFrame) -> pl.DataFrame:
-    """Add up the time of each mode on each CPU, longest first. Columns: cpu, mode, op, ns and spans (their number)."""
+    """Add up the time of each mode on each CPU, longest first. Columns: cpu, mode, op, ns and spans (how many)."""
     length = (pl.col("end_ns") - pl.col("start_ns")).sum()
     return (
         segments.group_by("cpu", "mode", "op")
@@ -188,7 +189,7 @@ def _thread_states(mine: pl.DataFrame) -> pl.DataFrame:
     )
     inside = _ENTRY | in_kernel.fill_null(False)
     call = pl.col("op") == "syscall"
-    # the system call to which such a fault returns; empty after the system call has ended
+    # the system call to which a fault of kernel code returns; empty after the system call has ended
     around = (
         pl.when(call & _ENTRY).then(pl.col("text").fill_null("unnamed")).when(call).then(pl.lit(""))
     )
@@ -211,7 +212,7 @@ def _thread_states(mine: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_threads(table: pl.DataFrame, states: pl.DataFrame) -> pl.DataFrame:
-    """Add the state of each row's thread at that moment: the one after its last transition, else the one before its next."""
+    """Add the state of each row's thread: after its last transition or, if it has none, before its next transition."""
     after = states.select("i", "pid", "state", "state_op", "state_text")
     coming = states.select("i", "pid", "before", "before_op", "before_text")
     out = table.sort("i").join_asof(after, on="i", by="pid", check_sortedness=False)

@@ -1,7 +1,7 @@
-"""Live capture: run the collectors, which are programs of their own, and read what they write.
+"""Live capture: run the collectors, which are separate programs, and read what they write.
 
 The collectors need root (or CAP_BPF and CAP_PERFMON) and the distribution's bcc; the rest of this package does not. A module is
-imported when one of its names is first used, because a service that watches for weeks needs few of them.
+imported when one of its names is first used, because a service that watches for weeks needs few of the modules.
 """
 
 from __future__ import annotations

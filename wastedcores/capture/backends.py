@@ -1,4 +1,4 @@
-"""The ways to capture on this machine: BPF by an object or the distribution's bcc, or the kernel's tracefs."""
+"""The ways to capture on this machine: BPF (built before, or compiled by the distribution's bcc) or the kernel's tracefs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MPERF, APERF = 0xE7, 0xE8
 
 @dataclass(frozen=True)
 class Source:
-    """One way to learn a frequency."""
+    """One way to learn the frequency of a CPU."""
 
     name: str
     works: bool  #: whether it works here
@@ -61,7 +61,7 @@ def sources(root: Path = Path("/")) -> list[Source]:
 
 
 def _registers(root: Path) -> Source:
-    """Try to read both registers of CPU 0."""
+    """Try to read the registers APERF and MPERF of CPU 0."""
     device = root / "dev/cpu/0/msr"
     name = "registers APERF and MPERF in /dev/cpu/*/msr"
     try:
@@ -80,7 +80,7 @@ def _registers(root: Path) -> Source:
 
 #: names of the backends, best first
 BACKENDS = ("bpf", "tracefs")
-#: families of distributions by the ID or ID_LIKE of /etc/os-release
+#: family of distributions -> words in the ID or ID_LIKE of /etc/os-release
 _FAMILIES = {
     "debian": ("debian", "ubuntu"),
     "fedora": ("fedora", "rhel", "centos"),
@@ -108,11 +108,11 @@ class Backend:
     name
         One of :data:`BACKENDS`.
     works
-        True if it can be used here, as far as this can be seen without root.
+        True if the backend can be used here, as far as this can be found out without root.
     why
         What was found, or what is missing.
     fix
-        The command that would make it work; empty if none is known or needed.
+        The command that would make it work; empty if no command is known or needed.
     compiles
         True if bcc compiles the programs when they start.
     """
@@ -137,7 +137,7 @@ def distribution(os_release: Path = Path("/etc/os-release")) -> str:
 
 @lru_cache(maxsize=1)
 def bcc_python() -> str | None:
-    """Return a Python that has bcc: ``$WASTEDCORES_BCC_PYTHON``, the distribution's, or the first on the PATH.
+    """Return a Python that has bcc: ``$WASTEDCORES_BCC_PYTHON``, or else the distribution's or the first on the PATH.
 
     A Python that users other than root can change is not considered.
     """
@@ -199,7 +199,7 @@ def object_problem() -> str | None:
 
 
 def probe(checker: bool = False) -> list[Backend]:
-    """Return every backend, the best first, and whether it works here: to record, or with ``checker`` for the online checker."""
+    """Return every backend, best first, with whether it works here for recording or, with ``checker``, for the online checker."""
     return [_probe_bpf(checker), _probe_tracefs()]
 
 
@@ -246,7 +246,7 @@ def _unless_root_is_out_of_reach(backend: Backend) -> Backend:
     return Backend(backend.name, False, "it needs root, and sudo is absent", "run as root")
 
 
-#: kind -> the tracepoint from which the bpf backend takes it; changes of affinity are noticed at switches
+#: kind -> the tracepoint from which the bpf backend takes this kind; changes of affinity are noticed at switches
 TRACEPOINTS = {
     "nr_running": "sched_update_nr_running_tp", "switch": "sched_switch", "wakeup": "sched_wakeup",
     "wakeup_new": "sched_wakeup_new", "migrate": "sched_migrate_task", "fork": "sched_process_fork",
@@ -257,9 +257,9 @@ TRACEPOINTS = {
 
 
 def event_kinds() -> dict[str, bool]:
-    """Return for each kind of event that a collector can record whether this kernel has what it needs.
+    """Return, for each kind of event that a collector can record, whether this kernel has what the kind needs.
 
-    ``considered`` needs kprobes or fentry; whether fentry works is only seen by trying, so it counts as absent here.
+    ``considered`` needs kprobes or fentry. Only a try shows whether fentry works, so fentry is taken as absent here.
     """
     try:
         types = Path("/sys/kernel/btf/vmlinux").read_bytes()
@@ -273,14 +273,14 @@ def event_kinds() -> dict[str, bool]:
 
 
 def choose(name: str = "auto", checker: bool = False) -> Backend:
-    """Return the backend of this name, or for ``auto`` the best one that works: to record, or for the online checker.
+    """Return the backend of this name, or for ``auto`` the best that works for recording or for the online checker.
 
     Raises
     ------
     UsageError
         No backend has this name.
     CollectorError
-        No backend that was asked for works here; the message says why and how to mend it.
+        The backend that was asked for does not work here, or none does; the message says why, and how to make it work.
     """
     if name not in ("auto", *BACKENDS):
         raise UsageError(f"backend {name!r}: expected auto, {' or '.join(BACKENDS)}.")

@@ -1,9 +1,9 @@
 """The process of a running collector: it is started, watched, and ended cleanly whatever happens to this process.
 
-This module also finds a copy of the collectors that only root can change, because sudo runs them as root.
+This module also finds a copy of the collectors that only root can change, because sudo runs the collectors as root.
 
-If wastedcores is installed in a home or a virtual environment, any program of that user could change the collectors, and its
-changes would run as root at the next capture. So a copy that others than root can change is not run as root.
+If wastedcores is installed in a user's home or virtual environment, any program of this user could change the collectors, and
+the changed collectors would run as root at the next capture. So a copy that users other than root can change is not run as root.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _ENDINGS = ("*.py", "*.c", "*.h", "*.o")
 
 
 def changeable(path: Path) -> str | None:
-    """Return how somebody else than root could change what a path names; None if only root can.
+    """Return how a user other than root could change what a path names; None if only root can.
 
-    All folders above the path and everything below it are examined, and for a symbolic link also those of its target. A sticky
-    folder such as /tmp may be writable for all, because only root can replace root's files in it.
+    All folders above the path and everything below it are examined; if the path is a symbolic link, its target is examined in the
+    same way. A sticky folder such as /tmp may be writable for all, because only root can replace root's files in it.
     """
     for name in dict.fromkeys((path.absolute(), path.resolve())):
         below = sorted(name.rglob("*")) if name.is_dir() else []
@@ -66,7 +66,7 @@ def collectors_for_root() -> Path:
 
 
 def install_command() -> str:
-    """Return the command that copies the collectors to a place that only root can change."""
+    """Return the command that copies the collectors to a folder that only root can change."""
     own = collectors()
     files = " ".join(
         f"{shlex.quote(str(own))}/{ending}" for ending in _ENDINGS if any(own.glob(ending))
@@ -75,7 +75,7 @@ def install_command() -> str:
 
 
 def _differing(own: Path, copy: Path) -> str | None:
-    """Return the name of the first file that is absent from the copy or different there; None if all are equal."""
+    """Return the name of the first file that the copy lacks or in which it differs; None if all files are equal."""
     for file in sorted(f for ending in _ENDINGS for f in own.glob(ending)):
         twin = copy / file.name
         if not twin.is_file() or twin.read_bytes() != file.read_bytes():
@@ -83,7 +83,7 @@ def _differing(own: Path, copy: Path) -> str | None:
     return None
 
 
-#: bcc compiles for half a second on a quiet machine and many times as long on a loaded one.
+#: bcc compiles for half a second on an idle machine, and for many times as long on a loaded machine.
 READY_S = 120.0
 _END_S = 60.0
 
@@ -115,9 +115,9 @@ class Collector:
     Parameters
     ----------
     command
-        The argument list that runs it.
+        The list of arguments that runs the collector.
     stdout
-        Its standard output, as for :class:`subprocess.Popen`.
+        Where its standard output goes, as for :class:`subprocess.Popen`.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ class Collector:
         return " ".join(self.messages[-6:]).rstrip(".") or "it printed nothing"
 
     def failure(self) -> CollectorError:
-        """Return the error that describes a collector which ended badly."""
+        """Return the error that describes why the collector failed."""
         self._reader.join(5)
         return CollectorError(
             f"the collector ended with code {self.process.returncode}: {self._last_words()}."

@@ -1,7 +1,6 @@
 """A real violation on demand, for tests and teaching: load balancing is turned off while processes pile up on one CPU.
 
-Everything that is changed is put back when the block ends, when it fails, and, by a watchdog process, when this process
-is killed.
+Every changed setting is put back when the block ends or fails. If this process is killed, a watchdog process does this.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from wastedcores.capture.live_result import LiveCheck, LiveOptions
 from wastedcores.errors import CollectorError
 from wastedcores.limits import PERSIST_NS
 
-#: cgroup v1; Documentation/admin-guide/cgroup-v1/cpusets.rst, section 1.7. Its v2 counterpart (cpuset.cpus.partition)
-#: moves CPUs instead, so it is not used here.
+#: the setting of cgroup v1 (Documentation/admin-guide/cgroup-v1/cpusets.rst, section 1.7). Its counterpart in v2
+#: (cpuset.cpus.partition) moves CPUs to another partition instead, so the counterpart is not used here.
 SETTING = Path("/sys/fs/cgroup/cpuset/cpuset.sched_load_balance")
 
-# the watchdog reads until its parent's end of the pipe is closed by whatever means, then writes the old value back
+# the watchdog reads until its parent's end of the pipe is closed for whatever reason, and then writes the old value back
 _WATCHDOG = 'trap \'\' INT TERM HUP; while read -r _; do :; done; printf %s "$1" > "$2"'
 _FORKER = """
 import os, subprocess, sys, time
@@ -62,11 +61,11 @@ def demonstrate(
     seconds
         How long load balancing is off.
     tasks
-        Number of busy processes that pile up on CPU 0 meanwhile.
+        Number of busy processes that pile up on CPU 0 during this time.
     period_ns, persist_ns
         As in :class:`~wastedcores.capture.live_result.LiveOptions`.
     alone
-        First push other work off CPU 1 by taking it offline for a moment, because a busy machine has no idle CPU.
+        Whether to first take CPU 1 offline for a moment, so that other work leaves it; otherwise a busy machine has no idle CPU.
     progress
         Called with a line of text now and then.
 
@@ -142,7 +141,8 @@ def _restored(setting: Path, value: str) -> Iterator[None]:
 def balancing_off() -> Iterator[None]:
     """Turn load balancing between CPUs off inside the block; new tasks stay where they are forked.
 
-    If another process is inside such a block, wait until it has left, so that each process puts back the value that it found.
+    If another process is inside a block of this kind, wait until it has left, so that each process puts back the value that it
+    found.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def pile_up(tasks: int = 3, seconds: float = 5.0, cpu: int = 0) -> Iterator[int]
     tasks
         Number of processes.
     seconds
-        How long each of them computes at most.
+        For how long each process computes at most.
     cpu
         The CPU from which they are forked.
 

@@ -1,6 +1,7 @@
-"""Find out what works on this machine, and which command mends each thing that does not work.
+"""Find out what works on this machine, and which commands would make the rest work.
 
-A check is a function without arguments that returns a :class:`Finding`; to add one, write it and list it in ``CHECKS``.
+A check is a function without arguments that returns a :class:`Finding`. To add a check, write the function and list it in
+``CHECKS``.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Finding:
     state: str
     says: str  #: what was found
     needed_for: str = ""  #: what does not work without it
-    #: command by family of distributions (:func:`wastedcores.capture.backends.distribution`); ``any`` stands for all
+    #: the command that mends it, by family of distributions (:func:`wastedcores.capture.backends.distribution`); ``any``: all
     fix: dict[str, str] = field(default_factory=dict)
 
     def command(self, family: str) -> str:
@@ -65,12 +66,12 @@ def _install(debian: str, fedora: str, arch: str) -> dict[str, str]:
 
 
 def check_python() -> Finding:
-    """Report the version of Python; one older than 3.11 does not get this far."""
+    """Report the version of Python; a version before 3.11 cannot run this function."""
     return Finding("python", "ok", f"{platform.python_version()} ({sys.executable})")
 
 
 def check_libraries() -> Finding:
-    """Look for the libraries whose versions decide speed and numbers."""
+    """Look for the libraries whose versions decide how fast wastedcores is and which numbers it gives."""
     have, absent = [], []
     for name in ("numpy", "numba", "polars", "plotly", "anywidget", "jupyterlab", "papermill"):
         try:
@@ -97,7 +98,7 @@ def check_browser() -> Finding:
 
 
 def check_perf() -> Finding:
-    """Look for the perf tool, one way to record a trace."""
+    """Look for the perf tool, which is one way to record a trace."""
     path, says = shutil.which("perf"), "not installed"
     if path is not None:
         done = _run([path, "--version"])
@@ -141,7 +142,7 @@ def check_rights() -> Finding:
 
 
 def check_btf() -> Finding:
-    """Look for the type information of the running kernel, from which the BPF collectors take every structure."""
+    """Look for the type information of the running kernel; the BPF collectors take the layout of every structure from it."""
     if Path("/sys/kernel/btf/vmlinux").exists():
         return Finding("kernel BTF", "ok", "/sys/kernel/btf/vmlinux")
     says = "this kernel was built without CONFIG_DEBUG_INFO_BTF"
@@ -197,7 +198,7 @@ def _checker_says() -> dict[str, Any] | str:
 
 
 def check_checker() -> Finding:
-    """Find out in which way the programs of the online checker get into the kernel."""
+    """Find out in which way the programs of the online checker are loaded into the kernel."""
     need = "watch"
     if os.geteuid() != 0:
         fix = {"any": "sudo wastedcores doctor"}
@@ -212,7 +213,7 @@ def check_checker() -> Finding:
 
 
 def check_decisions() -> Finding:
-    """Try whether the functions of the load balancer can be probed, which the online checker does after a violation."""
+    """Try whether the functions of the load balancer can be probed; the online checker probes them after a violation."""
     need = "reasons of the load balancer in the evidence of watch"
     if os.geteuid() != 0:
         fix = {"any": "sudo wastedcores doctor"}
@@ -225,7 +226,7 @@ def check_decisions() -> Finding:
 
 
 def check_bcc() -> Finding:
-    """Look for bcc in the distribution's own Python; the project of that name on the package index is another one."""
+    """Look for bcc in the distribution's own Python; the package index has a different project with this name."""
     says = f"there is no {SYSTEM_PYTHON}"
     if Path(SYSTEM_PYTHON).exists():
         done = _run([SYSTEM_PYTHON, "-c", "import bcc; bcc.BPF; print(bcc.__version__)"])
@@ -237,7 +238,7 @@ def check_bcc() -> Finding:
 
 
 def check_collectors() -> Finding:
-    """Find out whether others than root can change what sudo runs as root."""
+    """Find out whether users other than root can change what sudo runs as root."""
     try:
         return Finding("collectors", "ok", f"only root can change {collectors_for_root()}")
     except CollectorError as e:
@@ -254,7 +255,7 @@ def check_cpus() -> Finding:
 
 
 def check_frequency() -> Finding:
-    """Find out how the current frequency of a CPU can be learned; a virtual machine often has no way."""
+    """Find out how the current frequency of a CPU can be read; on a virtual machine there is often no way."""
     found = sources()
     says = "; ".join(f"{s.name}: {'works' if s.works else s.says}" for s in found)
     if any(s.works for s in found):

@@ -1,4 +1,4 @@
-"""A folder with recordings of violations, with limits on its size, on their age, and on their number per kind and hour."""
+"""A folder with recordings of violations; its size, the recordings' age, and their number per hour and kind are limited."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HOUR_S = 3600
 class Limits:
     """How much evidence is kept."""
 
-    #: When the files together exceed this size, or when a file exceeds this age, the oldest files are deleted.
+    #: The oldest files are deleted when all files together exceed this size; a file is also deleted when it exceeds this age.
     most_bytes: int = 1_000_000_000
     most_s: float = 7 * 86_400.0
     free_share: float = (
@@ -42,12 +42,12 @@ class Limits:
 
 
 class Evidence:
-    """The recordings of a checker that runs for long.
+    """The recordings of a checker that runs for days or weeks.
 
-    Each recording is judged at once, at the lowest priority, in a process of its own, which gives its memory back when it ends. A
-    clean recording is deleted. Beside the trace lies what ``check`` says about it, as text and as JSON. A file gets its name only
-    when it is complete and on the disk, so no crash leaves half a file. Only the user can read the files. A file with a
-    name that this store would not give is left alone, whatever its ending.
+    Each recording is judged at once, at the lowest priority, in a separate process, whose memory is free again when it ends. A
+    clean recording is deleted. For any other, what ``check`` says about it is stored beside the trace, as text and as JSON. A
+    file gets its name only when it is complete and on the disk, so no crash leaves half a file. Only the user can read the files.
+    Other files in the folder, whose names this store would not give, are left alone.
     """
 
     def __init__(
@@ -75,13 +75,14 @@ class Evidence:
         self._throttled = throttled()
         self._pool = _judges()
         for raw in sorted(folder.glob("*.wct")):
-            # an earlier process was killed before it judged this recording; today's facts may not be true for that time
+            # an earlier process was killed before it judged this recording. Facts read now may not have been true then, so none
+            # are given
             if _parts(raw.stem):
                 self._submit(raw, {})
         self.prune()
 
     def write(self, kind: str, number: int, blob: bytes) -> Path | None:
-        """Keep what the collector sent, unless this hour already has a recording of this kind or the disk is nearly full."""
+        """Keep what the collector sent, unless there is already a recording of this kind from this hour or no room is left."""
         now = self._now()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         hour = int(now // _HOUR_S)
@@ -110,7 +111,7 @@ class Evidence:
         return raw
 
     def add(self, raw: Path) -> None:
-        """Judge a recording, in a process of its own."""
+        """Judge a recording in a separate process."""
         facts, before, self._throttled = header_facts(take()), self._throttled, throttled()
         facts["provenance"] = {"throttled": throttled_since(before, self._throttled)}
         self._submit(raw, facts)
@@ -136,7 +137,7 @@ class Evidence:
         self.prune()
 
     def finish(self) -> None:
-        """Wait until everything is judged."""
+        """Wait until all recordings are judged."""
         self._pool.shutdown(wait=True)
 
     def prune(self, more: int = 0) -> None:
@@ -162,7 +163,7 @@ class Evidence:
 
 
 def _judges() -> ProcessPoolExecutor:
-    """Return a pool of one process at a time, each of which judges one recording at the lowest priority."""
+    """Return a pool with one process at a time. Each process judges one recording, at the lowest priority."""
     return ProcessPoolExecutor(
         1,
         mp_context=multiprocessing.get_context("spawn"),
@@ -173,7 +174,7 @@ def _judges() -> ProcessPoolExecutor:
 
 
 def _parts(stem: str) -> tuple[str, int] | None:
-    """Return the kind and the hour since 1970 that a recording's name tells; None if this store gives no such name."""
+    """Return the kind and the hour since 1970 that the name of a recording tells; None if this store would not give that name."""
     kind, _, stamp = stem.partition("-")
     try:
         moment = time.strptime(stamp + "+0000", "%Y%m%dT%H%M%SZ%z")
@@ -189,9 +190,9 @@ def judge(
     chronic_share: float | None,
     key: Path | None,
 ) -> dict[str, Any]:
-    """Turn a recording into a trace, and write beside it what ``check`` says about it; keep nothing if it is clean.
+    """Turn a recording into a trace, and write beside it what ``check`` says about it; if it is clean, keep no file.
 
-    Return what ``check`` says, the path of the trace, and whether an earlier process left the recording, without ``facts``.
+    Return what ``check`` says, the path of the trace, and whether an earlier process left the recording (if ``facts`` is empty).
     Only the process that judges imports the modules that read and check traces, because they take 90 MB.
     """
     from wastedcores.analysis.decisions import refused
@@ -227,7 +228,7 @@ def judge(
 
 
 def _to_disk(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
+    """Wait until a file, or the list of names in a folder, is on the disk."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

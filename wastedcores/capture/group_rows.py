@@ -1,4 +1,4 @@
-"""Rows that add up what the tasks of control groups did: a bounded number of rows, and one row for all other groups."""
+"""Rows that add up what the tasks of control groups did: a limited number of groups have rows, and the others share one row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OTHER = "other"
 _QUIET_S = 300.0
 #: the folders of the groups are listed at most this often
 _LIST_EVERY_S = 10.0
-#: with each message of the collector, the kernel's own counts of this many groups are read again
+#: after each message of the collector, the kernel's own counts are read again for this many groups
 _READ = 50
 
 
@@ -41,9 +41,9 @@ class _Sums:
 class GroupRows:
     """The rows of the control groups.
 
-    A row never counts backwards. When a row is given to another group, its seconds are dropped: they have been scraped, so they
-    must not be added to the row of all others. If the old group comes back, its new row begins at 0, which Prometheus takes for a
-    reset.
+    The numbers of a row never decrease. When a row is given to another group, its seconds are dropped: Prometheus has read them
+    already, so they must not be added to the row of all other groups. If the old group comes back, its new row begins at 0, which
+    Prometheus takes for a reset.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class GroupRows:
         self._listed = -_LIST_EVERY_S
 
     def add(self, changes: list[list[int]]) -> None:
-        """Add what the collector told of each group: id; ns that it ran, waited, waited beside an idle CPU; longest such wait."""
+        """Add what the collector told of each group: id; ns run; ns waited; ns waited beside an idle CPU; longest such wait."""
         now = self._now()
         for key, ran, waited, beside, longest in changes:
             row = self._rows[self._label(key, now)]
@@ -100,7 +100,7 @@ class GroupRows:
             yield label, Row(ran, waited, wasted, sums.throttled_s, longest)
 
     def _read_some(self) -> None:
-        """Read the kernel's own counts of some groups, in turns, so that a scrape does not wait for a thousand files."""
+        """Read the kernel's own counts of some groups, which take turns, so that no request waits for a thousand files."""
         for _ in range(min(_READ, len(self._rows))):
             self._to_read = self._to_read or list(self._rows)
             row = self._rows.get(self._to_read.pop())
@@ -109,7 +109,7 @@ class GroupRows:
 
 
 def _throttled(stat: str) -> float | None:
-    """Return for how long a group was throttled; None where the kernel does not count it, or if the group has ended."""
+    """Return for how long a group was throttled; None if the kernel does not count this, or if the group has ended."""
     try:
         with open(stat) as file:
             lines = file.read().splitlines()

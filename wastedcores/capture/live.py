@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from wastedcores.invariant import CheckResult
 
 Report = Callable[[str], None]
-#: takes a message of the collector, or of the judge of its recordings
+#: a function that takes a message of the collector, or of the code that judges its recordings
 Hear = Callable[[dict[str, Any]], None]
 
 
 class _Counts:
     """A checker that samples the kernel's own counts while a recording without runqueue lengths is made.
 
-    ftrace has no event for the length of a runqueue, and some kernels hide tasks from ftrace. The collector ``debugfs.py``
-    samples the lengths instead. A violation that it finds is certain, while its silence proves nothing.
+    ftrace has no event for the length of a runqueue, and some kernels hide tasks from ftrace. So the collector ``debugfs.py``
+    samples the lengths. A violation that it finds is certain; that it finds none proves nothing.
     """
 
     def __init__(self, result: LiveCheck, backend: Backend, file: Path, report: Report) -> None:
@@ -62,7 +62,7 @@ class _Counts:
             self.failure = e
 
     def end(self) -> bool:
-        """End the collector, wait until all that it found is in the result, and return whether it sampled to the end."""
+        """End the collector, wait until everything it found is in the result, and return whether it sampled to the end."""
         assert self.collector.process.stdin is not None
         with suppress(OSError):
             self.collector.process.stdin.close()
@@ -82,7 +82,7 @@ class _Counts:
 def record_and_check(
     result: LiveCheck, folder: Path, seconds: float | None, backend: Backend, report: Report
 ) -> None:
-    """Record all the time, check the recording, and add what the kernel's own counts showed."""
+    """Record during the whole check, check the recording, and add what the kernel's own counts showed."""
     from wastedcores.capture.record import capture
     from wastedcores.invariant import check
 
@@ -126,10 +126,10 @@ def record_and_check(
 
 
 def read_messages(stream: IO[bytes], received: queue.Queue[Any], ended: threading.Event) -> None:
-    """Put (message, recording) pairs into the queue, and None at the end; ``ended`` is set when the message ``end`` came.
+    """Put (message, recording) pairs into the queue, and None at the end; ``ended`` is set when the message ``end`` comes.
 
-    Each message is a line of JSON, followed by a recording of as many bytes as the line says. This runs on a thread of its own,
-    so that no signal can cut a message in two.
+    Each message is a line of JSON, followed by a recording of as many bytes as the line says. This function runs on a separate
+    thread, so that no signal can cut a message in two.
     """
     try:
         while line := stream.readline():
@@ -200,7 +200,7 @@ class Recordings:
 
     def __init__(self, result: LiveCheck, folder: Path, report: Report, hear: Hear) -> None:
         self.result, self.folder, self.report, self.hear = result, folder, report, hear
-        #: what the collector recorded; a file exists until it is judged
+        #: the files with what the collector recorded; each file exists until it is judged
         self._raw: list[Path] = []
         #: how many recordings of ten slices were kept, by verdict
         self._kept: Counter[str] = Counter()
@@ -219,13 +219,13 @@ class Recordings:
         return raw
 
     def add(self, raw: Path) -> None:
-        """Take what the collector recorded. Possible chronic waste is judged at once, violations in :meth:`finish`."""
+        """Take a recording of the collector. Possible chronic waste is judged at once, and a violation in :meth:`finish`."""
         self._raw.append(raw)
         if raw.stem.startswith("chronic"):
             self._judge(raw)
 
     def finish(self) -> None:
-        """Check the recordings that are not judged yet, perhaps because of Ctrl-C; the worst becomes ``result.worst``."""
+        """Check the recordings that are not judged yet, perhaps because of Ctrl-C; the worst result becomes ``result.worst``."""
         for raw in filter(Path.exists, self._raw):
             if raw.stem.startswith("chronic"):
                 self._judge(raw)
@@ -234,7 +234,7 @@ class Recordings:
         _explain_clean_recording(self.result)
 
     def _judge(self, raw: Path) -> None:
-        """Check a recording of ten slices, since only samples led to it; keep it if its waste is chronic or unknown."""
+        """Check a recording of ten slices, because only samples caused it; keep it if its waste is chronic or not known."""
         found = self._check(raw)
         enough = self._kept[found.verdict] >= self.result.options.most_recordings
         if found.verdict == "violations" and found.chronic is not None:
@@ -310,17 +310,17 @@ def live_check(
     options
         How the checker looks.
     seconds
-        How long; None: until Ctrl-C or SIGTERM.
+        For how long to check; None: until Ctrl-C or SIGTERM.
     output
         Folder for the recording of each confirmed violation (made if absent); None: keep only the counts.
     backend
-        ``auto``, ``bpf`` or ``tracefs``. The tracefs backend records all the time and checks afterwards, and it samples the
-        kernel's own counts meanwhile.
+        ``auto``, ``bpf`` or ``tracefs``. The tracefs backend records all the time and checks the recording afterwards. While it
+        records, it samples the kernel's own counts.
     progress
         Called with a line of text now and then; the line ``looking`` says that the checker has started.
     on_message
-        Called with each message of the collector, and with the event ``chronic waste`` when a recording shows it. Only with the
-        BPF backend.
+        Called with each message of the collector, and with the event ``chronic waste`` when a recording shows chronic waste. Only
+        with the BPF backend.
     evidence
         Keeps the recordings within limits and judges them at once, instead of ``output``. Only with the BPF backend.
 
@@ -412,10 +412,10 @@ def _check_in_kernel(
             receive()
     finally:
         code = collector.stop()
-    # the collector exits with 0 or 1; since Python exits with 1 after an uncaught exception, the last message must have come, too
+    # the collector exits with 0 or 1. Python also exits with 1 after an uncaught exception, so the last message must have come
     failed = code not in (0, 1) or not ended.is_set()
     try:
-        recordings.finish()  # what was recorded until then is evidence
+        recordings.finish()  # what was recorded before a failure is evidence, too
     finally:
         if failed:
             raise collector.failure()

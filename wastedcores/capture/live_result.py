@@ -20,24 +20,25 @@ class LiveOptions:
     Attributes
     ----------
     period_ns, persist_ns
-        Look every ``period_ns`` (the paper's S); report a violation that lasts ``persist_ns`` (the paper's M).
+        The checker looks every ``period_ns`` (the paper's S), and reports a violation that lasts ``persist_ns`` (the paper's M).
     event_driven
         Notice a violation at its first event instead of at the next look. Only with the BPF backend.
     before_s
-        Seconds that the flight recorder keeps before a violation. 0: record only the 20 ms after it, which costs least.
+        Seconds before a violation that the flight recorder keeps. 0: record only the 20 ms after it, which costs least.
     most_recordings
-        Keep at most this many recordings of violations, as many of chronic waste, and as many whose verdict is ``unknown``.
+        Keep at most this many recordings of violations, at most as many of chronic waste, and at most as many whose verdict is
+        ``unknown``.
     deficit, useless
         The paper's two other checks; their counts appear under ``checker``. Only with the BPF backend.
     record_every_s
         Record at most one persistent violation in this time; 0: all of them.
     most_listed
-        List at most this many violations, the last ones, and as many recordings with chronic waste.
+        List only the last violations, at most this many, and at most as many recordings with chronic waste.
     tally
         Also sample which control groups run and wait, for :mod:`wastedcores.capture.metrics`. Only with the BPF backend.
     chronic_share
-        Waste is chronic from this share on, see :mod:`wastedcores.invariant.chronic`; None: chronic waste is not looked for. With
-        the BPF backend, the counts at every tick decide when to record, and then the recording is checked.
+        Waste is chronic from this share on (:mod:`wastedcores.invariant.chronic`); None: chronic waste is not looked for. With
+        the BPF backend, counts taken at every tick decide when to record, and then the recording is checked.
 
     Raises
     ------
@@ -91,15 +92,15 @@ class LiveCheck:
     Attributes
     ----------
     options
-        How it looked.
+        How the checker looked.
     backend
         ``bpf`` (checked in the kernel) or ``tracefs`` (recorded, then checked).
     checks, suspected, confirmed
         Number of looks at the invariant, of looks that found a violation, and of violations that lasted M.
     seconds
-        How long it looked.
+        For how long the checker looked.
     started_ns
-        When it started, on the monotonic clock.
+        When the checker started, on the monotonic clock.
     violations
         One dict per confirmed violation: idle_cpu, busy_cpu, pid, began_ns, confirmed_ns, evidence (path or None).
     other
@@ -127,7 +128,7 @@ class LiveCheck:
 
     @property
     def verdict(self) -> str:
-        """``violations`` or ``clean``; ``unknown`` if it never looked, or if the recording cannot be trusted."""
+        """``violations`` or ``clean``; ``unknown`` if the checker never looked, or if the recording cannot be trusted."""
         if self.confirmed or self.chronic:
             return "violations"
         if self.backend == "tracefs" and self.worst is not None:

@@ -1,4 +1,4 @@
-"""Measure a command several times, under one or several settings that take turns, and describe the machine that it ran on."""
+"""Measure a command several times, under one or several settings that take turns, and describe the machine on which it ran."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def measure(
     """Run a command several times under each setting, in turns of shuffled order.
 
     * ``command``: the command, as a list of arguments (no shell).
-    * ``settings``: as :func:`read_settings` returns them; None: one setting without changes. The others are compared with the
-      first one.
-    * ``seed``: seed of the order.
+    * ``settings``: as :func:`read_settings` returns them; None: one setting without changes. All settings are compared with the
+      first setting.
+    * ``seed``: seed of the random order.
     * ``progress``: called with a line of text per run.
     * Returns ``schema``, ``command``, ``environment``, ``runs`` (setting, turn, wall_s, cpu_s, exit_code, in the order in which
       they were made) and ``settings``: for each setting the :func:`median` of wall_s, of cpu_s, and of the ratio to the first
@@ -121,14 +121,14 @@ def _once(command: Sequence[str], setting: dict[str, Any]) -> dict[str, Any]:
 
 
 def median(values: np.ndarray) -> dict[str, float]:
-    """Return the median of runs, an interval for the true median, and the probability with which such an interval contains it.
+    """Return the median of runs, an interval for the true median, and the probability that this kind of interval contains it.
 
     The true median is above each run with probability 1/2, so the number of runs below it is binomial. The interval leaves out as
     many of the lowest and of the highest runs as possible while its probability is at least 95 %. Fewer than six runs do not
-    reach 95 %; then the interval leaves out none.
+    reach 95 %; then the interval leaves out no run.
     """
     n, ordered = values.size, np.sort(values)
-    # the probability that at most k runs are below the true median; Python divides, because 2**64 fits into no array
+    # the probability that at most k runs are below the true median. Python's integers are divided, as 2**64 fits into no array
     below = np.cumsum([math.comb(n, k) / 2**n for k in range(n)])
     out = max(int((2 * below <= 1 - LEVEL).sum()) - 1, 0)
     return {
@@ -140,7 +140,7 @@ def median(values: np.ndarray) -> dict[str, float]:
 
 
 def manifest(command: Sequence[str]) -> dict[str, Any]:
-    """Return the facts that decide how fast a command runs, also those that Walcher's reproduction did not find in the paper."""
+    """Return the facts that decide how fast a command runs, with those that Walcher's reproduction missed in the paper."""
     program = shutil.which(command[0])
     return {
         "program": program,

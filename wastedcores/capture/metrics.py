@@ -1,4 +1,4 @@
-"""The state of the online checker as metrics, which Prometheus reads from a page or node_exporter from a file."""
+"""The state of the online checker as metrics; Prometheus reads them from a page, or node_exporter reads them from a file."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from wastedcores.capture.group_rows import GroupRows, Row
 from wastedcores.capture.system import stolen
 from wastedcores.errors import UsageError
 
-#: the page and the file are made again at most this often
+#: the page and the file are made again only after this time
 EVERY_S = 5.0
 #: an older page is not served, because the collector may have stopped reporting
 _STALE_S = 10.0
-#: a page that nobody requested in this time is no longer prepared; at most this many pages are prepared
+#: a page is no longer prepared if nobody requested it in this time; and the most pages that are prepared
 _FORGET_S, _MOST = 120.0, 8
-#: what chooses the format of the page and its compression
+#: the headers of a request that choose the format of the page and its compression
 _CHOICE = ("HTTP_ACCEPT", "HTTP_ACCEPT_ENCODING")
 
 _Choice = tuple[str, ...]
@@ -51,7 +51,7 @@ class _Made(NamedTuple):
 
 
 class Page:
-    """The page of a registry, as a WSGI application. A page with 1,000 groups takes 40 ms to make, so no request waits for it."""
+    """The page of a registry, as a WSGI application. It is made in advance, because a page with 1,000 groups takes 40 ms."""
 
     def __init__(
         self, registry: CollectorRegistry, now: Callable[[], float] = time.monotonic
@@ -77,7 +77,7 @@ class Page:
         return [page.body]
 
     def update(self, at_once: bool = False) -> None:
-        """Prepare the pages that are being requested, if they are old enough or ``at_once``."""
+        """Prepare the pages that were requested lately, if they are old enough or ``at_once`` is true."""
         now = self._now()
         asked = sorted(self._asked.items(), key=lambda item: -item[1])
         for n, (choice, when) in enumerate(asked):
@@ -105,7 +105,7 @@ class Page:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Return host and port of an address. Quotes and backslashes are refused, because the unit writes addresses into a file."""
+    """Return host and port of an address. Quotes and backslashes are refused, because unit.py writes addresses into a file."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535 or {'"', "\\"} & {*host}:
         raise UsageError(f"--serve {address}: expected :PORT or HOST:PORT, such as :9969.")
@@ -127,7 +127,7 @@ def serve(registry: CollectorRegistry, address: str) -> tuple[str, int, Page]:
 
 
 class TextFile:
-    """A file for node_exporter's textfile collector, written again at most every few seconds; readers never see half of it."""
+    """A file for node_exporter's textfile collector, written again every few seconds at most; readers never see half a file."""
 
     def __init__(self, path: Path, registry: CollectorRegistry, every_s: float = EVERY_S) -> None:
         if path.suffix != ".prom":
@@ -144,7 +144,7 @@ class TextFile:
         if now - self._written < self._every_s:
             return
         self._written = now
-        # node_exporter does not read a file whose name ends in a number; it runs as another user, hence the mode
+        # node_exporter does not read a file whose name ends in a number. It runs as another user, so all may read the file
         part = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             write_to_textfile(str(part), self._registry)
@@ -160,7 +160,7 @@ class TextFile:
 VERDICT_S = 300.0
 #: the mean number of wasted CPUs covers this time before now
 MEAN_S = 60.0
-#: without a new sample for this long, nothing is known about the machine; looks may be further apart
+#: if no new sample comes for this long, nothing is known about the machine; the time between two looks may be longer
 _SILENT_S = 10.0
 #: the verdict is unknown if more than this share of the samples left out tasks
 _CUT = 0.1
@@ -182,16 +182,16 @@ _COUNTS = (
 
 
 class Metrics(Collector):
-    """What the online checker has told so far."""
+    """The metrics of what the online checker has told so far."""
 
     def __init__(self, groups: GroupRows, now: Callable[[], float] = time.monotonic) -> None:
         self._groups, self._now = groups, now
         self._lock = threading.Lock()
         self._last: dict[str, Any] = {}
-        #: when the last message with new samples came, and when the last one with new looks
+        #: when the last message with new samples came, and when the last message with new looks came
         self._told = self._looked = -_SILENT_S
         self._looks_s = _SILENT_S
-        #: (when, ns of wasted CPUs, samples, samples that left out tasks)
+        #: (time of the message, ns of wasted CPUs, number of samples, number of samples that left out tasks)
         self._history: deque[tuple[float, int, int, int]] = deque()
         self._found: Counter[str] = Counter()
         self._found_at = -VERDICT_S
@@ -227,7 +227,7 @@ class Metrics(Collector):
             self._note("chronic", self._now())
 
     def recording(self, result: str, found: dict[str, Any] | None = None) -> None:
-        """Count a recording by what became of it; add up its avoidable waiting by evidence of affinity, and refusals."""
+        """Count a recording by what became of it; add up its avoidable waiting, by evidence of affinity, and its refusals."""
         with self._lock:
             self._recordings[result] += 1
             for name, ns in (found or {}).get("evidence", {}).items():
@@ -255,7 +255,7 @@ class Metrics(Collector):
         return "clean"
 
     def _mean_wasted(self) -> float | None:
-        """Return how many CPUs were wasted on average in the last minute; None without a sample."""
+        """Return how many CPUs were wasted on average in the last minute; None if there are no samples."""
         now = self._now()
         recent = [h for h in self._history if h[0] >= now - MEAN_S]
         if len(recent) < 2 or now - self._told >= _SILENT_S:
@@ -263,7 +263,7 @@ class Metrics(Collector):
         return (recent[-1][1] - recent[0][1]) / 1e9 / (recent[-1][0] - recent[0][0])
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; what is not known has no value."""
+        """Yield the metrics; a metric that is not known has no value."""
         with self._lock:
             rows = list(self._groups.rows())
             yield from self._of_machine(max((row.longest_s for _, row in rows), default=0.0))

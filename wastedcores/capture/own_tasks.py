@@ -17,15 +17,15 @@ from wastedcores.trace.parquet import read_parquet, stream_parquet
 from wastedcores.trace.schema import SCHEMA
 from wastedcores.trace.trace import BATCH_ROWS, Trace
 
-#: a switch to be written: its place, its CPU, the task that stops, the task that starts, and the state of the one that stops.
-#: The place is three times the number of a row, plus 0 (before the row's event), 1 (instead of the event) or 2 (after it)
+#: a switch to be written: its place, its CPU, the task that stops, the task that starts, and the state of the task that stops.
+#: The place is three times the number of a row, plus 0 (before the row's event), 1 (instead of the event) or 2 (after the event)
 Written = tuple[int, int, int, int, str | None]
 
 
 def threads_of(collector: int) -> set[int]:
     """Return the threads of this process, of the collector and of all processes that the collector has started.
 
-    Processes that vanish meanwhile are left out.
+    Processes that end during the search are left out.
     """
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -49,10 +49,10 @@ def threads_of(collector: int) -> set[int]:
 def written_without(
     recording: Path, pids: set[int], output: Path, broken: str | None = None
 ) -> Trace:
-    """Copy a recording of task events without some tasks; where such a task ran, its CPU does what it would have done without it.
+    """Copy a recording of task events as if some tasks had not run: where one of them ran, its CPU does something else.
 
-    A task that was interrupted goes on running. If there is none, a task that waits on the CPU runs. If none waits, the CPU is
-    idle.
+    A task that it had interrupted goes on running. If there is no such task, a task that waits on the CPU runs. If no task waits,
+    the CPU is idle.
     """
     trace = read_parquet(recording)
     left_out = _Leaver(pids)
@@ -74,15 +74,15 @@ class _Leaver:
     """The state of each CPU and of the tasks that wait there, while events are copied.
 
     While a task of the recorder runs on a CPU, another task stands in for it: the task that it interrupted, or else the task
-    that has waited there longest. If there is neither, the CPU is idle until a task wakes up there.
+    that has waited longest on this CPU. If there is neither, the CPU is idle until a task wakes up on it.
     """
 
     def __init__(self, pids: set[int]) -> None:
         self.pids = sorted(pids)
         self.own = frozenset(pids)
-        # by CPU, while a task of the recorder runs there: the task that stands in for it; 0: none
+        # by CPU, for those on which a task of the recorder runs: the task that stands in for it; 0: none
         self.stand_in: dict[int, int] = {}
-        # by CPU: the tasks that wait there, the longest waiting first
+        # by CPU: the tasks that wait on it; the task that has waited longest comes first
         self.waiting: dict[int, dict[int, None]] = {}
         self.waits_on: dict[int, int] = {}
         self.runs_on: dict[int, int] = {}
@@ -132,7 +132,7 @@ class _Leaver:
         return out
 
     def _begin(self, rows: list[Any]) -> None:
-        """Find the CPUs on which the recorder runs when the recording begins, and the tasks that are waiting then."""
+        """Find the CPUs on which the recorder runs when the recording begins, and the tasks that wait at this moment."""
         self.began = True
         seen: set[int] = set(self.own)
         cpus: set[int] = set()
@@ -152,7 +152,7 @@ class _Leaver:
     def _at_switch(
         self, out: list[Written], place: int, cpu: int, pid: int, prev: int, state: str | None
     ) -> None:
-        """Follow a switch on a CPU, and replace it if one of its two tasks belongs to the recorder."""
+        """Follow a switch on a CPU, and replace the switch if one of its two tasks belongs to the recorder."""
         comes, leaves = pid in self.own, prev in self.own
         if comes and leaves:
             return
@@ -177,7 +177,7 @@ class _Leaver:
         """Follow a task that becomes runnable on a CPU, or is moved to it."""
         ran_on = self.runs_on.get(pid)
         if kind == "migrate" and ran_on is not None and self.stand_in.get(ran_on) == pid:
-            # a stand-in that is moved must first stop running here
+            # a stand-in that is moved must first stop running on its old CPU
             self._stand(ran_on, self._longest(ran_on))
             out.append((place, ran_on, pid, self.stand_in[ran_on], "R"))
         elif ran_on is not None or (kind == "migrate" and pid not in self.waits_on):
@@ -188,7 +188,7 @@ class _Leaver:
             out.append((place + 2, cpu, 0, pid, "R"))
 
     def _stand(self, cpu: int, pid: int) -> None:
-        """Let a task, or nobody, stand in for the recorder."""
+        """Let a task stand in for the recorder on a CPU; pid 0: no task does."""
         self.stand_in[cpu] = pid
         self._run(pid, cpu)
 

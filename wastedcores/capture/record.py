@@ -51,13 +51,14 @@ def capture(
     output
         Parquet file to write; its folder must exist.
     seconds
-        How long; None: while ``run`` runs, or until Ctrl-C or SIGTERM.
+        For how long to record; None: while ``run`` runs, or until Ctrl-C or SIGTERM.
     run
-        Command to run meanwhile, as a list of arguments (no shell). If it fails, its exit code is in the header's provenance.
+        Command to run during the recording, as a list of arguments (no shell). If it fails, its exit code is in the header's
+        provenance.
     events
         Some of :data:`ALL_EVENTS`; None: :data:`DEFAULT_EVENTS`. Only the BPF backend can choose.
     flight
-        Flight recorder: keep only this many seconds, the last ones. Only with the BPF backend.
+        Flight recorder: keep only the last seconds of the recording, this many. Only with the BPF backend.
     buffer_mib
         Size of each CPU's ring in MiB.
     backend
@@ -73,7 +74,7 @@ def capture(
     Raises
     ------
     CollectorError
-        Capture is not possible here, or failed. If anything was recorded, the message names the file that has it.
+        Capture is not possible here, or it failed. If anything was recorded, the message names the file that holds it.
     UsageError
         An unknown kind, a time that is not above 0, or no folder to write in.
     """
@@ -187,7 +188,7 @@ def _record(
     own: set[int],
     facts: dict[str, Any],
 ) -> None:
-    """Let the collector run; add the threads that only record to ``own``, and what the file does not tell to ``facts``."""
+    """Let the collector run; add to ``own`` the threads that only record, and to ``facts`` what the file does not tell."""
     child: subprocess.Popen[bytes] | None = None
     before: dict[str, tuple[int, int]] = {}
     stolen_before: dict[int, int] | None = None
@@ -247,7 +248,7 @@ def _wait(
         if collector.messages and collector.messages[-1] != reported:
             reported = collector.messages[-1]
             report(reported)
-        # without a command to wait for, look rarely: each look may wake an idle CPU
+        # if no command is waited for, look rarely, because each look may wake an idle CPU
         longest = 0.2 if child is not None else 1.0
         left = longest if until is None else min(longest, max(0.0, until - time.monotonic()))
         time.sleep(left)

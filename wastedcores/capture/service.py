@@ -1,4 +1,4 @@
-"""The online checker as a service: metrics, evidence within limits, and lines for systemd's journal."""
+"""The online checker as a service: it serves metrics, keeps evidence within limits, and writes lines for systemd's journal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from wastedcores.trace.pseudonyms import Pseudonyms
 JOURNAL = "/run/systemd/journal/socket"
 #: at most one recording of each kind is kept in this time
 _RECORD_EVERY_S = 3600.0
-#: the answer at the end lists at most this many violations, the last ones, and as many recordings with chronic waste
+#: the answer at the end lists only the last violations, at most this many, and at most as many recordings with chronic waste
 _MOST_LISTED = 100
 
 
@@ -91,7 +91,7 @@ def run_service(
     seconds: float | None = None,
     progress: Callable[[str], None],
 ) -> LiveCheck:
-    """Check this machine as :func:`live_check` does, serve what it tells, and keep evidence within limits."""
+    """Check this machine as :func:`live_check` does, serve metrics of what it tells, and keep evidence within limits."""
     names = None if service.pseudonyms is None else Pseudonyms.of_file(service.pseudonyms)
     registry = CollectorRegistry()
     metrics = Metrics(GroupRows(service.cgroups, names.group if names else str))
@@ -153,7 +153,7 @@ def run_service(
 def _telling(
     metrics: Metrics, chronic: deque[dict[str, Any]]
 ) -> Callable[[str, dict[str, Any] | None], None]:
-    """Return a function that counts what becomes of recordings, and collects chronic waste in those that this process made."""
+    """Return a function that counts what becomes of recordings, and collects the chronic waste of this process's recordings."""
 
     def told(result: str, found: dict[str, Any] | None) -> None:
         metrics.recording(result, found)
@@ -166,7 +166,7 @@ def _telling(
 
 
 def log(violation: dict[str, Any], journal: str = JOURNAL) -> None:
-    """Write a violation into systemd's journal, with a field for each number, if this process's output goes there."""
+    """Write a violation into systemd's journal, with a field for each number, if this process's output goes to the journal."""
     if "JOURNAL_STREAM" not in os.environ and journal == JOURNAL:
         return
     fields = {

@@ -1,11 +1,11 @@
 """Snapshots of this machine: all tasks, and the facts that decide whether a waiting thread could have run elsewhere.
 
 A trace made by another tool does not tell these facts, and without them nobody knows whether a waiting thread could have run
-on an idle CPU. Everything comes from ``/proc`` and ``/sys``, so no rights are needed; a few facts are shown to root only.
+on an idle CPU. All facts come from ``/proc`` and ``/sys``, so no rights are needed; a few facts are shown to root only.
 
-A snapshot can be attached to a trace that another tool recorded, if both are of the same machine and boot.
-Facts about the tasks of another boot would make a confident verdict wrong. A trace seldom says in which boot it was recorded,
-so everything that it does say is compared: the boot's number, the host, the kernel, the CPUs, the time, and names of tasks.
+A snapshot can be attached to a trace that another tool recorded, if both come from the same machine and boot. Facts about the
+tasks of another boot could make a verdict wrong that looks certain. A trace seldom says in which boot it was recorded, so
+everything that it does say is compared: the boot's number, the host, the kernel, the CPUs, the time, and names of tasks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from wastedcores.trace.pseudonyms import Pseudonyms
 if TYPE_CHECKING:
     from wastedcores.trace.trace import Trace
 
-#: clocks that count from boot, with or without suspended time; perf.data names no clock if perf's own was used
+#: clocks that count from boot, with or without suspended time. perf.data names no clock if perf's own clock was used
 _SINCE_BOOT = (
     "monotonic", "monotonic_raw", "boottime", "mono", "mono_raw", "boot", "local", "perf",
 )  # fmt: skip
@@ -74,7 +74,7 @@ def with_snapshot(
 
 
 def _difference(header: Header, snapshot: Snapshot) -> str | None:
-    """Return the first contradiction between what the trace states about its machine and the snapshot; None if there is none."""
+    """Return the first contradiction between the snapshot and what the trace states about its machine; None if there is none."""
     for name, theirs, ours in (
         ("the boot", header.boot_id, snapshot.boot_id),
         ("the kernel", header.kernel_release, snapshot.kernel),
@@ -87,7 +87,7 @@ def _difference(header: Header, snapshot: Snapshot) -> str | None:
     if cpus is not None and highest >= cpus:
         return f"the trace has CPU {highest}, the snapshot's machine has {cpus} CPUs"
     count = cpus if up is None else len(up)
-    # some recorders state how many CPUs the machine has, online or not (trace-cmd)
+    # some recorders (trace-cmd) state how many CPUs the machine has, including offline CPUs
     if count and header.cpus_online and len(header.cpus_online) not in (count, cpus):
         return f"{len(header.cpus_online)} CPUs were online in the trace, {count} in the snapshot"
     return None
@@ -101,7 +101,7 @@ def _online(snapshot: Snapshot) -> list[int] | None:
 
 
 def another_time(header: Header, snapshot: Snapshot, file: Path | None) -> str | None:
-    """Return why the trace cannot have been recorded in the snapshot's boot; None if it can."""
+    """Return why the trace cannot have been recorded in the snapshot's boot; None if it may have been recorded in it."""
     uptime = header.clock in _SINCE_BOOT or (
         header.clock is None and header.source_format == "perf.data"
     )
@@ -126,7 +126,7 @@ def _clock_time(unix_ns: int) -> str:
 
 
 def _names(trace: Trace) -> dict[int, set[str]]:
-    """Return all names that each task has in the trace; a task without any is left out."""
+    """Return all names that each task has in the trace; a task without a name is left out."""
     names: dict[int, set[str]] = {}
     for pid, comm in trace.names.iter_rows():
         if (pid or 0) > 0 and comm not in (None, "<...>"):
@@ -135,13 +135,13 @@ def _names(trace: Trace) -> dict[int, set[str]]:
 
 
 def _named_alike(task: TaskFacts, names: set[str]) -> bool:
-    """Return whether a task has one of these names; /proc shows more than the first 15 characters of a kernel thread's name."""
+    """Return whether a task has one of these names; for a kernel thread, /proc shows more than the first 15 characters of it."""
     comm = task.comm or ""
     return comm in names or (bool(task.kthread) and any(n and comm.startswith(n) for n in names))
 
 
 def _other_tasks(tasks: list[TaskFacts], names: dict[int, set[str]]) -> str | None:
-    """Return a sentence if the tasks of the snapshot are not those of the trace; None if they may be the same."""
+    """Return a sentence if the tasks of the snapshot differ from those of the trace; None if they may be the same."""
     common = _common(tasks, names)
     others = sum(not _named_alike(t, names[t.pid]) for t in common)
     if 2 * others <= len(common):
@@ -152,7 +152,7 @@ def _other_tasks(tasks: list[TaskFacts], names: dict[int, set[str]]) -> str | No
 def _nothing_common(
     header: Header, tasks: list[TaskFacts], names: dict[int, set[str]], live: bool
 ) -> str | None:
-    """Return a sentence if nothing proves that the trace and the snapshot are of one machine; None if something does."""
+    """Return a sentence if nothing proves that the trace and the snapshot are of one machine; None if something proves it."""
     if header.boot_id or (header.host and header.kernel_release):
         return None
     if live:
@@ -165,14 +165,14 @@ def _nothing_common(
 
 
 def _common(tasks: list[TaskFacts], names: dict[int, set[str]]) -> list[TaskFacts]:
-    # init and kernel threads have the same numbers and names in every boot of many machines
+    # init and kernel threads do not count, because they have the same numbers and names in every boot of many machines
     return [t for t in tasks if not t.kthread and t.pid > 1 and t.pid in names]
 
 
 def _kept(
     header: Header, snapshot: Snapshot, facts: dict[str, Any], source: str | Path
 ) -> dict[str, Any]:
-    """Return the fields of the new header; a fact that the trace itself states wins."""
+    """Return the fields of the new header. If the trace and the snapshot both state a fact, the trace's is kept."""
     kept = {name: value for name, value in facts.items() if getattr(header, name) is None}
     # these two fields of a header are never None
     kept["changed"] = sorted({*header.changed, *facts.get("changed", [])})
@@ -211,14 +211,14 @@ class Snapshot(BaseModel):
     kernel: str
     host: str | None = None
     machine: dict[str, Any] | None = None
-    #: when it was taken: since boot, and since 1970
+    #: when the snapshot was taken, in ns since boot and in ns since 1970
     boottime_ns: int
     unix_ns: int
     #: all tasks; None: this process could not see them (it was in a container)
     tasks: list[TaskFacts] | None = None
     #: True: it is known that no task got another affinity while the trace was recorded, except by a fork
     follows_affinity: bool | None = None
-    #: True: it is known that a CPU without any event ran nothing, because the trace began before the work did
+    #: True: it is known that a CPU without any event was idle, because the trace began before the work began
     silent_is_idle: bool | None = None
     #: as in :class:`wastedcores.trace.header.Header`
     quotas: dict[str, int] | None = None
@@ -232,9 +232,9 @@ class Snapshot(BaseModel):
     sched_features: list[str] | None = None
     core_scheduling: bool | None = None
     autogroups: bool | None = None
-    #: None: the kernel does not count
+    #: the kernel's counts for each CPU; None: the kernel does not count
     cpu_counts: dict[int, CpuCounts] | None = None
-    #: the snapshot that was taken when the recorded command had ended; None: there was none
+    #: the snapshot that was taken when the recorded command had ended; None: there was no command
     last: Snapshot | None = None
 
 
@@ -246,7 +246,7 @@ SYSTEM = (
 
 
 def take() -> Snapshot:
-    """Take a snapshot of this machine now; in a container it has no tasks, because they have other numbers there."""
+    """Take a snapshot of this machine now. In a container the snapshot has no tasks, because they have other numbers there."""
     found = tasks()
     return Snapshot(
         kernel=platform.release(),
@@ -262,7 +262,7 @@ def take() -> Snapshot:
 
 
 def take_with_tasks() -> Snapshot:
-    """Take a snapshot of this machine now."""
+    """Take a snapshot of this machine now; fail if this process cannot see the machine's tasks."""
     taken = take()
     if taken.tasks is None:
         raise CollectorError(
@@ -277,8 +277,8 @@ def write_snapshot(
 ) -> tuple[int, int]:
     """Write a snapshot as JSON, and return its number of tasks and the exit code of the command.
 
-    With a command, two snapshots are written: one from before it runs, and one from after. Names are replaced by pseudonyms if
-    there is a file with a key.
+    If there is a command to run, two snapshots are written: one is taken before it runs, and one after it has ended. If
+    ``pseudonyms`` names a file with a key, names are replaced by pseudonyms.
     """
     names = None if pseudonyms is None else Pseudonyms.of_file(pseudonyms)
     taken, code = take_with_tasks(), 0
@@ -333,12 +333,12 @@ def read_snapshot(source: str | Path) -> Snapshot:
 
 
 def _all(taken: Snapshot) -> list[TaskFacts]:
-    """Return all tasks of a snapshot and of the one after the command; a task that is in both appears twice."""
+    """Return all tasks of a snapshot and of the snapshot after the command; a task that is in both appears twice."""
     return (taken.tasks or []) + ((taken.last.tasks if taken.last else None) or [])
 
 
 def header_facts(first: Snapshot, last: Snapshot | None = None) -> dict[str, Any]:
-    """Return what snapshots tell a trace's header."""
+    """Return the fields of a trace's header that snapshots before and after the recording tell."""
     last = last or first.last
     facts: dict[str, Any] = {name: getattr(first, name) for name in SYSTEM}
     facts["host"] = first.host
@@ -359,7 +359,7 @@ def header_facts(first: Snapshot, last: Snapshot | None = None) -> dict[str, Any
 
 
 def _unswitched(first: Snapshot, last: Snapshot) -> dict[int, bool] | None:
-    """Return the CPUs on which no task began or stopped running between two snapshots, and for each whether a task ran there."""
+    """Return the CPUs on which no task began or stopped running between two snapshots, and for each whether a task ran on it."""
     if first.cpu_counts is None or last.cpu_counts is None:
         return None
     found = {}
@@ -373,7 +373,7 @@ def _unswitched(first: Snapshot, last: Snapshot) -> dict[int, bool] | None:
 
 
 def _compared(first: TaskFacts, last: TaskFacts | None) -> TaskFacts:
-    """Return a task with the names of the facts that were different at the end; a task that has ended counts as unchanged."""
+    """Return a task with the names of the facts that were different at the end; a task that ended counts as unchanged."""
     if last is None:
         return first
     changed = tuple(n for n in _CHANGING if getattr(last, n) != getattr(first, n))

@@ -20,7 +20,7 @@ from wastedcores.trace.header import CpuCounts, CpusetFacts, SchedDomainFacts, T
 
 PF_KTHREAD = 0x00200000  # include/linux/sched.h
 POLICIES = {0: "other", 1: "fifo", 2: "rr", 3: "batch", 5: "idle", 6: "deadline", 7: "ext"}
-#: inodes of the first namespaces (include/linux/proc_ns.h); in other namespaces, pids and paths are not those of a trace
+#: inodes of the first namespaces (include/linux/proc_ns.h); in other namespaces, pids and paths differ from those in a trace
 _FIRST_NAMESPACE = {"pid": 0xEFFFFFFC, "cgroup": 0xEFFFFFFB}
 # include/uapi/linux/prctl.h
 _PR_SCHED_CORE, _PR_SCHED_CORE_GET = 62, 0
@@ -37,7 +37,7 @@ def in_first_namespace(kind: str) -> bool:
 
 
 def tasks() -> list[TaskFacts] | None:
-    """Return all tasks that run or sleep now; None in a container, where they have other numbers."""
+    """Return all tasks that exist now; None in a container, where tasks have other numbers."""
     if not in_first_namespace("pid"):
         return None
     none_has_a_cookie = _core_cookie(os.getpid())[1] in (errno.EINVAL, errno.ENODEV)
@@ -47,7 +47,7 @@ def tasks() -> list[TaskFacts] | None:
 
 
 def core_scheduling(found: list[TaskFacts] | None) -> bool | None:
-    """Return whether any of these tasks has a cookie of core scheduling; None if that is not known."""
+    """Return whether any of these tasks has a cookie of core scheduling; None if this is not known."""
     cookies = {t.core_cookie for t in found or ()}
     if any(cookies - {None}):
         return True
@@ -57,7 +57,7 @@ def core_scheduling(found: list[TaskFacts] | None) -> bool | None:
 def tasks_below(
     root: Path, cookie: Callable[[int], int | None] = lambda pid: None
 ) -> Iterator[TaskFacts]:
-    """Yield the tasks that the files of a ``/proc`` below ``root`` show; ``cookie`` tells a task's cookie of core scheduling."""
+    """Yield the tasks that the files in ``/proc`` below ``root`` show; ``cookie`` returns a task's cookie of core scheduling."""
     for folder in (root / "proc").glob("[0-9]*/task"):
         with suppress(OSError):  # the process has ended
             for thread in os.listdir(folder):
@@ -87,10 +87,10 @@ def _task(folder: Path, cookie: Callable[[int], int | None]) -> TaskFacts:
         allowed=allowed,
         cgroup=_cpu_group((folder / "cgroup").read_text(errors="backslashreplace")),
         cpuset=_optional(folder / "cpuset"),
-        # only the folder of a process has it; "/autogroup-25 nice 0"
+        # only the folder of a process has this file, for example with "/autogroup-25 nice 0"
         autogroup=(_optional(folder.parents[1] / "autogroup") or "").partition(" ")[0] or None,
         core_cookie=cookie(int(pid)),
-        # the process that takes the snapshot runs only for this purpose
+        # this process runs only because it takes the snapshot
         runnable=fields[0] == "R" and int(folder.parts[-3]) != os.getpid(),
     )
 
@@ -108,9 +108,9 @@ def _optional(path: Path) -> str | None:
 
 
 def _core_cookie(pid: int) -> tuple[int | None, int]:
-    """Return a task's cookie and 0, or None and the error's number.
+    """Return a task's cookie and 0; if it cannot be read, return None and the error's number.
 
-    EINVAL: the kernel has no core scheduling; ENODEV: the machine has no SMT; EPERM: the task belongs to somebody else.
+    EINVAL: the kernel has no core scheduling; ENODEV: the machine has no SMT; EPERM: the task belongs to another user.
     """
     cookie = ctypes.c_ulong()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -120,7 +120,7 @@ def _core_cookie(pid: int) -> tuple[int | None, int]:
 
 
 def _cpu_group(text: str) -> str | None:
-    """Return the group that limits the task's CPU time: its group in version 1's CPU controller, or else in version 2."""
+    """Return the group that limits the task's CPU time: its group in version 1's cpu hierarchy, or else that in version 2."""
     unified = None
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -141,7 +141,7 @@ def system_facts(root: Path = Path("/")) -> dict[str, Any]:
     isolated = _cpus(root / "sys/devices/system/cpu/isolated")
     without_tick = _cpus(root / "sys/devices/system/cpu/nohz_full")
     if without_tick is None and isolated is not None:
-        without_tick = []  # the file is absent because the kernel cannot do it (CONFIG_NO_HZ_FULL)
+        without_tick = []  # the file is absent because the kernel lacks CONFIG_NO_HZ_FULL
     autogroups = _read(root / "proc/sys/kernel/sched_autogroup_enabled")
     return {
         "quotas": quotas(root),
@@ -158,7 +158,7 @@ def system_facts(root: Path = Path("/")) -> dict[str, Any]:
 
 
 def this_machine() -> dict[str, Any] | None:
-    """Return this machine for a trace's header, or None if it cannot be read: a trace without it is still a trace."""
+    """Return this machine's topology for a trace's header; None if it cannot be read: a trace without it is still useful."""
     try:
         return live().to_dict()
     except (WastedCoresError, OSError):
@@ -166,10 +166,10 @@ def this_machine() -> dict[str, Any] | None:
 
 
 def quotas(root: Path = Path("/")) -> dict[str, int] | None:
-    """Return the CPU time per period in us of every control group that has a limit; None if they cannot all be known.
+    """Return the CPU time per period, in us, of every control group that has a limit; None if not all limits can be known.
 
-    In a container, limits of groups outside of it are not visible. If the root is the only control group, nothing has a limit
-    (tg_set_cfs_bandwidth(), kernel/sched/core.c, v6.12, refuses one for the root).
+    In a container, limits of groups outside of the container are not visible. If the root is the only control group, no group has
+    a limit: for the root, tg_set_cfs_bandwidth() refuses one (kernel/sched/core.c, v6.12).
     """
     if _only_root_group(root):
         return {}
@@ -193,7 +193,8 @@ def quotas(root: Path = Path("/")) -> dict[str, int] | None:
 def task_groups(root: Path = Path("/")) -> list[str] | None:
     """Return the paths of the control groups among which CPU time is shared, without the root; None if they cannot be known.
 
-    A group of version 2 without the cpu controller is no group of the scheduler: its tasks belong to the nearest one above it.
+    A group of version 2 without the cpu controller is no group of the scheduler: its tasks belong to the nearest group above it
+    that has the controller.
     """
     if _only_root_group(root):
         return []
@@ -207,12 +208,12 @@ def task_groups(root: Path = Path("/")) -> list[str] | None:
 
 
 def _groups(folder: Path) -> Iterator[Path]:
-    """Yield a control group and all below it; one that ends meanwhile may be left out (Path.rglob() raises an error then)."""
+    """Yield a control group and all groups below it. A group that ends meanwhile may be left out (Path.rglob() would fail)."""
     return (Path(path) for path, _, _ in os.walk(folder))
 
 
 def _only_root_group(root: Path) -> bool:
-    """Tell whether the root is the only group with the cpu controller that the kernel counts (proc_cgroupstats_show(), v6.12)."""
+    """Tell whether the kernel counts only one group with the cpu controller, the root (proc_cgroupstats_show(), v6.12)."""
     for line in (_read(root / "proc/cgroups") or "").splitlines():
         name, *numbers = line.split()
         if name == "cpu" and len(numbers) == 3:
@@ -221,7 +222,7 @@ def _only_root_group(root: Path) -> bool:
 
 
 def throttled(root: Path = Path("/")) -> dict[str, tuple[int, int]]:
-    """Return how often and for how many us each control group was throttled so far; empty if no group ever was."""
+    """Return how often and for how many us each control group was throttled so far; empty if no group was ever throttled."""
     folder = hierarchy("cpu", root)
     found = {}
     for group in _groups(folder) if folder else ():
@@ -247,9 +248,9 @@ def cpu_groups(root: Path = Path("/")) -> dict[int, tuple[str, Path]]:
 
 
 def stolen(root: Path = Path("/")) -> dict[int, int] | None:
-    """Return for how many ns hypervisors have run something else on each CPU of this machine since it booted.
+    """Return for how many ns a hypervisor has run something else on each CPU of this machine since it booted.
 
-    None: not known. Where a hypervisor does not report it, the counts stay 0.
+    None: not known. On a virtual machine, this includes counts that are all 0, because not every hypervisor reports the time.
     """
     tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     lines = _cpu_lines(root / "proc/stat")
@@ -259,7 +260,7 @@ def stolen(root: Path = Path("/")) -> dict[int, int] | None:
 
 
 def cpu_counts(root: Path = Path("/")) -> dict[int, CpuCounts] | None:
-    """Return the kernel's counts for each online CPU; None if it does not count how often a task begins to run.
+    """Return the kernel's counts for each online CPU; None if the kernel does not count how often a task begins to run.
 
     ``/proc/schedstat`` has rq_cpu_time and pcount, which change only when a task begins or stops running on the CPU
     (kernel/sched/stats.h: rq_sched_info_depart(), rq_sched_info_arrive(), v6.12).
@@ -280,7 +281,7 @@ def cpu_counts(root: Path = Path("/")) -> dict[int, CpuCounts] | None:
 
 
 def _cpu_lines(path: Path) -> Iterator[list[str]]:
-    """Yield the lines of single CPUs, split into words."""
+    """Yield the lines of a file that are about a single CPU, split into words."""
     for line in (_read(path) or "").splitlines():
         if re.match(r"cpu\d", line):
             yield line.split()
@@ -297,7 +298,7 @@ def throttled_since(before: dict[str, tuple[int, int]], now: dict[str, tuple[int
 
 
 def cpusets(root: Path = Path("/")) -> list[CpusetFacts] | None:
-    """Return the cpusets that have CPUs of their own, sorted by path; None if they cannot be known."""
+    """Return the cpusets that have CPUs of their own, sorted by path; None if the cpusets cannot be known."""
     folder = hierarchy("cpuset", root)
     if folder is None or not in_first_namespace("cgroup"):
         return None
@@ -313,7 +314,7 @@ def _cpusets(folder: Path) -> Iterator[CpusetFacts]:
             continue
         flag, partition = _read(path / "cpuset.sched_load_balance"), None
         balanced = None if flag is None else flag == "1"
-        if flag is None:  # version 2, whose root is a partition but has no file that says so
+        if flag is None:  # version 2; there the root is a partition, but no file says so
             partition = _read(path / "cpuset.cpus.partition") or (
                 "root" if path == folder else None
             )
@@ -324,7 +325,7 @@ def _cpusets(folder: Path) -> Iterator[CpusetFacts]:
 
 
 def sched_domains(root: Path = Path("/")) -> list[SchedDomainFacts] | None:
-    """Return the scheduling domains that the kernel shows, one entry for all CPUs with the same domain; None if it shows none."""
+    """Return the scheduling domains that the kernel shows; CPUs with the same domain share an entry. None: none are shown."""
     shown = kernel_domains(root)
     if shown is None:
         return None
@@ -341,7 +342,7 @@ def sched_domains(root: Path = Path("/")) -> list[SchedDomainFacts] | None:
 
 
 def hierarchy(controller: str, root: Path) -> Path | None:
-    """Return where the control groups with a controller are mounted; in version 1, the mount's options name the controller."""
+    """Return where the control groups with a controller are mounted; in version 1, the options of the mount name it."""
     unified = None
     for line in (_read(root / "proc/self/mountinfo") or "").splitlines():
         mount, _, source = line.partition(" - ")
@@ -355,7 +356,7 @@ def hierarchy(controller: str, root: Path) -> Path | None:
 
 
 def _name(group: Path, root: Path) -> str:
-    """Return the path of a control group as the files of its tasks give it; bytes that are no text are escaped."""
+    """Return the path of a control group as ``/proc`` gives it for its tasks; bytes that are not text are escaped."""
     name = os.fsencode("/" + "/".join(group.relative_to(root).parts))
     return name.decode(errors="backslashreplace")
 

@@ -22,12 +22,12 @@ from wastedcores.capture.thread_groups_jit import checksum
 
 ARRAY_BYTES = 240_000
 POLICIES = {"other": os.SCHED_OTHER, "fifo": os.SCHED_FIFO, "rr": os.SCHED_RR}
-#: as in the recordings of the guests
+#: the same values as in the recordings of guests
 PRIORITY, REST_S = 50, 0.05
 
 
 def calibrated(array: np.ndarray, work_s: float) -> int:
-    """Return how many checksums take ``work_s``; the fastest of five trials counts, since other work only slows trials down."""
+    """Return how many checksums take ``work_s``, from the fastest of five trials, since other work only makes trials slower."""
     checksum(array, 1)
     fastest = np.inf
     for _ in range(5):

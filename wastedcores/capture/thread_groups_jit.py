@@ -7,7 +7,7 @@ from wastedcores.jit.compile import jit
 
 @jit
 def checksum(array, times):
-    """Add up an array several times, as Sites' threads do, and return a sum that depends on all of it."""
+    """Add up an array several times, as Sites' threads do, and return a sum that depends on the whole array."""
     a, b = 1, 0
     for _ in range(times):
         for value in array:

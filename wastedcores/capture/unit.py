@@ -1,4 +1,4 @@
-"""The service of systemd: its unit, the file with its options, and how they are put in place and taken away."""
+"""The service of systemd: its unit and the file with its options, and how both files are installed and removed."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def unit(program: str, root: Path = Path("/"), config: Path | None = None) -> st
     if paranoid.exists() and int(paranoid.read_text()) > 2:
         capabilities += " CAP_SYS_ADMIN"
         why = ";\n# this kernel's perf_event_paranoid is above 2, so the timers need CAP_SYS_ADMIN at first, too"
-    # the interpreter of a virtual environment may be a link to one that lies in a home
+    # the interpreter of a virtual environment may be a link to an interpreter in a home folder
     written = _written({} if config is None else read_config(config))
     needed = (program, str(Path(sys.executable).resolve()), __file__, *(f"{p}/" for p in written))
     homes = ("/home/", str(Path("~root").expanduser()))
@@ -121,7 +121,7 @@ def _written(options: dict[str, Any]) -> list[Path]:
 
 
 def _writes(written: list[Path]) -> str:
-    """Return the line that lets the service write into these folders."""
+    """Return the unit's line that lets the service write into these folders; empty if none is needed."""
     others = [p for p in written if not p.is_relative_to(Path("/", MADE[0]))]
     quoted = [f'"-{p}"'.replace("%", "%%") for p in others]
     return f"ReadWritePaths={' '.join(quoted)}\n" if quoted else ""
@@ -134,9 +134,9 @@ def program() -> str:
 
 
 def install(serve: str, root: Path, say: Callable[[str], None], dry: bool) -> None:
-    """Write the unit and the options below a root, and start the service if the root is this machine's.
+    """Write the unit and the options below a root folder, and start the service if this is the root of this machine.
 
-    An existing file of options stays. With ``dry``, each step is only said, not done.
+    An existing file of options stays. With ``dry``, each step is only announced.
     """
     host_and_port(serve)  # a wrong address is refused before anything is written
     kept = root / CONFIG if (root / CONFIG).exists() else None
@@ -161,7 +161,7 @@ def install(serve: str, root: Path, say: Callable[[str], None], dry: bool) -> No
 
 
 def uninstall(root: Path, say: Callable[[str], None], dry: bool) -> None:
-    """Stop the service and delete its files, with the recordings in its own folder."""
+    """Stop the service, and delete its files and the recordings in its own folder."""
     if (root / UNIT).exists():
         _systemctl(["disable", "--now", NAME], root, say, dry)
     for place in _elsewhere(root / CONFIG):

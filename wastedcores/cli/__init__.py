@@ -1,8 +1,8 @@
 """The command ``wastedcores``. Each verb is one library call in a module of its own.
 
-Exit codes: 0 fine or clean, 1 violations (also what a linter or a gate finds), 2 bad use or input or an internal error,
-3 unknown (events were lost, or nothing can be predicted), 130 interrupted. `capture` and `snapshot` exit with the code of their
-command.
+Exit codes: 0 fine or clean, 1 violations (or a finding of a linter or a gate), 2 bad use, bad input or an internal error,
+3 unknown (events were lost, or nothing can be predicted), 130 interrupted. `capture` and `snapshot` exit with the code of the
+command that they ran.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, TextIO
 from wastedcores.cli._app import COMPLETE, VERBS, app, options, present
 from wastedcores.errors import ModelWarning, WastedCoresError
 
-#: extra -> the modules that it brings
+#: extra of this package -> the modules that it installs
 EXTRAS = {
     "lab": (
         "plotly", "jupyterlab", "ipywidgets", "anywidget", "papermill", "nbconvert", "nbformat", "traitlets", "IPython",
@@ -35,7 +35,7 @@ GC_OBJECTS = 200_000
 
 
 def register_verbs(typed: Sequence[str] = ()) -> None:
-    """Import the modules of verbs, each of which puts its verb on the application."""
+    """Import the module of the typed verb, or else those of all verbs; each module adds its verb to the application."""
     first = next((word for word in present(typed)[0] if not word.startswith("-")), None)
     wanted = [verb for verb in VERBS if verb.rstrip("_") == first]
     for verb in wanted or VERBS:
@@ -58,8 +58,8 @@ def _show_warning(
 def run() -> None:
     """Run the command line as a process of its own.
 
-    At its end the interpreter searches all objects for cycles, which took a fifth of a short command's time. Frozen objects are
-    not searched.
+    At its end, the interpreter searches all objects for cycles, except frozen ones. This search took a fifth of the time of a
+    short command, so all objects are frozen first.
     """
     atexit.register(gc.freeze)
     main()
@@ -68,7 +68,7 @@ def run() -> None:
 def main() -> None:
     """Run the command line and exit: every error is one paragraph without a traceback, and only a verdict exits with 1."""
     _keep_streams_writable()
-    # imported modules live until the end; with the default of 700 new objects, the collector searches them again and again
+    # imported modules live until the end, but the collector would search them after every 700 new objects, its default
     gc.set_threshold(GC_OBJECTS)
     if COMPLETE in os.environ:  # the shell asks what may follow
         from wastedcores.cli.completion import answer
@@ -81,7 +81,7 @@ def main() -> None:
         sys.stdout.flush()
     except OSError as e:
         code = _say(f"standard output cannot be written ({e.strerror}).", 2)
-        # the interpreter would flush again at its end, fail and exit with a code of its own
+        # otherwise the interpreter would flush again at its end, fail, and exit with a code of its own
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
@@ -106,7 +106,7 @@ def _run() -> int:
             show()
             return int(getattr(e, "exit_code", 2))
         if isinstance(e, SystemExit):
-            # typer exits with 1 when any pipe is closed; verdicts do not pass here
+            # typer exits with 1 if any pipe is closed; no verdict comes here as an exception
             e = e.__context__ or e
         match e:
             case WastedCoresError():
@@ -123,7 +123,7 @@ def _run() -> int:
                 return _say(f"{name}{e.strerror or e}.", 2)
             case MemoryError():
                 return _say("there is not enough memory for this; no verdict was reached.", 2)
-        # polars: a file vanished or changed while it was read, or its decoders panicked at damaged data
+        # errors of polars: a file vanished or changed while it was read, or a decoder panicked at damaged data
         if type(e).__module__.startswith("polars") or type(e).__name__ == "PanicException":
             return _say(
                 f"reading or writing a table failed: {_first_line(e)}. Is the file damaged, or did it change while it was "
@@ -139,7 +139,7 @@ def _run() -> int:
 
 
 def _extra_with(module: str | None) -> str:
-    """The extra of this package that brings a module; empty if none does."""
+    """Return the extra of this package that installs a module; empty if there is none."""
     package = (module or "").partition(".")[0]
     return next((extra for extra, modules in EXTRAS.items() if package in modules), "")
 
@@ -154,7 +154,7 @@ def _first_line(e: BaseException) -> str:
 
 
 class _Pipe(io.FileIO):
-    """A standard stream whose reader may go away. What is written afterwards is dropped, so the verdict decides the exit code."""
+    """A standard stream that drops what is written after its reader has gone, so that the verdict still decides the exit code."""
 
     def write(self, data: Any) -> Any:
         try:
@@ -164,11 +164,11 @@ class _Pipe(io.FileIO):
 
 
 def _keep_streams_writable() -> None:
-    """Let neither a closed pipe nor an encoding end a verb. A character that the encoding lacks becomes an escape sequence."""
+    """Let no verb fail because of a closed pipe or an encoding; characters that the encoding lacks become escape sequences."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            # the caller has closed this stream, so the next file that is opened would get its descriptor
+            # the caller has closed this stream, so the next file that is opened would get the descriptor of the stream
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # it stays open
         elif stream is getattr(sys, f"__{name}__"):
             raw = _Pipe(stream.fileno(), "w", closefd=False)

@@ -19,7 +19,7 @@ VERBS = (
 
 #: the environment variable with which a shell asks for completions
 COMPLETE = "_WASTEDCORES_COMPLETE"
-#: what a newcomer does first, with its purpose
+#: the commands that a newcomer needs first, each with its purpose
 FIRST = (
     ("capture -o trace.parquet -- make -j8", "record this machine while a command runs"),
     ("check trace.parquet", "were cores idle while threads waited?"),
@@ -40,10 +40,10 @@ class Options:
 
 
 def present(words: Sequence[str]) -> tuple[list[str], str]:
-    """Replace a spelling of the previous release by the present one; also return a hint, which is empty if nothing changed.
+    """Replace the spellings of the previous release in typed words; also return a hint, which is empty if nothing was replaced.
 
-    ``check --live`` and ``check --table`` were verbs of their own, ``--snapshot`` was called ``--tasks`` by some
-    verbs, and ``watch --serve`` was ``--metrics``.
+    ``watch`` was spelt ``check --live``, ``fleet`` was ``check --table``, some verbs called ``--snapshot`` ``--tasks``, and
+    ``watch --serve`` was ``watch --metrics``.
     """
     new = list(words)
     at = next((i for i, word in enumerate(new) if not word.startswith("-")), None)
@@ -74,7 +74,7 @@ def _renamed(word: str, old: str, new: str) -> str:
 
 
 class Verbs(TyperGroup):
-    """The verbs in the order of :data:`VERBS`, whichever of their modules was imported first."""
+    """The verbs in the order of :data:`VERBS`, in whatever order their modules were imported."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse what was typed; an old spelling is replaced, and a hint is printed."""
@@ -101,15 +101,15 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    # help texts fill the terminal up to this width
+    # a help text is as wide as the terminal, but at most this wide
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
 
 def epilog(*examples: str, notes: str = "", exit_codes: str = "") -> str:
-    """Return the end of a verb's help: notes and exit codes, which are wrapped, and examples, which are not.
+    """Return the end of a verb's help: notes, exit codes and examples. The lines of the examples are not wrapped.
 
-    Examples are written without the leading ``wastedcores``; paragraphs of notes are separated by an empty line.
+    Examples are written without the leading ``wastedcores``; an empty line separates the paragraphs of notes.
     """
     lines = "\n".join(f"  wastedcores {example}" for example in examples)
     parts = [notes.strip(), exit_codes and f"Exit codes: {exit_codes}", f"\b\nExamples:\n{lines}"]

@@ -1,4 +1,4 @@
-"""``wastedcores compare A B --gate RULES``: whether the recordings of a change keep the rules."""
+"""``wastedcores compare A B --gate RULES``: whether recordings before and after a change keep the rules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def gate(
     junit: Path | None,
     markdown: Path | None,
 ) -> None:
-    """Judge the rules, print and write the outcomes, and exit with the code of the worst one."""
+    """Judge the rules, print and write the outcomes, and exit with the code of the worst outcome."""
     from wastedcores.analysis.gate import judge, read_rules
     from wastedcores.cli._input import open_input
     from wastedcores.files import written_whole
@@ -58,13 +58,13 @@ def gate(
 
 
 def _recordings(name: Path) -> list[Path]:
-    """Return the recordings of one side: a trace or a data set, or all files and traces of a folder that is no trace itself."""
+    """Return the recordings of one side: a trace, a data set, or all traces in a folder that is not itself a trace."""
     from wastedcores.errors import UsageError
 
     if not name.is_dir():
         return [name]
     form = _format(name)
-    # a folder that only has folders in the Common Trace Format may hold several traces
+    # a folder of folders in the Common Trace Format also has the format "ctf", but it may hold several traces
     if form and (form != "ctf" or (name / "metadata").is_file()):
         return [name]
     seen = (p for p in name.iterdir() if not p.name.startswith("."))
@@ -75,7 +75,7 @@ def _recordings(name: Path) -> list[Path]:
 
 
 def _format(folder: Path) -> str:
-    """Return the format of a folder that is a trace, or that has traces in folders of its own; empty if it is neither."""
+    """Return the format of a folder that is a trace or has traces in subfolders; empty if neither is true."""
     from wastedcores.errors import WastedCoresError
     from wastedcores.trace.io import sniff
 

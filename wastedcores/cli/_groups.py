@@ -1,4 +1,4 @@
-"""Options that belong together as one parameter of a verb."""
+"""Lets a verb take several options that belong together as one parameter."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Counted:
 
 @dataclass(frozen=True)
 class Told:
-    """What the user tells about the tasks of a trace in addition to the trace."""
+    """Facts about the tasks of a trace that the user adds to those in the trace."""
 
     session: Sessions = None
     snapshot: SnapshotSource = None
 
 
 def with_groups(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb one option for each field of the dataclasses among its parameters, in the same order."""
+    """Replace each parameter that is a dataclass by one option for each field of the dataclass, in the order of the fields."""
     hints = get_type_hints(verb, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     options: list[inspect.Parameter] = []

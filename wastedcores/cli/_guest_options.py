@@ -1,4 +1,4 @@
-"""The options that several verbs of ``wastedcores guest`` share, and what they stand for."""
+"""The options that several verbs of ``wastedcores guest`` share, and functions that find what the options name."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Sysctls = Annotated[
     Option(
         "--sysctl",
         metavar="NAME=VALUE",
-        help="Set kernel.sched_autogroup_enabled=0 and the like. May be repeated.",
+        help="Set a sysctl of the guest, such as kernel.sched_autogroup_enabled=0. May be repeated.",
     ),
 ]
 Scx = Annotated[
@@ -45,7 +45,7 @@ Scx = Annotated[
     Option(
         "--scx",
         metavar="FILE|work-conserving",
-        help="Load this sched_ext scheduler first: a BPF object (FILE.bpf.o), or our own by its name.",
+        help="Load this sched_ext scheduler before the workload: a BPF object (FILE.bpf.o), or the included `work-conserving`.",
     ),
 ]
 Append = Annotated[str, Option("--append", metavar="TEXT", help="Further boot parameters.")]
@@ -121,7 +121,7 @@ def find_asked(asked: KernelOptions) -> Kernel:
         raise UsageError(
             f"--patch {asked.patch[0]}: name the source to which it is applied: --source DIR."
         )
-    find_emulator()  # without an emulator, a kernel would be fetched or built for nothing
+    find_emulator()  # if there is no emulator, fail before a kernel is fetched or built for nothing
     if asked.source is not None:
         return built_kernel(asked.source, asked.patch or ())
     return (
@@ -132,7 +132,7 @@ def find_asked(asked: KernelOptions) -> Kernel:
 
 
 def machine_of(name: str | None, scenario: str | None) -> Machine:
-    """Find the machine that was named, or that of a scenario."""
+    """Find the named machine, or else the machine of the scenario, or else the default machine."""
     from wastedcores.topology.source import find_machine
     from wastedcores.workload.scenarios import scenario as find
 

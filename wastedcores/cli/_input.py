@@ -18,14 +18,14 @@ def open_input(
     snapshot: str | None = None,
     between: Sequence[str] | None = None,
 ) -> Trace:
-    """Open the trace file ``name``, or the data set of that name; ``format`` None: detect the format.
+    """Open the trace file ``name``, or the data set of that name; if ``format`` is None, detect the format.
 
     ``snapshot`` is a file with facts about the trace's tasks, or ``live``. ``between`` cuts a window out of the trace.
     """
     if snapshot is not None:
         from wastedcores.capture.snapshot import read_snapshot, with_snapshot
 
-        taken = read_snapshot(snapshot)  # a wrong name is found before a long trace is read
+        taken = read_snapshot(snapshot)  # first, because reading a trace may take long
         return with_snapshot(open_input(name, format), taken, snapshot)
     from wastedcores.trace.named import open
 
@@ -35,7 +35,7 @@ def open_input(
 def recorded_machine(
     trace: Trace, name: str | None, steps: Sequence[tuple[str, int]]
 ) -> Machine | None:
-    """Return the machine ``name``, or the trace's own, after some hotplug steps; None if nothing was asked for."""
+    """Return the machine ``name`` or the trace's own, after hotplug steps; None if neither a name nor a step was given."""
     from wastedcores.topology.machine import Machine
     from wastedcores.topology.source import find_machine
 
@@ -46,7 +46,7 @@ def recorded_machine(
 
 
 def kernel_of(trace: Trace, kernel: str | None, machine: str | None) -> str | None:
-    """Return the kernel that the user names, or the machine's if neither user nor trace names one; otherwise None."""
+    """Return the kernel that the user names; if neither user nor trace names one, return that of the machine, otherwise None."""
     from wastedcores.topology.source import find_machine
 
     if kernel or machine is None or trace.header.kernel_model or trace.header.kernel_release:
@@ -59,7 +59,7 @@ def resolve_replay(
 ) -> tuple[Scenario, Machine]:
     """Find a scenario and its machine, and refuse every wrong name or value before a replay starts.
 
-    ``machine`` None stands for the scenario's own; ``given`` has values of the scenario's parameters.
+    If ``machine`` is None, the scenario's own machine is taken. ``given`` has values of the scenario's parameters.
     """
     from wastedcores.simulator import with_steps
     from wastedcores.simulator.limits import check_seed

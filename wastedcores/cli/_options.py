@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-#: the usual endings of a file of Perfetto's
+#: the usual endings of the names of Perfetto traces
 ENDINGS = (".pftrace", ".perfetto-trace", ".pb")
 
 
 def above_zero(param: typer.CallbackParam, value: float | None) -> float | None:
-    """Refuse a number that is not finite or not above 0; Python reads such numbers from "nan", "inf" and "-1"."""
+    """Refuse a number that is not finite or not above 0, because Python also reads "nan", "inf" and "-1" as numbers."""
     from wastedcores.errors import UsageError
 
     if value is not None and not 0 < value < math.inf:
@@ -83,7 +83,7 @@ RefillUs = Annotated[
         metavar="US",
         min=0,
         max=10_000_000,
-        help="The time in us that a thread loses when it moves to another last-level cache. Default: none.",
+        help="The time in us that a thread loses when it moves to another last-level cache; 0 means that a move costs nothing.",
     ),
 ]
 Offline = Annotated[
@@ -110,8 +110,8 @@ Chronic = Annotated[
     Option(
         "--chronic",
         metavar="SHARE|off",
-        help="Call waste chronic when 5 of 10 consecutive slices, each as long as --persist, waste at least this share of the "
-        "CPU time used.",
+        help="Waste is chronic if at least this share of the used CPU time is wasted in 5 of 10 consecutive slices, each as long "
+        "as --persist.",
     ),
 ]
 Cpus = Annotated[
@@ -122,8 +122,8 @@ Between = Annotated[
     Option(
         "--between",
         metavar="START END",
-        help="Count only this window: from one mark to another, each named by the beginning of its text, or between two times "
-        "in seconds.",
+        help="Count only the window between START and END: two marks, each named by the beginning of its text, or two times in "
+        "seconds.",
     ),
 ]
 Whole = Annotated[
@@ -137,7 +137,7 @@ IgnoreAffinity = Annotated[
     bool,
     Option(
         "--ignore-affinity",
-        help="Also count waiting threads that their affinity keeps off the idle CPU.",
+        help="Also count waiting threads that may not run on the idle CPU because of their affinity.",
     ),
 ]
 
@@ -146,7 +146,7 @@ Silent = Annotated[
     Option(
         "--silent",
         metavar="idle|unknown",
-        help="What online CPUs without an event did. Default: unknown, unless the trace lists what ran at its start.",
+        help="What an online CPU did if no event names it. Default: unknown, unless the trace lists what ran at its start.",
     ),
 ]
 
@@ -164,7 +164,8 @@ Sessions = Annotated[
     Option(
         "--session",
         metavar="NAME",
-        help="A task whose name ever begins with NAME leads a session, which its children inherit. May be repeated.",
+        help="Each task whose name begins with NAME at any time leads a session; its children inherit the session. May be "
+        "repeated.",
     ),
 ]
 SnapshotSource = Annotated[
@@ -172,7 +173,8 @@ SnapshotSource = Annotated[
     Option(
         "--snapshot",
         metavar="FILE|live",
-        help="Take sessions, affinity and limits of the tasks from this output of `wastedcores snapshot`, or from this machine.",
+        help="Take sessions, affinity and limits of the tasks from FILE, which `wastedcores snapshot` wrote, or, with `live`, "
+        "from this machine as it is now.",
     ),
 ]
 
@@ -195,7 +197,9 @@ Workers = Annotated[
 Scheduler = Annotated[
     str | None,
     Option(
-        "--scheduler", metavar="ADDRESS", help="Run on the Dask scheduler at this address instead."
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Run on the Dask cluster of the scheduler at this address instead of here.",
     ),
 ]
 
@@ -223,7 +227,7 @@ Backend = Annotated[
 def settings(texts: Sequence[str] | None, expected: str = "NAME=VALUE") -> dict[str, str]:
     """Return the values of ``--set`` by name; if a name is given twice, the last value counts.
 
-    ``expected`` is the form that the error message asks for.
+    ``expected`` is the form of a setting that the error message names.
     """
     from wastedcores.errors import UsageError
 
@@ -237,7 +241,7 @@ def settings(texts: Sequence[str] | None, expected: str = "NAME=VALUE") -> dict[
 
 
 def until_ns(seconds: float | None) -> int | None:
-    """Return the value of ``--until`` in ns; refuse what is not a time that a replay can last."""
+    """Return the value of ``--until`` in ns; refuse a value that cannot be the length of a replay."""
     from wastedcores.errors import UsageError
 
     if seconds is None:
@@ -250,7 +254,7 @@ def until_ns(seconds: float | None) -> int | None:
 
 
 def refuse_unused(ctx: typer.Context, names: Sequence[str], why: str) -> None:
-    """Refuse the options of these parameters, if they were typed, because they would change nothing."""
+    """Refuse those options of these parameters that were typed, because they would change nothing."""
     from wastedcores.errors import UsageError
 
     unused = [
@@ -266,7 +270,7 @@ def refuse_unused(ctx: typer.Context, names: Sequence[str], why: str) -> None:
 
 
 class HotplugCommand(typer.core.TyperCommand):
-    """A command that keeps the order in which ``--offline`` and ``--online`` were typed, which click does not."""
+    """A command that keeps the order in which ``--offline`` and ``--online`` were typed; click does not keep it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Note the values of both options in ``ctx.meta`` and let click parse as usual."""

@@ -1,4 +1,4 @@
-"""How verbs answer: JSON, wrapped text, and the files they write."""
+"""Prints the answers of verbs as JSON or wrapped text, and checks the files that verbs write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXIT_CODES = "0 clean, 1 violations, 2 bad use or input, 3 unknown because the t
 
 def print_json(value: Any) -> None:
     """Print ``value`` as JSON on one line of standard output."""
-    # Python's escape sequences, such as \xfc, are no JSON
+    # where a character cannot be printed, Python would write an escape sequence, such as \xfc, that is not valid JSON
     utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower() in ("utf-8", "utf8")
     json.dump(value, sys.stdout, separators=(",", ":"), ensure_ascii=not utf8)
     sys.stdout.write("\n")
@@ -38,7 +38,7 @@ def print_recording(path: Path, header: Header) -> None:
 
 
 def wrapped(text: str, first: str = "", rest: str = "") -> str:
-    """Wrap a paragraph at the terminal's width; ``first`` and ``rest`` begin the first line and the others."""
+    """Wrap a paragraph at the terminal's width; ``first`` stands before the first line and ``rest`` before each other line."""
     width = min(shutil.get_terminal_size().columns, 120) - 1
     return textwrap.fill(
         text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False
@@ -46,7 +46,7 @@ def wrapped(text: str, first: str = "", rest: str = "") -> str:
 
 
 def fitted(text: str, indent: str = " " * 17) -> str:
-    """Wrap long lines at the terminal's width and indent the lines that continue them; a pipe gets the text as it is."""
+    """Wrap long lines at the terminal's width and indent the continuation lines; in a pipe, do not change the text."""
     if not sys.stdout.isatty():
         return text
     width = shutil.get_terminal_size().columns - 1
@@ -64,7 +64,7 @@ def fitted(text: str, indent: str = " " * 17) -> str:
     )
 
 
-#: parameters that say how a trace is read and which part of it counts; a next command about the same trace needs them, too
+#: parameters that say how a trace is read and which part of it counts; the proposed next command repeats them
 _ABOUT_A_TRACE = {
     "machine", "kernel", "snapshot", "session", "between", "cpus", "whole", "persist", "chronic", "ignore_affinity", "silent",
     "format",
@@ -74,14 +74,14 @@ _ABOUT_A_TRACE = {
 def print_next(command: str, purpose: str, ctx: typer.Context | None = None) -> None:
     """Print the command that helps next, with its purpose, as the last lines of an answer.
 
-    If the context of the typed verb is given and the command is about the same trace, the command repeats the typed options.
+    If ``ctx``, the context of the typed verb, is given, and the next command is about the same trace, it repeats typed options.
     """
     repeated = "" if ctx is None else _repeated(ctx, shlex.split(command))
     print(f"\n  next           {command}{repeated}   ({purpose})")
 
 
 def _repeated(ctx: typer.Context, following: list[str]) -> str:
-    """Return those of the typed options that say something about the trace and that the following verb takes."""
+    """Return the typed options that are about the trace and that the verb of the following command takes, too."""
     from wastedcores.cli._app import app
 
     if following[2:3] != [str(ctx.params["trace"])]:
@@ -121,8 +121,8 @@ def given_again(machine: str | None, settings: Sequence[str] | None) -> str:
 def parquet_name(source: Path) -> Path:
     """Return the name that ``import`` gives its file, in the current folder.
 
-    ``run.txt.xz`` becomes ``run.parquet``, and another tool's ``run.parquet`` becomes ``run-trace.parquet``. The standard input,
-    ``-``, becomes ``trace.parquet``.
+    For ``run.txt.xz`` it is ``run.parquet``, for another tool's ``run.parquet`` it is ``run-trace.parquet``, and for the standard
+    input, ``-``, it is ``trace.parquet``.
     """
     name = "" if str(source) == "-" else source.name
     for suffix in (".gz", ".xz", ".zst", ".txt", ".data", ".dat", ".json"):
@@ -133,7 +133,7 @@ def parquet_name(source: Path) -> Path:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a place for the result before the work is done, if it is a directory or if nothing can be written there."""
+    """Refuse a path for the result, before the work is done, if it is a directory or if nothing can be written there."""
     from wastedcores.errors import UsageError
     from wastedcores.files import is_special
 

@@ -67,7 +67,7 @@ def check(
 ) -> None:
     """Find CPUs that were idle while threads waited.
 
-    Only threads that the idle CPU was allowed to run count, unless --ignore-affinity is given.
+    A waiting thread counts only if it may run on the idle CPU, unless --ignore-affinity is given.
     """
     persist_ns = duration_ns(persist, "--persist")
     chronic_share = share(chronic, "--chronic")
@@ -109,7 +109,7 @@ def check(
 
 
 def _number(text: str) -> int:
-    """Read --limit."""
+    """Return the number that --limit gives."""
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise UsageError(f"--limit {text!r}: expected a number below a billion, or all.")
     return int(text)

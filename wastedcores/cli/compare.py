@@ -30,11 +30,11 @@ from wastedcores.units import result_words
 if TYPE_CHECKING:
     from wastedcores.analysis.compare import Comparison
 
-_NOTES = """With a scenario, the other kernels are compared with the first one. Without --kernel the scenario runs under v4.1 and
-under v4.1 with the fix that belongs to it.
+_NOTES = """With a scenario, the first kernel is compared with each of the others. Without --kernel, the scenario runs under v4.1
+and under v4.1 with the fix of the bug that the scenario shows.
 
-With two traces, both are put on one time axis. The table says better or worse only if machine and workload are the same as far as
-the traces tell; if not, a sentence says what differs.
+With two traces, both are put on one time axis. The table says better or worse only if, as far as the traces tell, machine and
+workload are the same; if not, a sentence says what differs.
 
 With --gate, each side is a trace or a folder of traces, and the exit code is 0 if all rules are kept, 1 if one is broken, and 3
 if one cannot be judged. See docs/how-to/continuous-integration.md."""
@@ -188,7 +188,7 @@ def compare(
 
 
 def _refuse_single_trace(name: str) -> None:
-    """Refuse a trace that was named alone; everything else is a scenario, or is refused as one."""
+    """Refuse a single trace; any other single name is taken for a scenario, and refused later if there is none of that name."""
     from wastedcores.errors import UsageError, WastedCoresError
     from wastedcores.trace.io import sniff
     from wastedcores.trace.named import fetch
@@ -288,7 +288,7 @@ def _print(found: Comparison) -> None:
 
 
 def _wasted(found: Comparison, i: int) -> str:
-    """Say how many CPUs a run wasted, and how this compares with the first run, because a verdict alone hides the gain."""
+    """Say how many CPUs a run wasted and how much less or more this is than in the first run; a verdict would hide this."""
     from wastedcores.units import number
 
     wasted = [r.mean(r.thread_ns) for r in found.checks.values()]
@@ -300,7 +300,7 @@ def _wasted(found: Comparison, i: int) -> str:
 
 
 def _print_suggestions(found: Comparison) -> None:
-    """Print how many suggestions of each design's modules the core refused."""
+    """Print how many suggestions each module of a design made, and how many of them the core refused."""
     some = found.suggestions.filter(found.suggestions["silent"] < found.suggestions["asked"])
     if not some.height:
         return

@@ -1,4 +1,4 @@
-"""``wastedcores completion``: what a shell runs to complete verbs and options with the Tab key."""
+"""``wastedcores completion``: the script with which a shell completes verbs and options at the Tab key."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def completion(
 
 
 def answer() -> None:
-    """Answer a shell that asks what may follow the words in its environment, and end."""
+    """Answer a shell that asks what may follow the typed words, which are in environment variables, and exit."""
     from typer.completion import completion_init
 
     completion_init()

@@ -63,7 +63,7 @@ Seed = Annotated[
         "--seed",
         metavar="N",
         min=0,
-        help="Write a copy for somebody without an id, who gets the id seed-N.",
+        help="Write a copy with the id seed-N, for somebody who has no id.",
     ),
 ]
 
@@ -72,7 +72,7 @@ def _ids(students: list[str] | None, file: Path | None, seed: int | None) -> lis
     found = list(students or [])
     if file:
         try:
-            text = file.read_text("utf-8-sig")  # spreadsheets begin such a file with a mark
+            text = file.read_text("utf-8-sig")  # with the byte order mark of spreadsheets
         except UnicodeDecodeError as e:
             raise UsageError(f"{file}: expected ids in UTF-8, one in a line ({e}).") from e
         found += [line.strip() for line in text.splitlines() if line.strip()]
@@ -82,7 +82,7 @@ def _ids(students: list[str] | None, file: Path | None, seed: int | None) -> lis
 
 
 def _say_written(paths: list[Path]) -> None:
-    """Print the paths of what was written; after ten paths, only say how many more there are."""
+    """Print the paths of at most ten written files, and how many more there are."""
     for path in paths[:10]:
         print(path)
     if len(paths) > 10:
@@ -145,7 +145,7 @@ def otter(
 ) -> None:
     """Write assignments of otter-grader.
 
-    Each has the zip of the autograder for Gradescope.
+    Each assignment has a zip file with the autograder for Gradescope.
     """
     from wastedcores_course.otter_assignment import REQUIREMENT, write_otter
 
@@ -154,10 +154,10 @@ def otter(
 
 _GRADE = """Each submission runs in a sandbox: it sees only Python, this package without the answers, and a folder of its own; it
 has no network, and its time, memory and processes are limited. Its answers are measured there and judged outside. A submission
-that breaks a limit keeps the points of the tasks before.
+that breaks a limit keeps the points of the tasks that ended before.
 
-Submissions are notebooks in DIR with the names of students, or a folder for each student. The names decide with
-whose numbers they are graded. What has not changed since the last time is not graded again.
+Submissions are notebooks in DIR that have the names of students, or a folder for each student. Each submission is graded with the
+numbers of the student of that name. A submission that has not changed since the last time is not graded again.
 
 Beside grades.csv are grades.html (distribution, the hardest task, common mistakes) and the folder grades.rows with the
 feedback for each student."""
@@ -208,7 +208,7 @@ def grade(
 ) -> None:
     """Grade a folder of submissions in a sandbox, in parallel.
 
-    An interrupted run goes on where it was.
+    If a run was interrupted, the same command continues it.
     """
     from wastedcores_course.grading import grade as grade_all
     from wastedcores_course.sandbox import Limits

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from wastedcores.analysis.explain import Explanation
     from wastedcores.prediction import Advice
 
-_NOTES = """With --seeds 5, replays of the work that the trace shows test the cause: they run under the recorded kernel and
-with each fix that it lacks, as in `wastedcores whatif`. Fixes that pay are proposed, and a cause whose fix gains nothing is
-withdrawn. This takes some seconds or minutes, so it is done only on request. A recording may name the window and the CPUs of
-its workload; only these are explained unless --whole, --between or --cpus is given. Say with --offline and --online which
-CPUs were taken offline and brought back before the trace began; the order in which they are typed counts."""
+_NOTES = """With --seeds 5, the cause is tested: the work that the trace shows is replayed under the recorded kernel, and under
+this kernel with each fix that it lacks, as in `wastedcores whatif`. Fixes that pay are proposed, and a cause is withdrawn if its
+fix gains nothing. This takes some seconds or minutes, so it is done only on request. A recording may name the window and the CPUs
+of its workload; only these are explained unless --whole, --between or --cpus is given. Use --offline and --online to name CPUs
+that were taken offline and brought back before the trace began, in the order in which this happened."""
 
 
 @app.command(
@@ -138,7 +138,7 @@ def explain(
 
 
 def _not_computed(found: Explanation) -> str:
-    """Say what an explanation without replays leaves out, and which option computes it."""
+    """Say what an explanation without replays does not tell, and which option computes this."""
     from wastedcores.kernels import FIXES
 
     gains = "what each fix would gain" if found.replayed else "what any scheduler would gain"
@@ -151,7 +151,7 @@ def _not_computed(found: Explanation) -> str:
 
 
 def _propose(advice: Advice) -> None:
-    """Print the fixes that pay, the most that any scheduler could gain, and how far to trust both."""
+    """Print the fixes that pay, the most that any scheduler could gain, and how far to trust these numbers."""
     print()
     verb, unit = ("save", "of the time") if advice.in_time else ("keep", "more CPUs busy")
     for p in advice.proposals:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Reduce(StrEnum):
-    """Which runqueue length stands for all those that fall into one pixel."""
+    """What a pixel shows if the runqueue had several lengths in its time."""
 
     share = "share"
     longest = "longest"
@@ -118,16 +118,16 @@ def figure(
     reduce: Annotated[
         Reduce,
         Option(
-            help="For heatmap: which of the runqueue lengths in a pixel is shown; `share` shows each for its share of the time."
+            help="For heatmap: which length of the runqueue a pixel shows; `share` shows each for its share of the time."
         ),
     ] = Reduce.share,
     cpu: Annotated[
         int | None,
-        Option(metavar="N", help="For considered: only searches on behalf of this CPU."),
+        Option(metavar="N", help="For considered: draw only searches on behalf of this CPU."),
     ] = None,
     op: Annotated[
         str | None,
-        Option(metavar="NAME", help="For considered: only searches by this kernel function."),
+        Option(metavar="NAME", help="For considered: draw only searches by this kernel function."),
     ] = None,
     events: EventLayers = EventLayers(),
     width: Annotated[
@@ -190,7 +190,7 @@ def _refuse_early(
 
 
 def _refuse_window(kind: str, against: Path | None, start: str | None, end: str | None) -> None:
-    """Refuse --from and --to where they would change nothing, because the figure has no time axis or is drawn whole."""
+    """Refuse --from and --to where they change nothing: the figure has no time axis or always shows the whole trace."""
     if (start is None and end is None) or (not against and kind in that_take("window")):
         return
     what = "two traces, which are drawn whole" if against else f"--kind {kind}"
@@ -232,14 +232,14 @@ def _window(run: Examined, kind: str, start: int | None, end: int | None) -> tup
         return None
     if "layers" not in KINDS[kind].takes:
         return _within(run.scene.window, start, end)
-    # events are drawn without the runqueues, which would have to be computed
+    # figures of events need no runqueues, and computing these takes long
     from wastedcores.figures.event_views import whole
 
     return _within(whole(run), start, end)
 
 
 def _within(whole: tuple[int, int], start: int | None, end: int | None) -> tuple[int, int]:
-    """Return the window between two places on the axis, whose zero is the beginning of the trace."""
+    """Return the window between two times on the axis, which has its zero at the beginning of the trace."""
     first, last = whole
     begin = first + (start or 0)
     stop = last if end is None else min(last, first + end)

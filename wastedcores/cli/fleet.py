@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 FLEET_SCHEMA = "wastedcores.fleet/1"
-_NOTES = """A row is kept as soon as its trace is checked, so the same command continues after an interruption. A Dask
+_NOTES = """A row is kept as soon as its trace is checked, so after an interruption the same command continues. A Dask
 cluster (--scheduler) must see the traces under the same paths; it needs `pip install 'wastedcores[dask]'`. If DIR is a
 Prometheus that scrapes `wastedcores watch --serve`, the table has a row per machine and hour, of the last --hours."""
 _EXIT_CODES = (
@@ -54,7 +54,7 @@ def fleet(
         str,
         Argument(
             metavar="DIR",
-            help="A folder of traces, its URL, a text file *.list with a path or URL in each line, or a Prometheus.",
+            help="A folder of traces, its URL, a text file *.list with a path or URL in each line, or a Prometheus's address.",
         ),
     ],
     output: Annotated[

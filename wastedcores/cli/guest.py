@@ -32,8 +32,8 @@ from wastedcores.cli._options import AsJson, ParquetOutput, Settings, Until, set
 from wastedcores.cli._output import check_writable, print_json, print_next, print_recording
 
 KERNELS_SCHEMA = "wastedcores.guest_kernels/1"
-_NOTES = """No root, no KVM, and no network once the kernel is there. docs/guest.md says what lockstep means, what is
-exact and what is not modelled, and how long things take."""
+_NOTES = """This needs neither root nor KVM, and no network once the kernel is on this machine. docs/guest.md says what
+lockstep means, what is exact and what is not modelled, and how long things take."""
 
 guest_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(
@@ -57,7 +57,7 @@ app.add_typer(
 def doctor(as_json: AsJson = False) -> None:
     """Say what works here, and what is missing.
 
-    It names the emulator, what its build needs, the kernels that are there, and the space.
+    It names the emulator, what its build needs, the kernels that are on this machine, and the free space.
     """
     from wastedcores.guest.debian import mirrors
     from wastedcores.guest.emulator import NEEDED, find_emulator, missing_of, runner
@@ -115,7 +115,7 @@ def build(
         Path | None,
         Option(
             metavar="DIR",
-            help="An unpacked source of QEMU 7.2. Default: fetch that of Debian 12.",
+            help="A folder with the source of QEMU 7.2. Default: fetch the source from Debian 12.",
         ),
     ] = None,
     jobs: Annotated[
@@ -123,7 +123,7 @@ def build(
         Option(metavar="N", min=1, help="Number of compilers at a time. Default: one per CPU."),
     ] = None,
 ) -> None:
-    """Build the emulator, once: about 6 CPU minutes, without root."""
+    """Build the emulator once, in about 6 CPU minutes, without root."""
     from wastedcores.guest import build_emulator
 
     made = build_emulator(source, jobs)
@@ -145,7 +145,7 @@ def kernels(
         bool,
         Option(
             "--all",
-            help="List every release. Default: the newest of each series, and those that the replay has.",
+            help="List every release. Default: the newest release of each series, and the releases that the replay models.",
         ),
     ] = False,
     as_json: AsJson = False,
@@ -166,7 +166,9 @@ def kernels(
         print_json(told) if as_json else print(f"{kernel.name} {kernel.version}: {kernel.image}")
         return
     found, here = available_kernels(), {k.name for k in fetched_kernels()}
-    series = {".".join(v.split(".")[:2]): r for r, v in found.items()}  # the last one is the newest
+    series = {
+        ".".join(v.split(".")[:2]): r for r, v in found.items()
+    }  # a newer release replaces an older one
     rows = [
         {"name": f"debian:{r}", "version": v, "here": f"debian:{r}" in here,
          "replayed": recorded_balancer(v.partition("-")[0]).replayed, "newest": r in series.values()}
@@ -312,7 +314,9 @@ def compare(
     ],
     kernel: KernelOptions = KernelOptions(),
     machine: MachineGiven = None,
-    seeds: Annotated[int, Option(metavar="N", min=2, help="Number of seeds, from 1 on.")] = 3,
+    seeds: Annotated[
+        int, Option(metavar="N", min=2, help="Record and replay with the seeds 1 to N.")
+    ] = 3,
     set_: Settings = None,
     until: Until = None,
     feature: Features = None,
@@ -326,9 +330,9 @@ def compare(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record a scenario, replay it, and lay both side by side.
+    """Record a scenario, replay it, and print both side by side.
 
-    The noise floor of the recordings is beside them.
+    The noise floor of the recordings is printed beside them.
     """
     from wastedcores.guest import compare as run_compare
     from wastedcores.trace.parquet import write_parquet

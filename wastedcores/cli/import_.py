@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from wastedcores.trace.trace import Trace
 
 _NOTES = f"""The format is detected from the content. Known are {listed()}. Text may be plain or compressed (.gz, .xz,
-.zst). Make text from perf.data with `perf script --show-lost-events -F +cpu`, so that lost events are seen. The readers of
-SchedLog and systing have only been tested on constructed files, because no real recording was available.
+.zst). Make text from perf.data with `perf script --show-lost-events -F +cpu`, so that the text has the lost events. The readers
+of SchedLog and systing have only been tested on constructed files, because no real recording was available.
 
-Most formats do not tell which CPUs a task may use. `wastedcores snapshot`, run while the trace is recorded, writes this down for
---snapshot. A snapshot of another machine or boot is refused."""
+Most formats do not tell which CPUs a task may use. Run `wastedcores snapshot` while the trace is recorded, and give the file that
+it writes with --snapshot. A snapshot of another machine or boot is refused."""
 
 
 @app.command(
@@ -106,7 +106,7 @@ def _changed(
     taken: str | None,
     pseudonyms: Path | None,
 ) -> Trace:
-    """Import into ``output`` with the facts of a snapshot or with pseudonyms; if these are refused, nothing is written."""
+    """Import a trace with the facts of a snapshot or with pseudonyms; if one of these is refused, write nothing."""
     from wastedcores.capture.snapshot import read_snapshot, with_snapshot
     from wastedcores.errors import UsageError
     from wastedcores.trace.pseudonyms import Pseudonyms, written_again
@@ -123,7 +123,7 @@ def _changed(
         trace = run(part)
         if snapshot is None or taken is None:
             return trace
-        # whether the snapshot is of the same machine is known only when all of the trace has been read
+        # only when the whole trace has been read is it known whether the snapshot is of the same machine
         return with_snapshot(trace, snapshot, taken, recorded=source)
 
     return written_again(complete, output, names)

@@ -33,8 +33,8 @@ def info(
 ) -> None:
     """Show the facts about a trace.
 
-    These are its format, kernel, clock, machine and interval, the number of events of each kind, lost events, and what is
-    recorded of the tasks and of the configuration: affinity, policies, limits of CPU time, throttling, isolated CPUs and cpusets.
+    These are its format, kernel, clock, machine and interval, the number of events of each kind, and lost events. Facts about
+    tasks and configuration are also shown: affinity, policies, limits of CPU time, throttling, isolated CPUs and cpusets.
     """
     from wastedcores.cli._input import open_input
     from wastedcores.cpulist import format_cpulist
@@ -84,7 +84,7 @@ def info(
 
 
 def _counters(file: Path, found: Counters, *, as_json: bool) -> None:
-    """Name a file that has the scheduler's counters instead of events."""
+    """Describe a file that has counters of the scheduler instead of events."""
     from wastedcores.cpulist import format_cpulist
 
     cpus, domains = (

@@ -1,4 +1,4 @@
-"""``wastedcores lab``: the notebooks in a folder of the user's, and JupyterLab on it."""
+"""``wastedcores lab``: copies the notebooks into a folder of the user, and opens JupyterLab there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typer import Argument, Option
 
 from wastedcores.cli._app import app, epilog
 
-_NOTES = """Notebooks that are in the folder already are left as they are, with your changes; delete one to get it back."""
+_NOTES = """Notebooks that are in the folder already are left as they are, with your changes. Delete a notebook to get the
+original back."""
 
 
 @app.command(
@@ -44,7 +45,7 @@ def lab(
     call += [f"--LabApp.default_url=/lab/tree/{start.name}"] if start.exists() else []
     call += [f"--ServerApp.port={port}"] if port else []
     call += ["--no-browser"] if no_browser else []
-    # JupyterLab refuses root, who is often the user of a container or of a test machine
+    # JupyterLab refuses to run as root, but containers and test machines often have no other user
     call += ["--allow-root"] if os.geteuid() == 0 else []
     os.execv(sys.executable, call)
 
@@ -59,7 +60,7 @@ def copy_notebooks(folder: Path) -> int:
         wanted = [p for p in sorted(notebooks().glob("*.ipynb")) if not (folder / p.name).exists()]
         for path in wanted:
             text = path.read_text(encoding="utf-8")
-            # half a copy would stay for ever, because a notebook that is there is not copied again
+            # an interrupted copy would stay there for ever, because a notebook that exists is not copied again
             with written_whole(folder / path.name) as part:
                 part.write_text(_without_dead_links(text), encoding="utf-8")
     except OSError as e:

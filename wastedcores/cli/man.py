@@ -36,7 +36,7 @@ def man() -> None:
 
 
 def _verb(command: Any, words: tuple[str, ...], parent: Any) -> list[str]:
-    """Return the lines of a verb's section, and of the sections of the verbs below it."""
+    """Return the lines of a verb's section and of the sections of its subcommands."""
     context = command.make_context(" ".join(words), [], parent=parent, resilient_parsing=True)
     lines = [f".SH {' '.join(words).upper()}", ".nf", _roff(command.get_help(context)), ".fi"]
     for name in getattr(command, "commands", ()):
@@ -45,6 +45,6 @@ def _verb(command: Any, words: tuple[str, ...], parent: Any) -> list[str]:
 
 
 def _roff(text: str) -> str:
-    """Escape what has a meaning for man: backslashes, hyphens, and dots and quotes that begin a line."""
+    """Escape characters that have a meaning for man: backslashes, hyphens, and dots or quotes at the beginning of a line."""
     lines = text.replace("\\", "\\e").replace("-", "\\-").splitlines()
     return "\n".join(f"\\&{line}" if line.startswith((".", "'")) else line for line in lines)

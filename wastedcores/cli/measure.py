@@ -1,4 +1,4 @@
-"""``wastedcores measure``: run a command several times under settings that take turns."""
+"""``wastedcores measure``: run a command several times under each of several settings, in shuffled order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson
 from wastedcores.cli._output import print_json
 
-_NOTES = """A file of settings has a table per setting: its prefix comes before the command, which sees the variables of env:
+_NOTES = """A file of settings has a table per setting. prefix is put before the command, and env has its environment variables:
 
 \b
   [cfs]
@@ -22,9 +22,9 @@ _NOTES = """A file of settings has a table per setting: its prefix comes before 
   prefix = ["taskset", "-c", "0,1"]
   env = {OMP_NUM_THREADS = "2"}
 
-The settings take turns in shuffled order, so that a machine that changes meanwhile changes all of them. The percentage of an
-interval says how probably such an interval contains the true median: at least 95 % from six runs on. The description of the
-machine has the facts that Walcher's reproduction could not find in the paper."""
+The settings take turns in shuffled order, so that a change of the machine meanwhile affects all of them. The percentage of an
+interval is the probability that such an interval contains the true median; from six runs on, it is at least 95 %. The
+description of the machine has the facts that Walcher's reproduction could not find in the paper."""
 _EXIT = "0 every run ended with code 0, 2 bad use, 3 a run failed."
 
 

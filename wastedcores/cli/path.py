@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wastedcores.analysis.critical_path import CriticalPath
 
 _NOTES = """The path goes from the end of the work backwards: from a thread that slept to the thread that woke it, and so on. It
-splits the time into running, waiting for a CPU while one that the thread may use was idle (avoidable), other waiting, and
+splits the time into running, waiting for a CPU while another CPU that the thread may use was idle (avoidable), other waiting, and
 sleeping (timers, devices, and the way of a wakeup from one CPU to another)."""
 
 
@@ -36,8 +36,8 @@ def path(
         Option(
             "--from",
             metavar="MARK|PID",
-            help="What the path leads to: the beginning of a mark's text, or a thread. Default: the mark that ends the "
-            "recording's window, else the last task that exits.",
+            help="Where the path ends: at a mark (the beginning of its text) or at the end of a thread (its pid). Default: at "
+            "the mark that ends the recording's window, or else at the last exit of a task.",
         ),
     ] = None,
     between: Between = None,

@@ -21,7 +21,8 @@ from wastedcores.cli._output import check_writable, print_json, print_next, wrap
 
 _NOTES = """The workload has the CPU time of every task between waking and sleeping, and how tasks wait for each other: for
 children, at barriers, for locks and messages, for timers and devices. It can be edited and replayed. No event of the scheduler
-tells sessions and control groups: they come from the recording itself, from --snapshot, or from --session."""
+tells to which session or control group a task belongs: this comes from the recording itself, from --snapshot, or from
+--session."""
 
 
 @app.command(
@@ -42,7 +43,7 @@ def recover(
         str | None,
         Option(
             metavar="NAME",
-            help="Recover only the first task of this name and all that it forked, directly or not.",
+            help="Recover only the first task of this name and all tasks that it forked, directly or indirectly.",
         ),
     ] = None,
     as_json: AsJson = False,

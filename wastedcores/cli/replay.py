@@ -55,7 +55,7 @@ def replay(
         str | None,
         Option(
             metavar="NAME",
-            help="Linux with fixes (v4.1+all_fixes), or a scheduler design (core+power). Default: the scenario's, mostly v4.1.",
+            help="A kernel, with fixes (v4.1+all_fixes), or a design (core+power). Default: the scenario's own, mostly v4.1.",
         ),
     ] = None,
     machine: MachineName = None,
@@ -119,7 +119,7 @@ def replay(
 def _next(
     scenario: Scenario, kernel: str, given: str, written: Path | None = None
 ) -> tuple[str, str]:
-    """Return the next useful command, and what it is good for."""
+    """Return the command that is useful next, and its purpose."""
     if written is not None:
         return f"wastedcores report {shlex.quote(str(written))}", "a page about this replay"
     fixed = f"{scenario.kernel}+{scenario.fix}"

@@ -1,4 +1,4 @@
-"""``wastedcores report``: from a trace to a page."""
+"""``wastedcores report``: makes a page about a trace."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def reproduce(
         str,
         Argument(
             metavar="PART",
-            help="The part: table1, table2, table3, claims, walcher, carver, sites, newidle, proofs (of small machines), "
+            help="The part: table1, table2, table3, claims, walcher, carver, sites, newidle, proofs (checks of small machines), "
             "or all (the first five).",
         ),
     ] = "all",
@@ -131,7 +131,7 @@ def reproduce(
 
 
 def _calibrate(output: Path, how: dict[str, Any]) -> None:
-    """Fit the parameters, write them to ``output`` and show how well each program is met."""
+    """Fit the parameters, write them to ``output``, and print the largest error of each program."""
     from wastedcores_studies.calibration import calibrate
 
     found = calibrate(output, note=lambda t: print(t, file=sys.stderr), **how)
@@ -143,7 +143,7 @@ def _calibrate(output: Path, how: dict[str, Any]) -> None:
 
 
 def _check(checks: Checks, as_json: bool) -> None:
-    """Run the checks of a study and print each row, such as a claim with its smallest counterexample."""
+    """Run the checks of a study and print each row, for example a claim with its smallest counterexample."""
     rows = []
     for row in checks.rows():
         rows.append(row)

@@ -1,4 +1,4 @@
-"""``wastedcores schedstat``: the scheduler's counters of one run, or how those of two runs differ."""
+"""``wastedcores schedstat``: the scheduler's counters of one run, or how the counters of two runs differ."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from wastedcores.trace.schedstat import Counters
 
 _NOTES = """FILE is what `perf sched stats record` wrote, a copy of /proc/schedstat, or a trace. Two copies, one taken after the
-other, show what happened in between. In a trace the same things are counted; a trace of `wastedcores replay --decisions` has
-most of them. The lines and columns are those of `perf sched stats report` and `perf sched stats diff`. A dash stands for what
-a trace does not tell.
+other, show what happened in between. If FILE is a trace, its events are counted; a trace of `wastedcores replay --decisions` has
+the events for most counters. The lines and columns are those of `perf sched stats report` and `perf sched stats diff`. A dash
+stands for what a trace does not tell.
 
-PCT_CHANGE of one run is a counter's share of the counter to which it belongs; of two runs, it says by how many per cent the
-second run differs from the first. AVG_JIFFIES is the mean time between two events that the line counts.
+With one run, PCT_CHANGE is a counter's share of the counter to which it belongs; with two runs, it says by how many per cent
+the second run differs from the first. AVG_JIFFIES is the mean time between two events that the line counts.
 
-The first part is the mean of all CPUs. Early versions of perf divided by one CPU less."""
+The first part is the mean of all CPUs. Early versions of perf divided the sum by the number of CPUs less one."""
 
 
 @app.command(
@@ -98,7 +98,7 @@ def schedstat(
 
 
 def _counters(file: Path, hz: int) -> Counters:
-    """Read counters, or count them in a trace."""
+    """Read counters from a file, or count the events of a trace."""
     from wastedcores.trace.schedstat import read_counters
 
     if (found := read_counters(file)) is not None:

@@ -1,4 +1,4 @@
-"""``wastedcores score``: one JSON object for those who develop or generate schedulers."""
+"""``wastedcores score``: prints one JSON object for people who develop schedulers and programs that generate them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from wastedcores.cli._options import Chronic, IgnoreAffinity, Persist, Silent, S
 from wastedcores.cli._output import EXIT_CODES, EXIT_OF, print_json
 from wastedcores.units import duration_ns, share
 
-_NOTES = """lost_core_s is the CPU time in which a CPU was idle while a thread waited that it could have run; it lies between
-at_least_core_s and at_most_core_s. Give several traces, one for each seed: numbers are sums, the verdict is the worst."""
+_NOTES = """lost_core_s is the CPU time during which a CPU was idle although it could have run a waiting thread; it lies between
+at_least_core_s and at_most_core_s. You can give several traces, one for each seed; numbers are then sums, and the verdict is the
+worst one."""
 
 
 @app.command(
@@ -45,7 +46,7 @@ def score(
 ) -> None:
     """Print the core-seconds that schedules lost, as JSON.
 
-    The object also has bounds, confidence and the verdict, for those who develop or generate schedulers.
+    The JSON object also has bounds, a confidence and the verdict. It is meant for the development and generation of schedulers.
     """
     persist_ns, chronic_share = duration_ns(persist, "--persist"), share(chronic, "--chronic")
     from wastedcores.cli._input import open_input

@@ -13,8 +13,8 @@ from wastedcores.cli._options import JsonOutput, Pseudonyms
 
 _NOTES = """A trace made by another tool does not tell which CPUs a task may use. If you give the command
 that records, a snapshot is taken before it and another one after it. Together they show whether anything changed
-meanwhile, and which CPUs did nothing. Without a command, take the snapshot while the recorded tasks exist. No rights
-are needed. The exit code is that of the command."""
+meanwhile, and which CPUs did nothing. Without a command, take the snapshot while the recorded tasks exist. No special
+rights are needed. The exit code is that of the command."""
 
 
 @app.command(
@@ -28,7 +28,9 @@ are needed. The exit code is that of the command."""
 def snapshot(
     run: Annotated[
         list[str] | None,
-        Argument(metavar="-- COMMAND", help="Take one before and one after this command."),
+        Argument(
+            metavar="-- COMMAND", help="Take one snapshot before this command and one after it."
+        ),
     ] = None,
     output: JsonOutput = Path("tasks.json"),
     pseudonyms: Pseudonyms = None,

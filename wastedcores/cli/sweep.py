@@ -14,7 +14,7 @@ from wastedcores.cli._app import app, epilog
 from wastedcores.cli._options import AsJson, Kernels, Quiet, Scheduler, Workers, settings
 from wastedcores.cli._output import check_writable
 
-_NOTES = """The table has one row per run; the row of a run that failed has its error. Ctrl-C keeps the runs that are done,
+_NOTES = """The table has one row per run; if a run failed, its row has the error. Ctrl-C keeps the runs that are done,
 and the same command continues from there."""
 _EXIT_CODES = "0 fine, 2 bad use or a run failed, 130 after Ctrl-C."
 _AXES = ("scenario", "kernel", "machine", "seed")
@@ -97,7 +97,7 @@ def sweep(
 
 
 def _parameters(texts: list[str] | None) -> dict[str, list[str]]:
-    """Return the values to try by parameter; the error names the text that is wrong."""
+    """Return for each parameter the values to try; an error names the text that is wrong."""
     from wastedcores.errors import UsageError
 
     parameters: dict[str, list[str]] = {}

@@ -10,8 +10,8 @@ from typer import Option
 from wastedcores.cli._app import app, epilog
 
 _NOTES = """Without --install or --uninstall it prints what --install would write and run. docs/how-to/fleet.md says how to read
-the metrics. The service may load BPF programs and has no other privilege; once it has begun to look, it
-gives up this one, too (docs/security.md)."""
+the metrics. The only privilege of the service is to load BPF programs; once it has begun to look, it
+gives up this privilege, too (docs/security.md)."""
 
 
 @app.command(
@@ -25,11 +25,15 @@ def unit(
         bool,
         Option(
             "--uninstall",
-            help="Stop the service and delete its files, with the recordings in its own folder.",
+            help="Stop the service and delete its files, including the recordings in its own folder.",
         ),
     ] = False,
     serve: Annotated[
-        str, Option(metavar=":PORT", help="Serve metrics here, if there is no file of options yet.")
+        str,
+        Option(
+            metavar=":PORT",
+            help="Serve metrics at this address, if there is no file of options yet.",
+        ),
     ] = ":9969",
     dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be done.")] = False,
     root: Annotated[

@@ -19,7 +19,7 @@ _NOTES = """The compiled code is kept in ~/.cache/wastedcores (the environment v
 folder), so each user compiles for themselves. Without this command, each part is compiled when it is first used, which takes
 up to half a minute."""
 
-#: a text trace with an event of each kind that the reader distinguishes
+#: the text of a trace that has an event of each kind that the reader distinguishes
 _TEXT = """\
 # tracer: nop
   <idle>-0 [000] d... 1.000001: sched_wakeup: comm=a pid=7 prio=120 target_cpu=000
@@ -30,7 +30,7 @@ _TEXT = """\
   a-7 [000] d... 1.000006: sched_switch: prev_comm=a prev_pid=7 prev_prio=120 prev_state=S ==> next_comm=a next_pid=8 next_prio=120
   a-8 [000] d... 1.000007: sched_process_exit: comm=a pid=8 prio=120
 """  # noqa: E501
-#: the options of a figure that has enough events for a raster, and spans
+#: options for a figure with spans and with so many events that it becomes a raster
 _MANY = ("--query", "run_ns > 0", "--style", "draw=spans:run_ns", "--query", "True")
 #: commands that together use all compiled code, the longest first
 _COMMANDS = (
@@ -78,7 +78,7 @@ def warmup() -> None:
             pool.map(lambda words: _run(words, folder), _COMMANDS),
             total=len(_COMMANDS),
             desc="compiling",
-            # the first part takes most of the time, so the time that is left would be a wrong guess
+            # the remaining time is not shown: the first part takes most of the time, so a guess would be wrong
             bar_format="{desc}: {n_fmt} of {total_fmt} parts, {elapsed}",
             file=sys.stderr,
         )
@@ -94,5 +94,5 @@ def _run(words: tuple[str, ...], folder: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "wastedcores", *command], capture_output=True, text=True, check=False
     )
-    # 1 and 3 are verdicts
+    # exit codes 1 and 3 are verdicts and not errors
     return "" if done.returncode in (0, 1, 3) else f"{name}: {done.stderr.strip()}"

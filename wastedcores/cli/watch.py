@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _read_config(ctx: typer.Context, path: Path | None) -> Path | None:
-    """Let a file give the defaults of the other options."""
+    """Take the defaults of the other options from a file."""
     if path is not None:
         from wastedcores.capture.service import read_config
 
@@ -37,9 +37,10 @@ def _read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
-_NOTES = """This needs root, see `wastedcores doctor`: only the collector runs as root, and sudo starts it. A violation is
-recorded with the time before it, and -o keeps the recordings and writes a report of the worst one. With --serve or
---textfile it is a service, see docs/how-to/fleet.md: -o then keeps one recording of each kind per hour, within limits."""
+_NOTES = """This needs root (see `wastedcores doctor`), but only for the collector, which sudo starts. Each violation is recorded
+with the time before it; -o keeps the recordings and writes a report about the worst one. With --serve or --textfile, `watch` is
+a service (docs/how-to/fleet.md); -o then keeps one recording of each kind per hour, within the limits of --keep-mb and
+--keep-days."""
 
 
 @app.command(
@@ -60,13 +61,19 @@ def watch(
     persist: Persist = "100ms",
     chronic: Chronic = "0.75%",
     period: Annotated[
-        str, Option("--period", "-S", metavar="TIME", help="Look this often (the paper's S).")
+        str,
+        Option(
+            "--period",
+            "-S",
+            metavar="TIME",
+            help="Look at the CPUs once in this time (the paper's S).",
+        ),
     ] = "1s",
     event_driven: Annotated[
         bool,
         Option(
             "--event-driven",
-            help="Look at every change; this notices a violation within M + 10 ms.",
+            help="Look at every change of a runqueue; this notices a violation within 10 ms after it has lasted --persist.",
         ),
     ] = False,
     output: Annotated[
@@ -77,14 +84,14 @@ def watch(
         float,
         Option(
             metavar="SECONDS",
-            help="Record this long before a violation. With 0 only the 20 ms after it are recorded, which costs least.",
+            help="Record this long before a violation, too. With 0, only the 20 ms after it are recorded, which costs least.",
         ),
     ] = 2.0,
     serve: Annotated[
         str | None,
         Option(
             metavar=":PORT",
-            help="Serve metrics for Prometheus here (:PORT alone listens on the loopback only).",
+            help="Serve metrics for Prometheus at this address (:PORT alone listens on the loopback only).",
         ),
     ] = None,
     textfile: Annotated[
@@ -130,7 +137,8 @@ def watch(
     ] = None,
     backend: Backend = "auto",
     deficit: Annotated[
-        bool, Option("--deficit", help="Also find CPUs whose threads wait more than 200 ms/s.")
+        bool,
+        Option("--deficit", help="Also find CPUs whose threads wait more than 200 ms per second."),
     ] = False,
     useless: Annotated[
         bool,

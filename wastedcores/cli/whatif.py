@@ -1,4 +1,4 @@
-"""``wastedcores whatif``: what the recorded work would have taken under a fix, another kernel or another machine."""
+"""``wastedcores whatif``: how long the recorded work would have taken with a fix, another kernel or another machine."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from wastedcores.guest.confirm import Confirmation
     from wastedcores.prediction import Variant, WhatIf
 
-_NOTES = """The work is recovered from the trace alone and replayed under the recorded kernel first. The predictions for other
+_NOTES = """First, the work is recovered from the trace alone and replayed under the recorded kernel. The predictions for other
 kernels mean something only if this replay shows what was recorded; the answer says how far to trust them. core is a scheduler
-that never lets a CPU idle while a thread waits: no scheduler can gain much more. Without sessions (--snapshot, --session), all
-tasks share the root group."""
-_EXIT_CODES = "0 fine, 2 bad use or input, 3 the work cannot be recovered, or the replay does not have the kernel."
+that never lets a CPU idle while a thread waits, so no scheduler can gain much more than core. Without sessions (--snapshot,
+--session), all tasks share the root group."""
+_EXIT_CODES = "0 fine, 2 bad use or input, 3 the work cannot be recovered, or the replay has no model of the kernel."
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Confirmed:
         bool,
         Option(
             "--confirm",
-            help="Also run the recovered work on the recorded and the predicted kernels, booted by `wastedcores guest`.",
+            help="Also boot the recorded and the predicted kernels with `wastedcores guest`, and run the recovered work on them.",
         ),
     ] = False
     confirm_seeds: Annotated[
@@ -68,7 +68,7 @@ class Confirmed:
         Path | None,
         Option(
             metavar="FILE",
-            help="Like --confirm, and boot this kernel image (bzImage) for the single --to.",
+            help="Like --confirm, but boot this kernel image (bzImage) as the predicted kernel; there must be only one --to.",
         ),
     ] = None
 
@@ -111,7 +111,10 @@ def whatif(
     told: Told = Told(),
     pin: Annotated[
         str | None,
-        Option(metavar="LIST", help="Bind all tasks that were free to move to these CPUs."),
+        Option(
+            metavar="LIST",
+            help="For the predictions, bind to these CPUs every task that was free to move.",
+        ),
     ] = None,
     replays: Replays = Replays(),
     confirmed: Confirmed = Confirmed(),
@@ -152,7 +155,7 @@ def whatif(
 
 
 def _confirmed(found: WhatIf, asked: Confirmed) -> Confirmation | None:
-    """Boot the kernels if that was asked for."""
+    """Boot the kernels and run the work on them, if this was asked for."""
     if not asked.confirm and asked.confirm_image is None and asked.confirm_seeds is None:
         return None
     from wastedcores.guest import Kernel

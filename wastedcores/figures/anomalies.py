@@ -21,7 +21,7 @@ from wastedcores.trace.trace import Trace
 def idle_exits(
     trace: Trace, states: Sequence[IdleState], start_ns: int, end_ns: int, title: str = ""
 ) -> go.Figure:
-    """Draw a short window with one row per CPU: idle, leaving an idle state, and running, with an arc per fork and wakeup."""
+    """Draw when each CPU was idle, left an idle state or ran a task in a short window, with an arrow per fork and wakeup."""
     fig = fork_wait_zoom(trace, start_ns, end_ns)
     row_of = {int(cpu): row for row, cpu in enumerate(fig.layout.yaxis.ticktext)}
     found = exits(idle_intervals(trace), states).filter(
@@ -92,7 +92,7 @@ _SINGLE, _AT_ONCE = "touch", {4: "4 pages at once", 16: "16 pages at once"}
 
 
 def page_faults(touches: pl.DataFrame) -> go.Figure:
-    """Draw the first touch of every page of an allocation as a dash, and below the time that they took together."""
+    """Draw the first touch of every page of an allocation as a dash, and below the dashes the sum of the times so far."""
     length = (touches["end_ns"] - touches["start_ns"]).to_numpy() / 1e3
     start, end = touches["start_ns"].to_numpy() / 1e3, touches["end_ns"].to_numpy() / 1e3
     gap = np.full(len(start), np.nan)
@@ -128,7 +128,7 @@ def page_faults(touches: pl.DataFrame) -> go.Figure:
 
 
 def page_costs(table: pl.DataFrame) -> go.Figure:
-    """Draw what a page costs in several ways of touching new memory, and what faults of several pages were predicted to cost."""
+    """Draw the cost of a page for several ways of touching new memory, with predictions for faults that provide several pages."""
     fig = go.Figure()
     fig.add_bar(
         x=table["page_us"], y=table["way"], orientation="h", name="measured", marker_color=CLASS_COLOURS[0],
@@ -222,7 +222,7 @@ def _dashes(table: pl.DataFrame) -> dict[str, list[object]]:
 
 
 def _title(name: str, trace: Trace, group: int | None) -> str:
-    """Return the title of a panel; for a single group, it has the time between the first and the last completion."""
+    """Return the title of a panel; for a single group, it says how far apart the first and the last completion are."""
     if group is None:
         return name
     facts = evenness(trace).filter(pl.col("group") == group)
@@ -230,7 +230,7 @@ def _title(name: str, trace: Trace, group: int | None) -> str:
 
 
 def _arrow(fig: go.Figure, table: pl.DataFrame, panel: int) -> None:
-    """Draw the arrow from the first to the last completion."""
+    """Draw the arrow from the end of the first thread to the end of the last one."""
     ends = table.group_by("row").agg(pl.col("end_s").max()).sort("end_s", "row")
     axis = "" if panel == 1 else str(panel)
     (row0, x0), (row1, x1) = ends.row(0), ends.row(-1)
@@ -252,10 +252,10 @@ def _name_groups(fig: go.Figure, table: pl.DataFrame, panel: int) -> None:
 
 
 def grouped_cost_us(table: pl.DataFrame, pages: int) -> float:
-    """Predict the time per page if each fault provided several pages, from faults of one page and from populating all at once.
+    """Predict the time per page if each fault provided several pages.
 
-    A fault of n pages costs one entry and exit and n times the clearing of a page. Populating all pages in one call has almost no
-    entries, so what is left is the clearing.
+    The prediction uses two measured times per page: that of faults of one page, and that of one call that populates all pages. A
+    fault of n pages costs one entry and exit and clears n pages. The one call has almost no entries, so its time is the clearing.
     """
     single, clear = (
         table.filter(pl.col("way") == way)["page_us"][0] for way in ("touch", "populate all")

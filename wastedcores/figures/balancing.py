@@ -1,4 +1,4 @@
-"""The decisions of a balancing pass: the queues of all CPUs beside the line of Algorithm 1 that decided."""
+"""Figures of the decisions of a balancing pass: the queues of all CPUs beside the deciding line of Algorithm 1."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wastedcores.words.balancing import ALGORITHM_1, decision, decision_place
 
 #: colours of a thread, of a thread that has just moved, and of the load of a group
 THREAD, MOVED, LOAD = "#c4bfb6", palette().waiting, palette().violation
-#: pixels above the panels: for one line of the title and two lines of the sentence
+#: pixels above the panels, for a title of one line and a sentence of two lines
 ABOVE = 96
 
 
@@ -46,7 +46,7 @@ def balancing_step(machine: Machine, steps: Sequence[Decision], number: int = 0)
     fig.update_yaxes(title="load of the threads", range=[0, 1.2 * top], row=1, col=1)
     fig.update_xaxes(visible=False, range=[0, 1], row=1, col=2)
     fig.update_yaxes(visible=False, range=[len(ALGORITHM_1) + 0.6, 0.4], row=1, col=2)
-    # the panels stay where they are from step to step
+    # the panels have the same place in every step
     return fig.update_layout(
         height=560, margin_t=ABOVE, margin_b=64, showlegend=False, barmode="overlay"
     )
@@ -79,7 +79,7 @@ def _queues(d: Decision) -> go.Bar:
 
 
 def _groups(d: Decision, above: float) -> tuple[go.Scatter, go.Scatter]:
-    """Draw the average load of each compared group as a line over each of its CPUs, and write it above the bars."""
+    """Draw the average load of each compared group as a line over each of its CPUs, and write the load above the bars."""
     x: list[float | None] = []
     y: list[float | None] = []
     for g in d.groups:
@@ -108,7 +108,7 @@ def marked_line(line: int) -> go.Scatter:
 
 
 def algorithm() -> go.Scatter:
-    """Write Algorithm 1, a line of text per line."""
+    """Write Algorithm 1, with one line of text for each of its lines."""
     text = [
         f"<span style='color:{MUTED}'>{f'{n:>2}'.replace(' ', '&nbsp;&nbsp;')}</span>  {line.replace('  ', '&nbsp;&nbsp;')}"
         for n, line in enumerate(ALGORITHM_1, 1)

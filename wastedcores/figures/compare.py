@@ -19,7 +19,7 @@ from wastedcores.figures.heatmaps import heat_height
 from wastedcores.figures.theme import GRID, MUTED, fit_legend, folded_name, palette, style
 from wastedcores.units import MS, S, human_ns, number, result_words
 
-#: column of the comparison -> title of its panel, and ns per unit where the numbers are times
+#: column of the comparison, title of its panel, and ns per unit if the numbers are times, else 0
 _SHOWN = (
     ("makespan_s", "makespan", S),
     ("wasted_core_s", "core time wasted", S),
@@ -50,7 +50,7 @@ def costs(
             values = [v if c.waste_known else None for v, c in zip(values, checks, strict=True)]
         texts = ["unknown" if v is None else human_ns(v * ns) if ns else number(v) for v in values]
         fig.add_bar(
-            x=[v or 0 for v in values],  # a text without a bar would have no place
+            x=[v or 0 for v in values],  # a text needs a bar, even if it is "unknown"
             y=names,
             orientation="h",
             marker_color=shades,
@@ -62,7 +62,7 @@ def costs(
             row=1,
             col=i,
         )
-        # the number stands beside the bar, so the axis needs no labels but room to the right of the longest bar
+        # the numbers stand beside the bars, so the axis has no labels, but it leaves room to the right of the longest bar
         top = max((v for v in values if v is not None), default=0) or 1
         fig.update_xaxes(range=[0, 1.6 * top], showticklabels=False, ticks="", row=1, col=i)
     fig.update_yaxes(type="category", autorange="reversed", ticks="", automargin=True)
@@ -73,10 +73,10 @@ def costs(
 
 
 def _panels(found: Comparison) -> list[tuple[str, str, int]]:
-    """Return the columns to draw: the result that the workload itself reports, or its makespan, and what was wasted."""
+    """Return the columns to draw: the makespan, or the workload's own result if all makespans are equal, and the costs."""
     name = found.table["result_name"][0]
     makespans = found.table["makespan_s"].drop_nulls()
-    # if all runs last equally long, only the work that they did can differ
+    # if all runs last equally long, they can differ only in the work that they did
     fixed = makespans.len() > 1 and makespans.max() - makespans.min() < 1e-3 * makespans.max()  # type: ignore[operator]
     first = ("result", result_words(str(name)), 0) if fixed and name else _SHOWN[0]
     return [first, *_SHOWN[1:]]
@@ -149,7 +149,7 @@ def spread(
 
 
 def wasted(bins: Bins) -> np.ndarray:
-    """Return how many cores were wasted in each pixel, on average over its time; NaN if unknown."""
+    """Return the mean number of wasted cores in the time of each pixel; NaN if it is unknown."""
     return np.where(bins.known > 0, bins.wasted, np.nan)
 
 
@@ -163,9 +163,9 @@ def aligned(
     title: str = "",
     height: int | None = None,
 ) -> go.Figure:
-    """Draw two traces above each other, and how many more cores the first wasted than the second.
+    """Draw two traces above each other, and below them how many more cores the first trace wasted than the second.
 
-    ``window`` is on the common axis; ``cols`` columns per trace, at most 2000, are sent to the browser.
+    ``window`` is on the common axis. For each trace, ``cols`` columns of pixels, at most 2000, are sent to the browser.
     """
     window = window or pair.window
     colours = palette(palette_name)

@@ -23,7 +23,7 @@ _MOST = 4000
 
 
 def path_timeline(path: CriticalPath, title: str = "", *, palette_name: str = "safe") -> go.Figure:
-    """Draw a critical path: in the lower panel, one line per segment on its CPU; in the upper panel, how the time adds up."""
+    """Draw each segment of a critical path as a line on the row of its CPU, and in a panel above how the time adds up."""
     colours = palette(palette_name)
     shade = {
         "running": MUTED,

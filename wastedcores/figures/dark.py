@@ -33,7 +33,7 @@ def dark_colours() -> dict[str, str]:
         INK: "#e4e7ea",
         MUTED: "#a3adb7",
         GRID: "#3a4148",
-        # the levels of a machine: near is dark, far is bright
+        # the levels of a machine: the nearest level is the darkest here
         "#eef6ec": "#12291c",
         "#d3e8cf": "#1a3d2a",
         "#acd3ab": "#245a3e",
@@ -67,7 +67,7 @@ def dark_colours() -> dict[str, str]:
     }
     # the hatching is an image in a data URI, in which a colour is percent-encoded
     pairs |= {quote(c): quote(pairs[c]) for c in ("#f4f4f4", "#9aa0a6")}
-    # colours with an opacity and those of single segments are written as decimal numbers
+    # colours that have an opacity, and the colours of single segments, are written as decimal numbers
     hexes = {c: d for c, d in pairs.items() if c.startswith("#")}
     return pairs | {
         f"{name}({_decimal(c)}": f"{name}({_decimal(d)}"

@@ -1,4 +1,4 @@
-"""The balancer's decisions: a mark per call over the runqueues, and one call line by line against Algorithm 1."""
+"""Figures of the balancer's decisions: a mark for each call over the runqueues, and one call followed through Algorithm 1."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def decision_marks(
 
 
 def _thinned(calls: pl.DataFrame) -> pl.DataFrame:
-    """If there are too many calls, leave out the calls of CPUs that may not balance, and then the last calls."""
+    """If there are too many calls, leave out those of CPUs that are not designated to balance, and then the last calls."""
     if calls.height > MOST_MARKS:
         calls = calls.filter(pl.col("result") != "not_designated")
     return calls.head(MOST_MARKS)
@@ -170,7 +170,7 @@ def decision_step(call: Mapping[str, Any], number: int = 0) -> go.Figure:
 
 
 def _loads(call: Mapping[str, Any], step: Step) -> go.Bar:
-    """Draw a bar per group; it is pale until the algorithm has computed its load or chosen its role."""
+    """Draw a bar per group, which is pale until the algorithm has computed loads and grey until it has chosen the groups."""
     groups = call["groups"]
     if groups is None:
         return go.Bar(x=[0], y=[0], hoverinfo="skip")
@@ -179,7 +179,7 @@ def _loads(call: Mapping[str, Any], step: Step) -> go.Bar:
     for i, local in enumerate(groups["local"]):
         chosen = colours.violation if local else colours.waiting if i == call["busiest"] else None
         tints.append(chosen if chosen and step.line >= 13 else "#c4bfb6")
-    # since Linux 5.5 types are compared first, and a group that is not overloaded has no load
+    # since Linux 5.5, the types of the groups are compared first, and only overloaded groups have a load
     by_type = call["compares"] == "group_type"
     loads = [v or 0 for v in groups["nr_running" if by_type else call["compares"] or "avg_load"]]
     detail = [
@@ -202,7 +202,7 @@ def _loads(call: Mapping[str, Any], step: Step) -> go.Bar:
 
 
 def _group_names(call: Mapping[str, Any]) -> list[str]:
-    """Name the bars: which groups are the local and the busiest one, and their CPUs if the list is short."""
+    """Name the bars: say which group is the local one and which the busiest, and list their CPUs if there are few."""
     groups = call["groups"]
     if groups is None:
         return ["no load was compared"]

@@ -190,7 +190,7 @@ def pull_table(domains: Domains, pin: Sequence[int] | None = None) -> np.ndarray
     for cpu in counted:
         row = table[m.node_of_cpu[cpu]]
         if of_node[m.node_of_cpu[cpu]] == 1 << cpu:
-            # the only CPU of a node has nothing to pull from its own node, which is no fault
+            # a node's only CPU cannot pull from its own node; this is not marked as a fault
             row[m.node_of_cpu[cpu]] = max(row[m.node_of_cpu[cpu]], 0)
         for d in domains.of(cpu):
             remote = 0

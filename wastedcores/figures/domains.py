@@ -101,7 +101,7 @@ def domain_areas(domains: Domains, cpu: int) -> go.Figure:
 def _layout(
     domains: Domains, cpu: int, mine: Sequence[Domain]
 ) -> tuple[dict[int, tuple[float, float]], list[float], int]:
-    """Place the CPUs in columns, those of inner domains first, so that each domain covers all columns up to some column."""
+    """Place the CPUs in columns. CPUs of inner domains come first, so each domain covers all columns up to its last one."""
     node = domains.machine.node_of_cpu
     height = max(1, min(8, max(np.bincount(node[list(domains.cpus)]))))
     if len(domains.cpus) > 256:
@@ -177,7 +177,7 @@ def _node_names(
 
 
 def node_graph(machine: Machine, mark: Sequence[int] = ()) -> go.Figure:
-    """Draw the nodes in a circle; lines join nodes at the smallest distance."""
+    """Draw the nodes in a circle; a line joins two nodes if no other nodes are closer to each other."""
     n, d = machine.nodes, machine.distance
     angle = np.pi / 2 - 2 * np.pi * np.arange(n) / max(n, 1)
     x, y = np.cos(angle), np.sin(angle)

@@ -32,14 +32,14 @@ class EventLayer:
     """Events that a query chooses, and how they are drawn."""
 
     query: str | pl.Expr  #: a query as text, or a polars expression
-    #: ``strokes``: a vertical stroke on the row of ``cpu``. ``spans:COLUMN``: a horizontal line of the length in that column, for
-    #: example ``run_ns``. ``arrows``: from the row of ``src_cpu`` to that of ``cpu``. ``mask``: a stroke on the row of each CPU
-    #: of ``cpu_mask``.
+    #: ``strokes``: a vertical stroke on the row of ``cpu``. ``spans:COLUMN``: a horizontal line whose length is in COLUMN, for
+    #: example ``run_ns``. ``arrows``: from the row of ``src_cpu`` to the row of ``cpu``. ``mask``: a stroke on the row of each
+    #: CPU in ``cpu_mask``.
     draw: str = "strokes"
-    #: ``#rrggbb`` or the name of a colour; ``by:COLUMN``: one colour per value; ``scale:COLUMN``: from dark to bright by the
-    #: number in this column. Empty: the layer gets a colour of its own.
+    #: ``#rrggbb`` or the name of a colour: this colour. ``by:COLUMN``: one colour per value of the column. ``scale:COLUMN``: from
+    #: dark to bright by the number in the column. Empty: a colour that no other layer has.
     colour: str = ""
-    #: width of the lines in pixels, where single events are drawn; 0 stands for 5 in spans and for 1.5 in other shapes
+    #: width of the lines in pixels if events are drawn one by one; 0 stands for 5 in spans and for 1.5 in other shapes
     width: float = 0.0
     label: str = ""  #: its name in the legend; default: the query
 
@@ -66,7 +66,7 @@ class EventLayer:
 
     @property
     def coloured_by(self) -> tuple[str, str]:
-        """``by`` or ``scale`` and the column; two empty texts if the colour is fixed."""
+        """Two texts: ``by`` or ``scale``, and the column; both are empty if the colour is fixed."""
         how, _, column = self.colour.partition(":")
         return (how, column) if how in ("by", "scale") and column else ("", "")
 
@@ -214,6 +214,6 @@ def default_layers(trace: Trace) -> list[EventLayer]:
 
 
 def with_own_colours(layers: Sequence[EventLayer], colours: tuple[str, ...]) -> list[EventLayer]:
-    """Give each layer without a colour one of its own."""
+    """Give each layer that names no colour a colour of its own."""
     own = iter(colours * len(layers))
     return [layer if layer.colour else replace(layer, colour=next(own)) for layer in layers]

@@ -95,7 +95,7 @@ def _add_markers(
 
 
 def _texts(view: EventView, numbers: np.ndarray, axis: TimeAxis) -> dict[int, str]:
-    """Return everything that is known about some events, by their numbers."""
+    """Return a text for each of these events, by its number, with everything that is known about the event."""
     if not numbers.size:
         return {}
     table = view.table.rows(numbers)
@@ -121,7 +121,7 @@ SCALE = "Cividis"
 _STEPS = 64
 #: a mask becomes one stroke per CPU; more strokes than this do not fit into memory
 MOST_STROKES = 50_000_000
-#: colours of the commonest values of a column; a second column has other colours
+#: colours of the commonest values: of a first column, and of a second one
 CATEGORIES = (CLASS_COLOURS, ("#d1561b", "#2f7fc1", "#a0287d", "#00795c", "#8c2a12", "#22262b"))
 _COMMS = ("comm", "prev_comm", "by_comm")
 
@@ -132,7 +132,7 @@ class Colours:
 
     rgb: np.ndarray  #: float64 (colours, 3), 0 to 255
     legend: tuple[tuple[str, str], ...]  #: names of colours, and the colours as text
-    #: ends of a continuous scale; None: the layer has no such scale
+    #: the values at both ends of a continuous scale; None: the layer has no such scale
     low: float | None = None
     high: float | None = None
     column: str = ""  #: the column that decides about the colour; empty: the colour is fixed
@@ -150,7 +150,7 @@ class Drawn:
 def segments_of(
     table: EventTable, layers: Sequence[EventLayer], cpus: Sequence[int]
 ) -> list[Drawn]:
-    """Choose the events of layers and give them places and colours."""
+    """Choose the events of each layer and give the events places and colours."""
     columns = dict.fromkeys(
         layer.coloured_by[1] for layer in layers if layer.coloured_by[0] == "by"
     )
@@ -259,7 +259,7 @@ def _coloured(
 def _by_category(
     column: str, texts: pl.Series, keep: np.ndarray, categories: Sequence[str]
 ) -> tuple[Colours, np.ndarray]:
-    """Give the commonest values the colours of a palette, and the others colours that depend on their names."""
+    """Give the commonest values the colours of a palette, and every other value a colour that depends on its name."""
     counted = texts.filter(pl.Series(keep)).drop_nulls().alias("value").value_counts()
     class_of = {v: task_class(v) if column in _COMMS else v for v in counted["value"]}
     classes: dict[str, int] = {}
@@ -268,7 +268,7 @@ def _by_category(
     order = sorted(classes, key=lambda c: (-classes[c], c))
     colours = [*categories[: len(order)], *(_hashed(name) for name in order[len(categories) :])]
     place = {name: i for i, name in enumerate(order)}
-    # polars' number of each text -> the number of its colour; the last entry is for rows without a text
+    # polars' number of a text -> the number of the text's colour; the last entry is for rows without a text
     kept = counted["value"].to_physical().to_numpy()
     code_of = np.full(2 + int(texts.to_physical().max() or 0), len(order), np.int32)  # type: ignore[arg-type]
     code_of[kept] = [place[class_of[v]] for v in counted["value"]]

@@ -34,7 +34,7 @@ _HOVER_COLS = 200
 
 
 class EventView:
-    """The layers of a trace, from which any window is drawn quickly; made once, see :func:`events`."""
+    """The prepared layers of a trace, which can draw any window quickly; see :func:`events`."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class EventView:
         return fit_legend(fig.update_layout(showlegend=True, hovermode="closest"))
 
     def _too_many(self, window: tuple[int, int]) -> list[Drawn]:
-        """Return the layers with so many arrows that they would hide the other layers; empty if there are no other layers."""
+        """Return the layers whose arrows are so many that they would hide the other layers; empty if there is no other layer."""
         arrows = [d for d in self.drawn if d.layer.draw == "arrows"]
         many = [d for d in arrows if d.segments.count(*window) > MOST_ARROWS]
         return many if len(many) < len(self.drawn) else []
@@ -127,7 +127,7 @@ class EventView:
             x=first + edges * (last - first),
             y=np.arange(rows),
             z=counts,
-            # numbers, because plotly checks and copies texts one by one
+            # the numbers of the CPUs and not their names, because plotly checks and copies texts one by one
             customdata=np.array(self.scene.cpus)[:, None].repeat(starts.size, axis=1),
             colorscale=[(0, CLEAR), (1, CLEAR)],
             showscale=False,
@@ -149,8 +149,8 @@ class EventView:
 def whole(run: Examined) -> tuple[int, int]:
     """Return the window of all events, whose beginning is the zero of every figure of the trace.
 
-    If the oldest events of a trace were overwritten, its runqueues begin later, and the window of the runqueues is returned. For
-    most other traces, the runqueues need not be computed here.
+    If the oldest events of a trace were overwritten, its runqueues begin later than its events, and the window of the runqueues
+    is returned. Most other traces do not need their runqueues for this.
     """
     header = run.trace.header
     late = header.overwritten and not {"switch", "nr_running"}.isdisjoint(run.trace.kinds())
@@ -163,7 +163,7 @@ def whole(run: Examined) -> tuple[int, int]:
 
 
 def _scene(run: Examined) -> Scene:
-    """Return the rows, marks and words of a trace, without its runqueues, which would have to be computed."""
+    """Return the rows, marks and words of a trace, but not its runqueues, because computing these takes long."""
     header = run.trace.header
     seen = run.trace.events.select("cpu").unique().collect()["cpu"].drop_nulls().to_list()
     counted = set(run.cpus or range(max(seen, default=-1) + 1))
@@ -208,7 +208,7 @@ def _png(image: np.ndarray) -> str:
         return struct.pack(">I", len(data)) + name + data + checksum
 
     height, width, _ = image.shape
-    # filter 2 stores the difference from the line above, which is mostly zero within the row of a CPU
+    # filter 2 stores differences from the line above; within the row of a CPU, most differences are 0
     pixels = image.reshape(height, -1)
     lines = np.full((height, 1 + 4 * width), 2, np.uint8)
     lines[0, 1:], lines[1:, 1:] = pixels[0], pixels[1:] - pixels[:-1]
@@ -242,13 +242,13 @@ def events(
     functions
         The user's decorations: functions that take a table of events and return it with more columns.
     spans
-        Pairs of events whose lengths layers may use.
+        Pairs of events; layers may use the time from the first to the second event of a pair.
     cols
         Columns of the raster.
     most_shapes
         Up to this many segments are drawn one by one; more become a raster of mean colours.
     title
-        What stands above the figure.
+        The title of the figure.
 
     Returns
     -------
@@ -262,7 +262,7 @@ def events(
     UsageError
         A style cannot be drawn, or the window is empty.
     MissingEventsError
-        The trace does not have what a column is computed from.
+        The trace lacks the events from which a column is computed.
     """
     view = EventView(run, layers, functions, spans)
     return view.figure(window, cols=cols, most_shapes=most_shapes, title=title)

@@ -24,7 +24,7 @@ CLASSES = (
 )
 #: a tick at 250 Hz
 _TICK_NS = 4_000_000
-#: at most this many marks of a CPU are drawn side by side; if there are more ticks, each mark is the mean of several
+#: at most this many marks of a CPU are drawn side by side; if there are more ticks, each mark is the mean of several ticks
 _COLUMNS = 700
 
 
@@ -54,7 +54,7 @@ def tick_frequencies(runs: Mapping[str, Trace]) -> go.Figure:
     tables = {name: _ticks(name, trace) for name, trace in runs.items()}
     longest = max(int(t["ts_ns"].max()) for t in tables.values())  # type: ignore[arg-type]
     cpus = max(t.header.cpus or 1 for t in runs.values())
-    per = max(1, -(-longest // (_COLUMNS * _TICK_NS)))  # ticks per mark
+    per = max(1, -(-longest // (_COLUMNS * _TICK_NS)))  # each mark stands for this many ticks
     step = per * _TICK_NS
     for panel, (name, ticks) in enumerate(tables.items(), 1):
         marks = ticks.group_by(pl.col("ts_ns") // step, "cpu").agg(pl.col("ghz").mean())
@@ -95,7 +95,7 @@ def fork_wait_zoom(trace: Trace, start_ns: int, end_ns: int, by: str = "task") -
     """Draw every stay of a task on a CPU in a short window, with arrows for forks and wakeups (figures 2a and 2b)."""
     stays = stays_of(trace, start_ns, end_ns).filter(pl.col("pid") > 0).sort("start_ns")
     if by == "frequency":
-        # 0 is a tick on a machine that does not tell its frequency
+        # a tick has the value 0 if the machine does not tell its frequency
         told = trace.only("frequency", "tick").filter(pl.col("value") > 0)
         khz = told.select("ts_ns", "cpu", ghz=pl.col("value") / 1e6).collect()
         if khz.is_empty():
@@ -175,7 +175,7 @@ def _arrows(
 
 
 def idle_before(runs: Mapping[str, Trace]) -> go.Figure:
-    """Draw for how long CPUs had been idle each time when they began to run a task."""
+    """Draw how long a CPU had been idle whenever it began to run a task."""
     fig = go.Figure()
     for i, (name, trace) in enumerate(runs.items()):
         last_ns = int(trace.only("switch").select(pl.col("ts_ns").max()).collect().item())

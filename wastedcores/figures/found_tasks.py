@@ -13,17 +13,17 @@ from wastedcores.analysis.states import pixel_edges
 from wastedcores.figures.theme import INK
 from wastedcores.figures.timelines import clipped
 
-#: a bright line with a dark edge is seen on every colour of both palettes
+#: a bright line with a dark edge stands out from every colour of both palettes
 FOUND = "#ffe14d"
 #: more lines than this on one figure would hide it
 MOST_LINES = 3000
 
 
 def matching(stays: pl.DataFrame, text: str) -> pl.DataFrame:
-    """Return the stays of the tasks that a person means."""
+    """Return the stays of the tasks that a person means by a text: a part of a name, or ``name:pid``."""
     text = text.strip().lower()
     lower = pl.col("comm").str.to_lowercase()
-    # the whole text may be a name even if it has a colon, such as kworker/0:1
+    # a text with a colon may also be a name, such as kworker/0:1
     wanted = lower.str.contains(text, literal=True)
     name, _, pid = text.rpartition(":")
     if pid.isdigit() and len(pid) < 10:
@@ -40,7 +40,7 @@ def mark_found(
     *,
     numbers: bool = False,
 ) -> int:
-    """Draw lines over a figure where some tasks ran, and return how many lines are left out (those of the last rows).
+    """Draw lines over a figure where some tasks ran; return how many lines, from the last rows on, were left out.
 
     ``numbers`` says that the rows of the figure have numbers instead of names.
     """

@@ -53,7 +53,7 @@ def frequency(
     for part in slow.spans.partition_by("cpu"):
         first, last = (part[c].to_numpy().astype(np.int64) for c in ("start_ns", "end_ns"))
         cover += bin_cover(first, last, edges) / np.diff(edges)
-    # outside the run's window, slow times were not looked for
+    # slow times were looked for only inside the run's window
     cover[(edges[1:] <= run.result.start_ns) | (edges[:-1] >= run.result.end_ns)] = np.nan
     colour = palette(palette_name).violation
     fig.add_scatter(

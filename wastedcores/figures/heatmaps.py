@@ -11,7 +11,7 @@ from wastedcores.errors import MissingEventsError, UsageError
 from wastedcores.figures import panels
 from wastedcores.figures.theme import fit_legend, hatch, legend_entry, palette, style
 
-#: the ways to show several lengths of a runqueue in one pixel
+#: the ways to show a pixel in which a runqueue had several lengths
 REDUCTIONS = ("share", "longest", "last", "peak")
 
 
@@ -48,7 +48,7 @@ def side_by_side(
     title: str = "",
     height: int | None = None,
 ) -> go.Figure:
-    """Draw two traces next to each other on one time axis, each from its own start; they zoom together."""
+    """Draw two traces next to each other; each begins at 0 on its own time axis, and both axes zoom together."""
     return _figure(
         [left, right],
         list(windows),
@@ -92,7 +92,7 @@ def _figure(
     fig.update_annotations(yshift=13)
     top = max(1.0, *(float(np.nanmax(np.r_[b.idle, b.waiting])) * 1.25 for b in bins))
     for col, (scene, b, span) in enumerate(zip(scenes, bins, spans, strict=True), 1):
-        # zero is the start of the trace, so that a zoom shows the same times as the whole figure
+        # time 0 is the start of the trace, so a figure of a window shows the same times as a figure of the whole trace
         axis = TimeAxis.of(scene.window[0] if n == 1 else span[0], width)
         bar = panels.bar_beside(1.005, 0.72, 0.64) if col == n else None
         panels.add_tasks(fig, scene, b, axis, colours, row=1, col=col, reduce=reduce, bar=bar)
@@ -143,7 +143,7 @@ def _legend(fig: go.Figure, scenes: list[Scene], bins: list, colours) -> None:
         legend_entry(fig, "state unknown (hatched)", grey, row=3, col=1)
 
 
-#: loads that the colour scale names; a thread of nice 0 that is alone in its session has a load of 1024
+#: the loads at the ticks of the colour scale; a thread of nice 0 that is alone in its session has a load of 1024
 LOAD_TICKS = (0, 1, 16, 128, 1024)
 
 

@@ -1,4 +1,4 @@
-"""Idle, user and kernel time of every CPU, as KUtrace draws it: thin, half height and full height."""
+"""A figure like those of KUtrace: idle time of a CPU is a thin line, user time has half height, kernel time full height."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from wastedcores.figures import theme as te
 from wastedcores.figures.theme import fit_legend, literal, style
 from wastedcores.units import human_ns
 
-#: more spans than this are not drawn one by one but as shares of a pixel's time
+#: up to this many spans are drawn one by one; more become shares of each pixel's time
 MOST_SPANS = 20_000
 #: more wakeups than this would hide the spans
 MOST_ARCS = 400
-#: more spans of one clock frequency than this make the page slow
+#: more spans than this, each with one clock frequency, make the page slow
 MOST_CLOCKS = 2000
 COLUMNS = 800
 HEIGHT = {"idle": 0.03, "user": 0.4, "kernel": 0.8}
@@ -88,7 +88,7 @@ def transitions(
 
 
 def _summary(table: pl.DataFrame, whole_ns: int) -> str:
-    """Return the modes' shares of the time of all CPUs; the time of a CPU before its first event is in no mode."""
+    """Return the share of each mode in the time of all CPUs; the time of a CPU before its first event is unknown."""
     length = table["end_ns"] - table["start_ns"]
     whole = max(1, whole_ns)
     share = {m: 100 * int(length.filter(table["mode"] == m).sum()) / whole for m in _MODES[:-1]}
@@ -99,7 +99,7 @@ def _summary(table: pl.DataFrame, whole_ns: int) -> str:
 
 
 def _layers(table: pl.DataFrame) -> list[tuple[str, str, str, pl.DataFrame]]:
-    """Return (name, colour, mode, spans) of every layer: user code by program, the kernel by what it does."""
+    """Return (name, colour, mode, spans) of every layer: one per program for user code, one per kind of kernel code."""
     user = table.filter(pl.col("mode") == "user")
     length = (pl.col("end_ns") - pl.col("start_ns")).sum()
     common = user.group_by("comm").agg(ns=length).sort("ns", "comm", descending=[True, False])
@@ -151,7 +151,7 @@ def _name(comm: str | None, pid: int | None) -> str:
 def _add_shares(
     fig: go.Figure, table: pl.DataFrame, window: tuple[int, int], axis: TimeAxis, rows: dict[int, int]
 ) -> None:  # fmt: skip
-    """Draw per pixel the shares of kernel, user and unknown time, on top of each other; the rest is idle."""
+    """Draw the shares of kernel, user and unknown time in each pixel on top of each other; the rest is idle time."""
     edges = np.linspace(*window, COLUMNS + 1)
     x = np.repeat(axis.at(edges), 2)[1:-1]
     known = table.filter(pl.col("mode") != "unknown")
@@ -167,7 +167,7 @@ def _add_shares(
         for cpu, row in rows.items():
             mine = table.filter(pl.col("cpu") == cpu, pl.col("mode").is_in(modes_)).sort("start_ns")
             share = _covered(mine, edges) / np.diff(edges)
-            # the layer of unknown time covers all that is not known to be idle, and the other layers are drawn over it
+            # the layer "unknown" covers all time that is not known to be idle; the other layers are then drawn over it
             share = 1 - share if name == "unknown" else share
             base = row + HEIGHT["kernel"]
             y = base - HEIGHT["kernel"] * np.repeat(share, 2)
@@ -178,7 +178,7 @@ def _add_shares(
 
 
 def _covered(spans: pl.DataFrame, edges: np.ndarray) -> np.ndarray:
-    """Return how many ns of each pixel these spans cover; the spans do not overlap."""
+    """Return how many ns of each pixel these spans cover; the spans must not overlap."""
     start, end = (spans[c].to_numpy().astype(float) for c in ("start_ns", "end_ns"))
     at = np.r_[edges[0], np.c_[start, end].ravel(), edges[-1]]
     total = np.r_[0.0, np.cumsum(np.c_[np.zeros(start.size), end - start].ravel())]
@@ -188,7 +188,7 @@ def _covered(spans: pl.DataFrame, edges: np.ndarray) -> np.ndarray:
 def _add_arcs(
     fig: go.Figure, slept: pl.DataFrame, axis: TimeAxis, rows: dict[int, int]
 ) -> pl.DataFrame:
-    """Draw an arc from each waker to the thread that then runs; only for the longest waits if there are too many."""
+    """Draw an arc from each waker to the woken thread; if there are too many, draw only those of the longest waits."""
     known = (
         pl.col("woken_ns").is_not_null()
         & pl.col("by_cpu").is_in(list(rows))

@@ -1,4 +1,4 @@
-"""A figure that compares kernels by what they did with the same workloads.
+"""A figure that compares kernels under the same workloads.
 
 The input is the table of :func:`wastedcores_studies.recordings.kernels.read_kernels`.
 """
@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 from wastedcores.errors import UsageError
 from wastedcores.figures.theme import GRID, INK, MUTED, palette, style
 
-#: smaller numbers of wasted CPUs are drawn at the left edge (the axis is logarithmic)
+#: the axis of wasted CPUs is logarithmic; numbers below this are drawn at its left edge
 _FEW = 0.01
 _HEADS = ("time, fastest kernel = 1", "CPUs wasted on average")
 #: ticks of the two axes, both logarithmic

@@ -18,13 +18,13 @@ class Look:
     """The settings of a figure of a trace."""
 
     window: tuple[int, int] | None = None  #: first and last ns; None: what the figure chooses
-    show: str = "runqueues"  #: the button of the explorer that is pressed
+    show: str = "runqueues"  #: the button that is pressed in the explorer
     palette_name: str = "safe"  #: ``safe`` or ``paper``
     #: what a pixel of the runqueues shows, see :func:`wastedcores.figures.heatmaps.heatmap`
     reduce: str = "share"
     cols: int | None = None  #: pixels per row
     against: Examined | None = None  #: a second trace to draw beside the first
-    #: draw only the CPUs that were looked at for this CPU, and by this kernel function
+    #: of the searches for CPUs, draw only those on behalf of this CPU, and only those by this kernel function
     cpu: int | None = None
     op: str | None = None
     #: the layers of events, and the spans whose lengths these layers use
@@ -33,7 +33,7 @@ class Look:
 
     @property
     def shown(self) -> tuple[int, int]:
-        """The window; the explorer always sets one, so it is not None there."""
+        """The window, which must not be None; the explorer always sets one."""
         assert self.window is not None
         return self.window
 
@@ -46,8 +46,8 @@ class Kind(NamedTuple):
     draw: tuple[str, str]
     #: the attributes of a :class:`Look` that the function takes, separated by spaces
     takes: str = "palette_name"
-    button: str = ""  #: its name in the explorer; empty: it is none of the explorer's layers
-    #: the explorer offers it if the trace has one of these kinds of events, separated by spaces; empty: always
+    button: str = ""  #: its name in the explorer; empty: the explorer does not have this kind
+    #: kinds of events, separated by spaces; the explorer offers this figure if the trace has one of them; empty: always
     events: str = ""
 
     def figure(self, run: Examined, look: Look) -> go.Figure:
@@ -99,11 +99,11 @@ KINDS: dict[str, Kind] = {
 
 
 def described() -> str:
-    """The kinds with what they show, as lines for the help."""
+    """Return lines for the help, one for each kind and what it shows."""
     width = max(map(len, KINDS))
     return "\n".join(f"  {name:<{width}} {kind.doc}" for name, kind in KINDS.items())
 
 
 def that_take(option: str) -> list[str]:
-    """Names of the kinds that use an attribute of a :class:`Look`."""
+    """Return the names of the kinds that use an attribute of a :class:`Look`."""
     return [name for name, kind in KINDS.items() if option in kind.takes.split()]

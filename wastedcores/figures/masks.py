@@ -61,7 +61,7 @@ def considered(
     palette_name: str = "safe",
     title: str = "",
 ) -> go.Figure:
-    """Draw the heat map, and over it the CPUs that were looked at."""
+    """Draw the heat map, and over it the CPUs that each decision looked at."""
     if events.is_empty():
         raise UsageError("There are no considered events to draw.")
     window = window or scene.window
@@ -69,7 +69,7 @@ def considered(
     fig = heatmap(scene, window, cols=cols, palette_name=palette_name, title=title)
     edges = pixel_edges(*window, cols)
     inside = events.filter(pl.col("ts_ns").is_between(*window))
-    # the last pixel includes the decisions at its very end, because the trace's last event may be there
+    # the last pixel includes its end, because a decision may be the last event of the trace
     place = np.searchsorted(edges, inside["ts_ns"].to_numpy(), side="right") - 1
     pixel = np.minimum(place, edges.size - 2)
     seen = unpack_masks(inside["cpu_mask"], scene.states.n_cpus)[:, list(scene.cpus)]

@@ -41,7 +41,7 @@ def axis_names(fig: go.Figure, row: int, col: int) -> tuple[str, str]:
 def cpu_axis(
     fig: go.Figure, scene: Scene, row: int, col: int, labels: bool = True, *, numbers: bool = False
 ) -> None:
-    """Name the rows, by CPU if they are few and by node otherwise, and draw lines between the nodes."""
+    """Name the rows (by CPU if there are few rows, otherwise by node), and draw lines between the nodes."""
     runs, rows = scene.node_starts(), scene.rows()
     if len(rows) <= NAMED_ROWS:
         node_of_row = {first: f"node {node} · " for node, first, _ in runs} if len(runs) > 1 else {}
@@ -131,7 +131,7 @@ def add_band(
 ) -> None:
     """Draw the episodes in one row; the opacity of a pixel is the share of its time that they cover.
 
-    Persistent episodes that are narrower than a pixel would hardly be seen, so a triangle stands at each.
+    A persistent episode that is narrower than a pixel would hardly be seen, so it is marked with a triangle.
     """
     from wastedcores.analysis.binning_jit import bin_cover
 
@@ -193,12 +193,12 @@ def add_band(
 def steps(
     axis: TimeAxis, edges: np.ndarray, values: np.ndarray, line: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return x, y and line of a plotly Scatter with one value per pixel, each from the beginning to the end of its pixel.
+    """Return x, y and line of a plotly Scatter that draws one value per pixel, as a step as wide as the pixel.
 
     ``edges`` are the borders of the pixels in ns; NaN among the values leaves a gap.
     """
     values = values.astype(np.float32)
-    if np.isnan(values).any():  # plotly's steps would also lack the pixel before a gap
+    if np.isnan(values).any():  # the steps of plotly would also leave out the pixel before a gap
         x, y = np.repeat(axis.at(edges), 2)[1:-1], np.repeat(values, 2)
         return {"x": x, "y": y, "line": line}
     return {"x": axis.at(edges), "y": np.r_[values, values[-1:]], "line": line | {"shape": "hv"}}
@@ -239,7 +239,7 @@ def add_strip(
 
 
 def strip_ticks(top: float) -> list[float]:
-    """Return at most four round numbers from 0 on, so far below ``top`` that the name of the panel above stays free."""
+    """Return at most four round numbers from 0 on, with room below ``top`` for the name of the panel above."""
     limit = top / 1.15
     steps = [round(n * 10.0**k, 1) for k in range(-1, 9) for n in (1, 2, 5)]
     step = next(step for step in steps if limit / step < 4)
@@ -293,13 +293,13 @@ def add_marks(
 
 
 def _beside(shares: list[float], texts: list[str], width: float) -> list[str | None]:
-    """Return the anchor of each text on a side of its mark where it fits; None if it would cover another text or be cut."""
+    """Return for each text an anchor that puts it beside its mark; None if it would cover another text or be cut off."""
     taken: list[tuple[float, float]] = []
     anchors: list[str | None] = []
     for share, text in zip(shares, texts, strict=True):
         x, long = share * width, 6.0 * len(text.removeprefix("rec: "))
         spans = {"left": (x, x + long), "right": (x - long, x)}
-        # if the next mark is close, this label goes to the left of its mark
+        # if another mark is close to the right, the text is first tried to the left of its mark
         if any(x < other * width < x + long for other in shares):
             spans = dict(reversed(spans.items()))
         fits = [

@@ -1,4 +1,4 @@
-"""The fate of an idle CPU in all states of small machines, as bars."""
+"""Bars that show whether an idle CPU gets a waiting thread, in all states of small machines."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from wastedcores.figures.theme import GRID, INK, MUTED, palette, style
 
 #: unit of a row -> its panel; all other units are results of the run itself
 _PANELS = {"busy CPUs": 1, "CPUs wasted": 1, "idle beside waiting": 1, "threads": 2}
-#: unit -> differences up to this do not count
+#: unit -> the largest difference that does not count
 _FLOORS = dict.fromkeys(_PANELS, 0.05) | {"idle beside waiting": 0.02}
 _HEADS = ("the run's own result", "busy and wasted CPUs", "threads at the end")
-#: the panels end at this many tolerances; marks beyond are drawn on the edge
+#: the panels end at this many tolerances from the median; marks farther away are drawn on the edge
 _EDGE = 7.0
 _MINUS = "\u2212"
 
@@ -25,8 +25,8 @@ _MINUS = "\u2212"
 def recorded_dots(rows: pl.DataFrame, title: str = "", *, palette_name: str = "safe") -> go.Figure:
     """Draw every recorded value as a mark over the 5-95 % range of its replays.
 
-    Distances from the median of the replays are drawn in units of the tolerance, which is 10 % of the median, but at least the
-    floor below which differences of CPUs and threads do not count.
+    Distances from the median of the replays are drawn in units of the tolerance. This is 10 % of the median or, if that is
+    smaller, the floor below which differences of CPUs and threads do not count.
     """
     if not rows.height:
         raise UsageError("recorded_dots: the table has no row. Give the table of at least one run.")
@@ -86,7 +86,7 @@ def _panel() -> pl.Expr:
 
 
 def _place(runs: list[str]) -> pl.Expr:
-    """Return the height at which a quantity is drawn; in each panel, the quantities of a run fill its band evenly."""
+    """Return the height at which a quantity is drawn; in each panel, a run has a band, which its quantities fill evenly."""
     order = pl.col("quantity").cum_count().over("run", _panel()) - 1
     count = pl.len().over("run", _panel())
     run = pl.col("run").replace_strict({r: i for i, r in enumerate(runs)}, return_dtype=pl.Float64)

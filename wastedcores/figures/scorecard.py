@@ -58,7 +58,7 @@ def tornado(study: dict[str, Any]) -> go.Figure:
 
 
 def noise_curves(study: dict[str, Any]) -> go.Figure:
-    """Draw what each fix changes in query 18 where kernel threads run more or less often."""
+    """Draw what each fix changes in query 18 if kernel threads run more or less often."""
     fig = go.Figure()
     fixes = list(dict.fromkeys(r["fix"] for r in study["noise"]))
     for i, fix in enumerate(fixes):
@@ -88,7 +88,7 @@ def noise_curves(study: dict[str, Any]) -> go.Figure:
 
 
 def quiet_curve(study: dict[str, Any]) -> go.Figure:
-    """Draw how much the fix speeds up lu beside R where kernel threads run more or less often."""
+    """Draw how much the fix speeds up lu beside R if kernel threads run more or less often."""
     rows = study["quiet"]
     fig = go.Figure()
     fig.add_scatter(
@@ -151,7 +151,7 @@ def size_curves(study: dict[str, Any]) -> go.Figure:
 
 
 def checker_curves(study: dict[str, Any]) -> go.Figure:
-    """Draw the share of the wasted time that a checker with another M would call persistent, by recording."""
+    """Draw for each recording the share of the wasted time that a checker would call persistent, for several values of M."""
     fig = go.Figure()
     names = list(dict.fromkeys(r["recording"] for r in study["checker"]))
     for i, name in enumerate(names):
@@ -189,7 +189,7 @@ KINDS = {
 def score_dots(result: dict[str, Any]) -> go.Figure:
     """Draw published numbers (hollow) and the obtained ones (filled, with their 5-95 % range), one line per number."""
     rows = [r for r in result["rows"] if _plottable(r)]
-    # the measured overheads of tools are not speedups
+    # rows of the kind "measured" are costs of tools and not speedups
     gains = [r for r in rows if r["unit"] in ("ratio", "percent") and r["kind"] != "measured"]
     seconds = [r for r in rows if r["unit"] == "s"]
     others = [
@@ -231,7 +231,7 @@ def score_dots(result: dict[str, Any]) -> go.Figure:
 
 
 def _plottable(row: dict[str, Any]) -> bool:
-    # worked examples are exact, so their dots would say nothing
+    # worked examples are exact, so a dot would tell no more than the number
     if row["kind"] == "computed":
         return False
     return isinstance(row["ours"], float | int) and isinstance(row["published"], float | int)
@@ -257,7 +257,7 @@ def _dots(
     rows: Sequence[dict[str, Any]],
     shown: Callable[[float, dict[str, Any]], float],
 ) -> None:
-    """Draw one panel; an axis of two levels names the rows, by group and by number."""
+    """Draw one panel; its axis names each row on two levels, by its group and by its number."""
     ordered = [(g.short, r) for g, mine in grouped(rows) for r in mine]
     main = (row, col) == (1, 1)
     fig.add_scatter(

@@ -2,8 +2,8 @@
 
 The default palette, ``safe``, can be read without colour vision: idle is blue, one task is a light grey, and more tasks
 go from orange to nearly black. Blue and orange differ for all common kinds of colour blindness, and every step differs
-in lightness; ``tests/figures/test_theme.py`` measures both. The palette ``paper`` is that of the paper's authors
-(plots/string_to_color.php and parse_rows_sched_profiler.php of their visualisation tools).
+in lightness; ``tests/figures/test_theme.py`` measures both. The palette ``paper`` has the colours of the paper's
+authors (plots/string_to_color.php and parse_rows_sched_profiler.php of their visualisation tools).
 """
 
 from __future__ import annotations
@@ -70,14 +70,15 @@ CLASS_COLOURS = (
 )  # fmt: skip
 OTHER_CLASS = "#c4bfb6"
 CLEAR = "rgba(0,0,0,0)"
-#: the most characters in a line of the title (which leaves room for the tool bar in a figure of 720 px) and of the subtitle
+#: the most characters in a line of the title, which leaves room for the tool bar in a figure of 720 px, and in a line of the
+#: subtitle
 TITLE_CHARS, SUBTITLE_CHARS = 60, 110
 #: the legend fits into a figure of this width in pixels; a narrower figure is scrolled
 NARROW = 720
 #: pixels below the axes, with one line of the legend
 BELOW = 78
-#: pixels between the legend and the bottom edge of the figure; in a tall figure, a share of the height would push it over the
-#: axis title
+#: pixels between the legend and the bottom edge of the figure. If this were a share of the height, the legend of a tall figure
+#: would cover the axis title
 LEGEND_Y = 4
 #: buttons of plotly's bar that select points or do the same as other buttons
 USELESS_BUTTONS = (
@@ -100,14 +101,14 @@ def palette(name: str = "safe") -> Palette:
 
 
 def task_scale(colours: Palette) -> list[tuple[float, str]]:
-    """Return a stepped colour scale for z from -1 (unknown, transparent) to 5, for zmin=-1.5 and zmax=5.5."""
+    """Return a stepped colour scale for the values -1 (unknown, transparent) to 5; it needs zmin=-1.5 and zmax=5.5."""
     steps = (CLEAR, *colours.tasks)
     n = len(steps)
     return [(e, c) for i, c in enumerate(steps) for e in (i / n, (i + 1) / n)]
 
 
 def task_bar(x: float = 1.01, title: str = "threads per<br>runqueue") -> dict:
-    """Return a colour bar that names the steps of :func:`task_scale`, without the unknown one."""
+    """Return a colour bar that names all steps of :func:`task_scale` but the unknown one."""
     return {
         "title": {"text": title, "font": {"size": 11}},
         "tickvals": list(range(6)),
@@ -123,7 +124,7 @@ def task_bar(x: float = 1.01, title: str = "threads per<br>runqueue") -> dict:
 
 
 def hatch() -> str:
-    """Return a diagonal hatching, as an SVG data URI; it shows through where the state is unknown."""
+    """Return a diagonal hatching as an SVG data URI; it is visible where the state of a CPU is unknown."""
     svg = (
         "<svg xmlns='http://www.w3.org/2000/svg' width='3000' height='1500'>"
         "<defs><pattern id='h' width='7' height='7' patternUnits='userSpaceOnUse' patternTransform='rotate(45)'>"
@@ -157,7 +158,7 @@ def style(fig: go.Figure, title: str, subtitle: str = "", height: int = 520) -> 
     fig.update_layout(
         template="none",
         title={
-            # plotly's own subtitle overlaps the title where a widget is drawn before it is shown
+            # plotly's own subtitle would overlap the title of a widget that is drawn before it is shown
             "text": f"{title}<br><span style='font-size:12px;color:{MUTED}'>{subtitle}</span>",
             "x": 0,
             "xref": "container",
@@ -189,7 +190,7 @@ def style(fig: go.Figure, title: str, subtitle: str = "", height: int = 520) -> 
             "font": {"size": 11},
         },
         dragmode="zoom",
-        # a figure that a notebook shows by itself has plotly's own bar, with buttons that are of no use here
+        # if a notebook shows a figure outside of a widget, plotly adds its own bar, with buttons that are of no use here
         modebar={"remove": list(USELESS_BUTTONS)},
     )
     fig.update_xaxes(
@@ -217,7 +218,7 @@ def folded_name(name: str) -> str:
 
 
 def legend_entry(fig: go.Figure, name: str, look: dict[str, Any], **where: int) -> None:
-    """Add a square to the legend that belongs to no trace of the figure; ``look`` has its colour and edge."""
+    """Add to the legend a square that belongs to none of the figure's plotly traces; ``look`` has its colour and edge."""
     marker = {"symbol": "square", "size": 10, **look}
     fig.add_scatter(
         x=[None], y=[None], mode="markers", name=name, hoverinfo="skip", marker=marker, **where

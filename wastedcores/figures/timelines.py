@@ -39,14 +39,14 @@ def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
 
     Some kernels record no switch out of the idle task (seen on 6.18: every ``sched_switch`` has a ``prev_pid`` other
     than 0). Where a switch stops a task that the previous switch had not started, the stopped task is assumed to
-    have run since its last wakeup. If it has no wakeup, the time of the missing switch is not known, and all of the time counts
-    for the previous task.
+    have run since its last wakeup. If it has no wakeup, the time of the missing switch is not known, and the previous task is
+    assumed to have run all the time.
     """
     columns = ("ts_ns", "cpu", "pid", "comm", "prev_pid", "prev_comm")
     names = pl.col("comm", "prev_comm").cast(pl.String)
     told = trace.only("switch").select(columns)
     inside = told.filter(pl.col("ts_ns") <= end_ns)
-    # the next switch of each CPU tells who runs at the end of the window, and under which name
+    # the first switch of each CPU after the window tells which task ran at the end of the window, and its name
     after = told.filter(pl.col("ts_ns") > end_ns).group_by("cpu")
     later = after.agg(pl.all().sort_by("ts_ns").first()).select(columns)
     switches = pl.concat(pl.collect_all([inside.with_columns(names), later.with_columns(names)]))
@@ -82,14 +82,14 @@ def runs(trace: Trace, start_ns: int, end_ns: int) -> pl.DataFrame:
 
 
 def clipped(stays: pl.DataFrame, start_ns: int, end_ns: int) -> pl.DataFrame:
-    """Return the stays that overlap a window, cut at its ends."""
+    """Return the stays that overlap a window, clipped to the window."""
     return stays.filter(pl.col("end_ns") > start_ns, pl.col("start_ns") < end_ns).with_columns(
         pl.col("start_ns").clip(lower_bound=start_ns), pl.col("end_ns").clip(upper_bound=end_ns)
     )
 
 
 def _split(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
-    """Split each gap in two: the started task ran until the stopped task was woken, and the stopped task ran from then on."""
+    """Split each span whose two switches name different tasks: the first task ran until the second was woken, then the second."""
     end_ns = int(gaps["end_ns"].max() or 0)  # type: ignore[arg-type]
     wakeups = (
         trace.only("wakeup", "wakeup_new")
@@ -106,7 +106,7 @@ def _split(trace: Trace, gaps: pl.DataFrame) -> pl.DataFrame:
         check_sortedness=False,
     )
     woken = pl.col("woken_ns").clip(lower_bound=pl.col("ts_ns"))
-    # the task that a CPU's first switch stops ran since the beginning, unless it was woken meanwhile
+    # the task that is stopped by the first switch of a CPU ran since the beginning, or since its wakeup if it had one
     changed = (
         pl.when(pl.col("pid") < 0)
         .then(woken.fill_null(pl.col("ts_ns")))
@@ -138,7 +138,7 @@ def timeline(
     title: str = "",
     height: int | None = None,
 ) -> go.Figure:
-    """Draw who ran where in a window; pixels have the colours of kinds of tasks in the proportion of the time that they ran."""
+    """Draw which task ran on which CPU in a window; kinds of tasks share a pixel in proportion to their time."""
     from wastedcores.analysis.binning_jit import bin_share
 
     colours = palette(palette_name)
@@ -159,7 +159,7 @@ def timeline(
         edges,
         len(CLASS_COLOURS) + 2,
     )
-    # without a known task, an empty runqueue means that the CPU was idle
+    # if no task is known to have run and the runqueue was empty, the CPU was idle
     empty = (z < 0) & (scene.states.bin(*window, cols=cols, cpus=scene.cpus).longest == 0)
     z[empty] = 0
     # a large trace has many more intervals than pixels, and only visible ones need a name
@@ -203,7 +203,7 @@ def timeline(
 
 
 def _classes(part: pl.DataFrame) -> tuple[list[str], np.ndarray]:
-    """Return the classes that ran longest, and a code per interval: 0 for idle, 1 and up for a class, the last one for others."""
+    """Return the classes that ran longest, and a code per interval: 0: idle, 1 and up: a class, the last code: other classes."""
     comms = part.select(comm=pl.col("comm").fill_null("?"))["comm"].unique().to_list()
     of_comm = pl.DataFrame(
         {"comm": comms, "kind": [task_class(c) for c in comms]},
@@ -241,8 +241,8 @@ def threads_per_node(
 ) -> go.Figure:
     """Draw how many threads run or wait on every node, beside the number of its CPUs.
 
-    On a balanced machine, every node has the same number of threads. Where one node has more threads than CPUs and another has
-    fewer, CPUs are wasted, as in the paper's picture of Overload-on-Wakeup, in which two nodes of 8 CPUs have 9 and 7 threads.
+    On a balanced machine, every node has the same number of threads. CPUs are wasted if one node has more threads than CPUs and
+    another node has fewer. In the paper's picture of Overload-on-Wakeup, two nodes of 8 CPUs have 9 and 7 threads.
     """
     scene = run.scene
     starts = scene.node_starts()
@@ -270,7 +270,7 @@ def threads_per_node(
             hovertemplate=f"node {node}: %{{y:.2f}} threads on {size} CPUs<extra></extra>",
         )  # fmt: skip
         for name, colour, edge in (
-            # fmax and fmin leave no area where the number of threads is not known
+            # if the number of threads is not known, fmax and fmin return the number of CPUs, so there is no area
             ("more threads than CPUs", colours.waiting, np.fmax(y, size)),
             ("fewer threads than CPUs", colours.idle, np.fmin(y, size)),
         ):

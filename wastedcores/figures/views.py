@@ -23,7 +23,7 @@ from wastedcores.units import human_ns
 from wastedcores.words.findings import claim, claim_pair
 from wastedcores.words.rich_text import count
 
-#: the colour of a time that does not count
+#: the colour of the time outside the window that counts
 _UNCOUNTED = "#c9cdd1"
 
 
@@ -36,7 +36,7 @@ def overview(
     reduce: str = "share",
     cols: int = 1000,
 ) -> go.Figure:
-    """Draw the runqueues of a trace or of a window of it; two traces are drawn whole, side by side. The title is the finding."""
+    """Draw the runqueues of a trace, or of a window of the trace; two traces are drawn whole. The title is the finding."""
     if against is None:
         fig = heatmap(run.scene, window, cols=cols, palette_name=palette_name, reduce=reduce,
                       title=claim(run))  # fmt: skip
@@ -49,7 +49,7 @@ def overview(
 def with_window(
     fig: go.Figure, traces: Sequence[Examined], window: tuple[int, int] | None = None
 ) -> go.Figure:
-    """Cover the row of the episodes in a heat map outside the window that counts, because no episodes were looked for there."""
+    """In a heat map, cover the row of the episodes outside the window that counts, where no episodes were looked for."""
     shown = [window or run.scene.window for run in traces]
     width = max(last - first for first, last in shown)
     covered = False
@@ -109,7 +109,7 @@ def who_ran_in(
 def waits(
     run: Examined, against: Examined | None = None, *, palette_name: str = "safe"
 ) -> go.Figure:
-    """Draw how long threads waited for a CPU; two runs are drawn in the same panels."""
+    """Draw how long threads waited for a CPU; two runs share the panels."""
     both = [run, against] if against else [run]
     names = [r.label for r in both]
     if len(set(names)) < len(names):  # files in two folders may have one name

@@ -11,7 +11,7 @@ from wastedcores.figures.theme import GRID, OTHER_CLASS, fit_legend, literal, pa
 
 #: bins per factor of ten in the length of a wait
 PER_DECADE = 8
-#: units of the time that threads waited in all, with their ns
+#: units of the total time that threads waited, each with its ns
 _UNITS = (("thread-seconds", 1e9), ("thread-ms", 1e6), ("thread-us", 1e3))
 
 
@@ -24,7 +24,7 @@ def waiting_times(
     palette_name: str = "safe",
     height: int = 380,
 ) -> go.Figure:
-    """Draw the distribution of waiting times; the first bin has the waits below 1 us, too."""
+    """Draw the distribution of waiting times; the first bin also has the waits below 1 us."""
     colours = palette(palette_name)
     shades = (colours.waiting, "#5c6670", "#00795c", "#7b5ea7")
     top = max((float(w.max()) for w in waits.values() if w.size), default=1e3)

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from wastedcores.figures.theme import GRID, INK, palette, style
 from wastedcores.prediction import Range, Variant, WhatIf
 
-#: the axis shows at least this share of the greatest value
+#: the axis covers a range of at least this share of the greatest value
 LEAST_WIDTH = 0.1
 
 
@@ -64,7 +64,7 @@ def predicted(found: WhatIf, title: str = "", *, palette_name: str = "safe") -> 
     ends = [x / scale for _, v in rows for x in (_range(v).low, _range(v).high)] + [recorded]
     low, high = min(ends), max(ends)
     if high - low < LEAST_WIDTH * high:
-        # otherwise tiny differences would fill the figure
+        # a narrower axis would make tiny differences look large
         middle, half = (low + high) / 2, LEAST_WIDTH * high / 2
         fig.update_xaxes(range=[middle - half, middle + half])
     fig.update_yaxes(type="category", autorange="reversed", automargin=True)

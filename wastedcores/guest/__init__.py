@@ -2,10 +2,10 @@
 
 Interface::
 
-    emulator = find_emulator()                               what `wastedcores guest build` made
+    emulator = find_emulator()                               the emulator that `wastedcores guest build` made
     kernel = find_kernel("debian:6.12")                      or Kernel.of_image(Path("bzImage"))
-    trace = record("group-imbalance", kernel, machine)       Trace, as from any other recorder
-    compared = compare("group-imbalance", kernel, machine)   recordings beside replays, several seeds each
+    trace = record("group-imbalance", kernel, machine)       a Trace, as from any other recorder
+    compared = compare("group-imbalance", kernel, machine)   recordings beside replays, with several seeds each
 
 docs/guest.md says what lockstep means, what is exact, and what is not modelled.
 """

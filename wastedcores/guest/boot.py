@@ -39,7 +39,7 @@ _DEVICES = {"dev/console": (5, 1), "dev/null": (1, 3)}
 def _entry(
     number: int, name: str, mode: int, content: bytes = b"", device: tuple[int, int] = (0, 0)
 ) -> bytes:
-    """Return a file as the kernel reads it (Documentation/driver-api/early-userspace/buffer-format.rst: "newc")."""
+    """Return a file as an entry of an initramfs (Documentation/driver-api/early-userspace/buffer-format.rst: "newc")."""
     path = name.encode() + b"\0"
     fields = (number, mode, 0, 0, 1, 0, len(content), 0, 0, *device, len(path), 0)
     head = b"070701" + b"".join(b"%08X" % f for f in fields) + path
@@ -51,7 +51,7 @@ def _padded(part: bytes) -> bytes:
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
-    """Return an archive with these files, which are given by path; all of them may be executed."""
+    """Return an archive with these files, given by path; every file is executable."""
     parts = [(f, stat.S_IFDIR | 0o755, b"", (0, 0)) for f in FOLDERS]
     parts += [(name, stat.S_IFCHR | 0o600, b"", device) for name, device in _DEVICES.items()]
     parts += [(name, stat.S_IFREG | 0o755, content, (0, 0)) for name, content in files.items()]
@@ -78,9 +78,9 @@ def given(jobs: Mapping[str, bytes]) -> bytes:
     return _padded(size.to_bytes(4, "little") + packed.getvalue())
 
 
-#: the length of a round in virtual ns: each virtual CPU has its turn in it, and two CPUs' clocks are never further apart
+#: the length of a round in virtual ns. Each virtual CPU has one turn in a round, and the clocks of two CPUs never differ by more
 ROUND_NS = 4000
-#: the boot parameters of every guest; its clock is the emulated TSC, which counts virtual ns
+#: the boot parameters of every guest; a guest's clock is the emulated TSC, which counts virtual ns
 PARAMETERS = (
     "console=ttyS0 earlyprintk=ttyS0 loglevel=4 panic=-1 tsc=reliable nokaslr mitigations=off"
 )
@@ -88,9 +88,9 @@ EVENTS = (
     "sched_switch", "sched_waking", "sched_wakeup", "sched_wakeup_new", "sched_migrate_task", "sched_process_fork",
     "sched_process_exit", "sched_process_exec",
 )  # fmt: skip
-#: bytes that the emulator gathers before it writes them
+#: number of bytes that the emulator gathers before it writes them
 _BUFFER = 1 << 16
-#: lines of the console that an error shows
+#: number of lines of the console that an error shows
 _SHOWN = 12
 #: the decompressor's last words (arch/x86/boot/compressed/error.c: error())
 _HALTED = b"-- System halted"
@@ -228,7 +228,7 @@ def _boot(
     options: Options,
     said: Callable[[str], None],
 ) -> None:
-    """Run a guest to its end, from its saved state if there is one; if all of its console is to be kept, the guest boots anew."""
+    """Run a guest to its end, from its saved state if there is one. It boots anew if all of its console is to be kept."""
     begun = False
 
     def heard(line: str) -> None:
@@ -256,7 +256,7 @@ def _watch(
     options: Options,
     said: Callable[[str], None],
 ) -> None:
-    """Run the emulator to its end; whatever goes wrong in the guest becomes an error with the console's last lines."""
+    """Run the emulator to its end; if anything goes wrong in the guest, raise an error that shows the console's last lines."""
     last: deque[str] = deque(maxlen=_SHOWN)
     began, wrong, done = time.monotonic(), "", False
     # the emulator ends whenever this process does
@@ -298,7 +298,7 @@ def _watch(
                     wrong = f"did not keep the scheduler of --scx to the end: {line[at + 10 :]}"
                     break
             elif "Kernel panic" in line:
-                # kept, because later lines may push this one out of the last lines
+                # this line is kept here, because later lines may push it out of the last lines
                 wrong = wrong or f"panicked ({line[line.index('Kernel panic') :]})"
             elif line.endswith(_HALTED.decode()):
                 wrong = "could not be started, because its image is damaged"
@@ -327,7 +327,7 @@ def _watch(
 
 
 def _lines(stream: IO[bytes]) -> Iterator[str]:
-    """Yield the console's lines, and also the last words of a damaged image, which no end of a line follows."""
+    """Yield the console's lines. The last words about a damaged image are yielded, too, although no line end follows them."""
     rest = b""
     while piece := os.read(stream.fileno(), 1 << 16):
         *lines, rest = (rest + piece).split(b"\n")

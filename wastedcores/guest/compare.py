@@ -1,4 +1,4 @@
-"""A scenario recorded in a guest and replayed, side by side over several seeds, with the noise floor."""
+"""Compares recordings of a scenario in a guest with its replays over several seeds, and with the noise among recordings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from wastedcores.trace.trace import Trace
 from wastedcores.units import number
 from wastedcores.workload.scenarios import SCENARIOS
 
-#: what is measured in the window of each run: its name, and its name for people
+#: what is measured in the window of each run: the name of a quantity -> its name for people
 QUANTITIES = {
     "window_s": "window, s",
     "busy_cpus": "busy CPUs",
@@ -50,8 +50,8 @@ class Comparison(Shown):
     #: the kernel that was booted, and the model that was replayed
     kernel: str
     model: str
-    seeds: tuple[int, ...]  #: the seeds of the runs, the same for both
-    #: the numbers of each run, by :data:`QUANTITIES`; a prediction has fewer of them
+    seeds: tuple[int, ...]  #: the seeds of the runs, which recordings and replays share
+    #: the values of each run, by the names in :data:`QUANTITIES`; a prediction has fewer values
     recorded: tuple[dict[str, float], ...]
     replayed: tuple[dict[str, float], ...]
     notes: tuple[str, ...] = ()  #: how the recorded runs differ from the replayed ones
@@ -70,9 +70,9 @@ class Comparison(Shown):
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each quantity.
 
-        ``recorded`` and ``replayed`` are means over the seeds, ``difference`` is the difference of these means, and ``noise`` the
-        mean difference of two recordings with different seeds. ``within_noise`` tells whether the means differ by no more than
-        the noise.
+        ``recorded`` and ``replayed`` are means over the seeds, and ``difference`` is the difference of these means. ``noise`` is
+        the mean difference of two recordings with different seeds. ``within_noise`` tells whether the means differ by no more
+        than the noise.
         """
         return [
             _row(
@@ -145,7 +145,7 @@ def compare(
 ) -> Comparison:
     """Record a scenario in a guest with several seeds, replay it with the same seeds, and put both side by side.
 
-    The noise floor needs at least 2 seeds. ``kept`` is called with the seed and the trace of each recording.
+    To know the noise, at least 2 seeds are needed. ``kept`` is called with the seed and the trace of each recording.
     """
     if seeds < 2:
         raise UsageError(
@@ -159,7 +159,7 @@ def compare(
     traces = record_all(works, kernel, on, options)
     for seed, trace in zip(numbers, traces, strict=True):
         kept(seed, trace)
-    # the replay of a machine with "(guest)" in its name takes the costs that were measured in guests
+    # if a machine has "(guest)" in its name, the replay uses the costs that were measured in guests
     place = replace(
         on.machine if scenario in SCENARIOS else machine, name=f"{on.machine.name} (guest)"
     )
@@ -196,7 +196,7 @@ def _model(kernel: Kernel, features: tuple[str, ...]) -> tuple[str, list[str]]:
 
 
 def measured(trace: Trace) -> dict[str, float]:
-    """Return the numbers of one run: of the window that its workload measures, or of the whole run if there is no window."""
+    """Return the values of one run, for the window that its workload measures or, if there is none, for the whole run."""
     header: Header = trace.header
     window = header.window
     found = check(trace, between=(window.start_ns, window.end_ns) if window else None)

@@ -28,18 +28,18 @@ from wastedcores.trace.trace import Trace
 from wastedcores.workload import ops
 from wastedcores.workload.program import Program, TaskSpec
 
-#: an additional task writes these marks if the work has none
+#: if the work has no marks of its window, an additional task writes these marks
 _BEGIN, _END = "window begins", "window ends"
 
 
 @dataclass(frozen=True, repr=False)
 class Confirmation(Shown):
-    """Predictions beside what booted kernels did with the same work."""
+    """Predictions for some work beside what booted kernels did with this work."""
 
     found: WhatIf  #: The prediction.
-    #: The recorded kernel, and after it each predicted one that could be booted.
+    #: The recorded kernel, and after it each predicted kernel that could be booted.
     kernels: tuple[Comparison, ...]
-    #: Why the other kernels could not be booted, and how the guest differs from the recorded machine.
+    #: Why the other kernels could not be booted.
     notes: tuple[str, ...]
 
     def _facts(self) -> dict[str, str]:
@@ -53,8 +53,8 @@ class Confirmation(Shown):
         """Return a row for each predicted kernel that was booted.
 
         ``predicted`` is the median and the range of the predicted gain, and ``booted`` the mean gain of the guests. ``noise`` is
-        the mean size of the gain between two recordings of the recorded kernel. ``confirmed`` tells whether the booted gain
-        lies in the predicted range, widened by the noise.
+        the mean absolute gain between two recordings of the recorded kernel. ``confirmed`` tells whether the booted gain lies in
+        the predicted range after this range was widened by the noise.
         """
         base, *others = self.kernels
         noise = statistics.fmean(abs(self._gain(a, b)) for a, b in combinations(base.recorded, 2))
@@ -109,7 +109,7 @@ class Confirmation(Shown):
 def confirm(
     found: WhatIf, *, seeds: int = 3, image: Kernel | None = None, options: Options | None = None
 ) -> Confirmation:
-    """Boot the recorded and the predicted kernels with the recovered work, several times each."""
+    """Boot the recorded and the predicted kernels, run the recovered work on each of them with several seeds, and compare."""
     if seeds < 2:
         raise UsageError(
             f"{seeds} seeds; expected 2 or more: one recording does not show how far recordings differ."
@@ -137,7 +137,7 @@ def confirm(
 
 
 def _booted(name: str, options: Options) -> tuple[Kernel, Options]:
-    """Return the kernel to boot, and the options that make it the kernel of this name."""
+    """Return the kernel to boot, and the options with which it is the kernel of this name."""
     model = KernelModel.named(name)
     patch = next((f"the change {fix}" for fix in model.fixes), "")
     if model.is_design:
@@ -181,7 +181,7 @@ def _compared(
 
 
 def with_window(task: Task) -> tuple[Program, tuple[str, str]]:
-    """Return a program whose tasks mark its window, and the texts of the marks; of marks with equal texts the last one counts."""
+    """Return a program whose tasks mark its window, and the texts of the two marks; the last mark with a text counts."""
     if task.marks is not None:
         return task.program, task.marks
     program = task.program
@@ -198,17 +198,17 @@ def with_window(task: Task) -> tuple[Program, tuple[str, str]]:
 
 
 def _writers(program: Program, text: str) -> int:
-    """Return how many tasks write a mark; a template counts as one task, because a recovered template is forked once."""
+    """Return how many tasks write the mark ``text``; a template counts as one task, because recovered work forks it once."""
     mark = (ops.OP_MARK, program.texts.index(text)) if text in program.texts else None
     specs = (*program.tasks, *program.templates)
     return sum(any(row[:2] == mark for row in spec.rows) for spec in specs)
 
 
 def _counted(trace: Trace, task: Task, on: GuestMachine, texts: Sequence[str]) -> Trace:
-    """Return a recording with the window and the CPUs that the question is about."""
+    """Return a recording with the window and the CPUs for which the prediction was made in its header."""
     told = trace.only("mark").select("ts_ns", pl.col("text").cast(pl.String)).collect()
     at = dict(zip(told["text"], told["ts_ns"], strict=True))
-    # the window ends when all tasks that write this mark have ended; each writes it once
+    # the window ends when all tasks that write END_MARK have ended; each of them writes it once
     ended, ends = told["text"].to_list().count(END_MARK), _writers(task.program, END_MARK)
     missing = [text for text in texts if text not in at or (text == END_MARK and ended < ends)]
     if missing:

@@ -1,6 +1,6 @@
 """Fetches packages of Debian without installing them; apt checks their signatures, and its package lists are in our cache.
 
-The packages come from the addresses that this machine's apt uses, so a local mirror is used where there is one.
+The packages come from the addresses that this machine's apt uses, so a local mirror is used if there is one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from wastedcores.guest.places import GuestError, guest_cache, run, tell
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-#: the suites that are searched for kernels, and the one whose emulator is patched
+#: the suites of Debian that are searched for kernels, and the suite whose emulator is patched
 SUITES = (
     "bookworm", "bookworm-updates", "bookworm-backports", "trixie", "trixie-updates", "trixie-backports", "sid",
 )  # fmt: skip
@@ -21,7 +21,7 @@ EMULATOR_SUITE = "bookworm"
 
 
 def mirrors() -> dict[str, str]:
-    """Return the addresses from which this machine takes Debian's packages: ``main``, and ``security`` if it has one."""
+    """Return the addresses from which this machine's apt takes Debian's packages: ``main``, and ``security`` if it has this."""
     found: dict[str, str] = {}
     if shutil.which("apt-get"):
         told = subprocess.run(
@@ -37,7 +37,7 @@ def mirrors() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Packages:
-    """Debian's packages for x86-64; their lists are in the cache, apart from those of this machine's apt."""
+    """Debian's packages for x86-64; their lists are in the cache, separate from the lists of this machine's apt."""
 
     folder: Path
     log: Path
@@ -84,7 +84,7 @@ class Packages:
 
 
 def open_packages(purpose: str, *, sources: bool) -> Packages:
-    """Update the lists of the packages, or of the sources, and return them."""
+    """Update the lists of the packages or, with ``sources``, also those of the sources, and return the packages."""
     for tool in ("apt-get", "dpkg-deb"):
         if not shutil.which(tool):
             raise GuestError(

@@ -1,6 +1,6 @@
-"""The emulator: QEMU from Debian's source with a patch of our own, which makes virtual CPUs advance in lockstep.
+"""The emulator: QEMU from Debian's source with this project's patch, which makes virtual CPUs advance in lockstep.
 
-docs/guest.md says why a plugin for an unmodified QEMU cannot do it.
+docs/guest.md says why a plugin for an unmodified QEMU cannot do this.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from wastedcores.guest.places import (
 _HERE = Path(__file__).parent
 PATCH = _HERE / "lockstep.patch"
 INSIDE = _HERE / "inside"
-#: the upstream source of Debian 12's package; security updates of the package are patches to it
+#: digest of the upstream source of Debian 12's package; security updates of the package are patches to this source
 SOURCE_SHA256 = "91aca71520040edc40b8d437aa3004dae614f58e286cf653ee8996c07af2962f"
 CONFIGURE = (
     "--target-list=x86_64-softmmu", "--without-default-features", "--enable-tcg", "--enable-system", "--disable-docs",
@@ -40,7 +40,7 @@ CONFIGURE = (
     "--enable-fdt=system",
 )  # fmt: skip
 TARGET = "qemu-system-x86_64"
-#: what the build needs: a program or a library's pkg-config name, and Debian's package that has it
+#: what the build needs: a program, a file, or a library's pkg-config name -> Debian's package that has it
 NEEDED = {
     "gcc": "gcc", "make": "make", "ninja": "ninja-build", "meson": "meson", "pkg-config": "pkg-config", "flex": "flex",
     "bison": "bison", "patch": "patch", "dpkg-source": "dpkg-dev", "python3": "python3",
@@ -52,9 +52,9 @@ BUILD_MB = 1500
 
 @dataclass(frozen=True)
 class Emulator:
-    """What a guest is booted with."""
+    """The emulator with which a guest is booted."""
 
-    folder: Path  #: Where it lies in the cache.
+    folder: Path  #: Its folder in the cache.
     version: str  #: QEMU's version, with that of Debian's package.
     patch_sha256: str  #: The digest of our patch.
 
@@ -98,7 +98,7 @@ def has_emulator() -> bool:
 
 
 def missing_of(needed: Mapping[str, str]) -> dict[str, str]:
-    """Return the needs of a build (programs, libraries, and headers by path) that this machine lacks."""
+    """Return the programs, libraries and headers that a build needs and this machine lacks, with the packages that have them."""
     return {need: package for need, package in needed.items() if not _is_there(need)}
 
 
@@ -129,7 +129,7 @@ def _is_there(need: str) -> bool:
 
 
 def build_emulator(source: Path | None = None, jobs: int | None = None) -> Emulator:
-    """Fetch, patch and compile the emulator, unless it is there already, with ``jobs`` compilers at a time.
+    """Fetch, patch and compile the emulator with ``jobs`` compilers at a time, unless the cache has it already.
 
     ``source`` is a folder with the unpacked source of QEMU 7.2, which is not changed; None stands for Debian 12's source.
     """
@@ -180,7 +180,7 @@ def build_emulator(source: Path | None = None, jobs: int | None = None) -> Emula
 
 
 def _source(given: Path | None, packages: Packages, part: Path, log: Path) -> tuple[Path, str]:
-    """Lay the source into a folder of its own; return the folder and the version."""
+    """Put the source into a separate folder, so that it can be changed; return the folder and the version."""
     tree = part / "tree" / "qemu"
     tree.parent.mkdir()
     if given is not None:
@@ -235,7 +235,7 @@ def _compile(tree: Path, jobs: int, log: Path) -> None:
 
 
 def inside_sha256() -> str:
-    """Return the digest of the programs that run inside of every guest; other programs would shift its events a little."""
+    """Return the digest of the programs that run inside of every guest. Other programs would change a guest's events a little."""
     parts = sorted(f for f in INSIDE.iterdir() if f.is_file())
     return hashlib.sha256(b"".join(f.read_bytes() for f in parts)).hexdigest()
 

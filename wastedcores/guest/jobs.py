@@ -1,8 +1,9 @@
 """Workloads as jobs: the text that the runner inside of the guest reads.
 
-The programs are those of the replay. Parts that stand for a kernel's work are left out, because the guest has its own kernel:
-tasks that are kernel threads, and stretches that stand for a fork or for the page faults of a new thread. The random numbers of
-these stretches are drawn nevertheless, so that all other stretches have the same lengths as in the replay.
+The programs are those of the replay. Parts that stand for a kernel's work are left out, because the guest has its own kernel.
+These parts are tasks that are kernel threads, and stretches of computing that stand for a fork or for the page faults of a new
+thread. The random lengths of these stretches are drawn nevertheless, so that all other stretches have the same lengths as in the
+replay.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from wastedcores.workload import ops
 from wastedcores.workload.program import Program, Row, TaskSpec
 from wastedcores.workload.scenarios import SCENARIOS, scenario
 
-#: a longer stretch before a fork is work of the program, not the fork
+#: a stretch of computing before a fork that is longer than this is work of the program and does not stand for the fork
 MOST_FORK_NS = 200_000
 #: operations that occur only in kernel threads
 _OF_KERNEL_THREADS = (ops.OP_FLUSH, ops.OP_SHEPHERD)
@@ -33,11 +34,11 @@ class Work:
     name: str  #: the name of the scenario or of the file
     #: the files of the job by name; ``JOB`` in a name stands for the job's number
     files: Mapping[str, bytes]
-    #: whether it is a program of the replay, whose changes of affinity are all known
+    #: whether this is a program of the replay, of which all changes of affinity are known
     is_program: bool = True
     window: tuple[str, str] | None = None  #: texts of the marks around the measured part
-    seed: int = 0  #: the seed of its draws
-    notes: tuple[str, ...] = ()  #: how it differs from what was asked for
+    seed: int = 0  #: the seed of its random draws
+    notes: tuple[str, ...] = ()  #: how this work differs from what was asked for
 
 
 def scenario_work(
@@ -58,7 +59,7 @@ def scenario_work(
 
 
 def program_work(name: str, program: Program, seed: int, limit_ns: int | None = None) -> Work:
-    """Make the work of a program that names the guest's CPUs."""
+    """Make the work of a program in which CPUs have the guest's numbers."""
     notes = []
     if any(row[0] == ops.OP_EXEC for s in (*program.tasks, *program.templates) for row in s.rows):
         notes.append("the guest does not execute new programs (exec) where the workload does")
@@ -130,7 +131,7 @@ def file_work(path: Path, arguments: Iterable[str] = ()) -> Work:
 
 
 def is_file_work(name: str) -> bool:
-    """Tell whether this names a script or a program, and not a scenario or a file that the replay takes."""
+    """Tell whether this is the name of a script or a program, and not of a scenario or a file that the replay takes."""
     path = Path(name)
     return path.is_file() and path.suffix != ".json"
 
@@ -180,8 +181,9 @@ def _is_kernel_thread(task: TaskSpec) -> bool:
 def without_kernel(rows: tuple[Row, ...], shared_locks: set[int]) -> list[Row]:
     """Mark the rows that stand for the kernel's own work with d = 1; the runner draws their lengths and does nothing else.
 
-    These rows are the stretch right before a fork, and all that belongs to a lock that tasks share (the semaphore of a process's
-    memory map, ``workload/builder.py``): taking and releasing it, the stretches while it is held, and the stretch after it.
+    One of these rows is the stretch of computing right before a fork. The others belong to a lock that tasks share (the semaphore
+    of a process's memory map, ``workload/builder.py``): the rows that take and release the lock, the stretches during which it is
+    held, and the stretch after its release.
     """
     out = [list(row) for row in rows]
     under = after = False

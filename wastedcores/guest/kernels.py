@@ -29,10 +29,10 @@ from wastedcores.guest.places import (
 )
 from wastedcores.kernels import KernelModel
 
-#: the options that the guest needs in addition to those of `make allnoconfig`
+#: the file of configuration options that a guest needs in addition to those of `make allnoconfig`
 CONFIG = Path(__file__).parent / "guest.config"
 IMAGE = Path("arch/x86/boot/bzImage")
-#: what the build needs: a program or a header, and Debian's package that has it
+#: what the build needs: a program or a header -> Debian's package that has it
 NEEDED = {
     "gcc": "gcc", "make": "make", "flex": "flex", "bison": "bison", "bc": "bc", "patch": "patch", "perl": "perl",
     "/usr/include/libelf.h": "libelf-dev",
@@ -41,7 +41,7 @@ BUILD_MB = 4000
 
 
 def built_kernel(source: Path, patches: Sequence[Path] = (), jobs: int | None = None) -> Kernel:
-    """Build a kernel from source, unless the same one is in the cache."""
+    """Build a kernel from source, unless the cache has a kernel built from the same source and patches."""
     release = release_of(source)
     texts = [_read(patch) for patch in patches]
     name = "+".join((f"source:{release}", *(patch.stem for patch in patches)))
@@ -83,7 +83,7 @@ def built_kernel(source: Path, patches: Sequence[Path] = (), jobs: int | None = 
 
 
 def release_of(source: Path) -> str:
-    """Return the release of a source, such as ``6.12.107``, from the first lines of its Makefile."""
+    """Return the release of a kernel's source, such as ``6.12.107``, from the first lines of its Makefile."""
     try:
         head = (source / "Makefile").read_text(errors="replace")[:2000]
     except OSError:
@@ -113,7 +113,7 @@ def _read(patch: Path) -> bytes:
 
 
 def _digest(source: Path, patches: Sequence[bytes]) -> str:
-    """Return a digest that changes whenever a file of the source, a patch or the configuration does."""
+    """Return a digest that changes whenever a file of the source, a patch or the configuration changes."""
     seen = hashlib.sha256(CONFIG.read_bytes())
     for text in patches:
         seen.update(hashlib.sha256(text).digest())
@@ -136,7 +136,7 @@ def _compile(tree: Path, jobs: int, log: Path) -> None:
         )
 
 
-# packages of kernels, but neither -rt nor -cloud
+# names of packages with kernels, but not of those that end in -rt or -cloud
 _PACKAGE = re.compile(r"linux-image-(\d+\.\d+\.\d[\w.+~]*(?:-\d+)?)-amd64")
 
 
@@ -155,7 +155,7 @@ class Kernel:
     version
         Version of its package, such as ``6.12.107-1``; empty for a file.
     config_sha256
-        The digest of its configuration, if that is known.
+        The digest of its configuration; empty if this is not known.
     """
 
     name: str
@@ -218,7 +218,7 @@ def read_kernel(file: Path) -> Kernel:
 
 
 def _of_name(name: str) -> str:
-    """Return the release that a name asks for."""
+    """Return the release in a name such as ``debian:6.12``."""
     match = re.fullmatch(r"debian:(\d+\.\d+[\w.+~-]*)", name)
     if not match:
         raise UsageError(
@@ -246,7 +246,7 @@ def _matches(known: str, release: str) -> bool:
 
 
 def available_kernels() -> dict[str, str]:
-    """Return the kernels that Debian's packages have now, newest last: the release, and the version of its package."""
+    """Return the kernels that Debian's packages have now, newest last: release -> version of its package."""
     return _available(open_packages("a kernel", sources=False))
 
 
@@ -275,7 +275,7 @@ def fetch_kernel(name: str) -> Kernel:
     chosen = fitting[-1]
     need_space(guest_cache(), 900, "unpacking a kernel's package")
     tell(f"fetching the kernel {chosen} {found[chosen]} (10 to 110 MB) ...")
-    # from 7.2 on the image lies in a package of its own, and its configuration in another one
+    # from 7.2 on, the image and its configuration lie in two different packages
     parts = [f"linux-{kind}-{chosen}-amd64" for kind in ("binary", "base")]
     names = parts if packages.versions(parts[0]) else [f"linux-image-{chosen}-amd64"]
     target = _folder() / f"{chosen}-{found[chosen]}".replace(":", "_")

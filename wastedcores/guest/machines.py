@@ -1,4 +1,4 @@
-"""Translates a machine into options of the emulator; a machine that the emulator cannot have is refused with the reason.
+"""Translates a machine into options of the emulator. If the emulator cannot have a machine, an error says why.
 
 QEMU's x86 machines are regular: all packages have the same number of dies, all dies the same number of cores, and all cores
 the same number of threads. CPUs are numbered in this order, and each die has one last-level cache. The kernel splits a cache
@@ -16,7 +16,7 @@ from wastedcores.cpulist import format_cpulist
 from wastedcores.errors import TopologyError
 from wastedcores.topology.machine import IntArray, Machine
 
-#: the highest number that an xAPIC gives to a CPU: it has 8 bits, and the last number is that of a broadcast
+#: the highest number that an xAPIC gives to a CPU: numbers have 8 bits, and the last number stands for a broadcast
 MOST_XAPIC_ID = 254
 #: the highest number of the patched emulator's x2APIC
 MOST_APIC_ID = 4095
@@ -32,7 +32,7 @@ class GuestMachine:
     machine: Machine  #: The machine with the guest's CPU numbers.
     #: For each CPU of the guest, its number in the machine that was asked for.
     numbers: tuple[int, ...]
-    #: Packages, dies of a package, cores of a die, and threads of a core.
+    #: The numbers of packages, of dies in each package, of cores in each die, and of threads in each core.
     packages: int
     dies: int
     cores: int
@@ -40,12 +40,12 @@ class GuestMachine:
 
     @property
     def highest_apic_id(self) -> int:
-        """The APIC number of the last CPU. It joins its package, die, core and thread, each in as many bits as its last needs."""
+        """The APIC number of the last CPU. It joins the numbers of package, die, core and thread, each in its fewest bits."""
         return _highest_apic_id(self.machine.cpus, self.dies, self.cores, self.threads)
 
     @property
     def notes(self) -> list[str]:
-        """What differs from the machine that was asked for."""
+        """How this machine differs from the machine that was asked for."""
         m, found = self.machine, []
         if self.numbers != tuple(range(m.cpus)):
             moved = next(c for c, old in enumerate(self.numbers) if c != old)
@@ -68,7 +68,7 @@ class GuestMachine:
         m = self.machine
         each = _MEMORY_MB.get(m.nodes, _MANY_NODES_MB)
         dies = f"dies={self.dies}," if self.dies > 1 else ""
-        processor = "Nehalem,-monitor"  # without MWAIT, with which an idle CPU would never halt
+        processor = "Nehalem,-monitor"  # MWAIT is left out: with it, an idle CPU would never halt
         if self.highest_apic_id > MOST_XAPIC_ID:
             processor += ",+x2apic"
         out = [

@@ -1,4 +1,4 @@
-"""Where the guest's emulator, kernels and programs are kept, and running programs that make them."""
+"""Keeps the guest's emulator, kernels and programs in a folder of the cache, and runs the programs that make them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class GuestError(WastedCoresError):
 
 
 def guest_cache() -> Path:
-    """Return the folder in the user's cache, which is made if need be."""
+    """Return the folder for guests in the user's cache; it is made if it does not exist."""
     folder = cache() / "guest"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def guest_cache() -> Path:
 
 
 def need_space(folder: Path, megabytes: int, purpose: str) -> None:
-    """Refuse to begin what would fill the disk."""
+    """Raise an error if a folder's file system has less free space than this purpose needs."""
     free = shutil.disk_usage(folder).free >> 20
     if free < megabytes:
         raise GuestError(
@@ -47,7 +47,7 @@ def need_space(folder: Path, megabytes: int, purpose: str) -> None:
 def lines_of(
     command: Sequence[str | Path], log: Path, purpose: str, folder: Path | None = None
 ) -> Iterator[str]:
-    """Run a program, yield what it prints line by line, and keep all of it in a log; a failure shows its last lines."""
+    """Run a program, yield the lines that it prints, and append them to a log. If it fails, the error shows the last lines."""
     with log.open("a", encoding="utf-8") as kept:
         print("$", *command, file=kept, flush=True)
         try:
@@ -92,7 +92,7 @@ def run(
 def made_whole(folder: Path) -> Iterator[Path | None]:
     """Make a folder that appears under its name when it is complete; what an interrupted run left is removed.
 
-    Only one process at a time makes the folder. The context yields None if another process has made it meanwhile.
+    Only one process at a time makes the folder. If another process made it while this process waited, the context yields None.
     """
     part = folder.with_name(folder.name + PART)
     there = folder.exists()
@@ -114,7 +114,7 @@ def made_whole(folder: Path) -> Iterator[Path | None]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Make a folder and lock it; if another process renames or removes it before it is locked, make and lock it again."""
+    """Make a folder and lock it. If another process renames or removes the folder before it is locked, make and lock it again."""
     waiting = False
     while True:
         folder.mkdir(parents=True, exist_ok=True)

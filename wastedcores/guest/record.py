@@ -42,7 +42,7 @@ TRACE = "sys/kernel/tracing/trace"
 
 @dataclass(frozen=True)
 class Received:
-    """One job's files."""
+    """The files that a guest sent for one job."""
 
     root: Path  #: The folder that stands for the guest's root.
 
@@ -70,7 +70,7 @@ class Received:
 
 
 def unpack(sent: Path, into: Path) -> list[Received]:
-    """Write what a guest sent into a folder for each job."""
+    """Write what a guest sent into folders, one for each job, and return them."""
     found: list[Received] = []
     complete = 0
     with sent.open("rb") as stream:
@@ -118,7 +118,7 @@ def _file(stream: BinaryIO, root: Path, name: str) -> None:
 
 #: the mark that a task of the runner writes when its own affinity changes
 _AFFINITY = "wastedcores affinity "
-#: host seconds per virtual second of a busy guest, by CPUs; measured (benchmarks/RESULTS.md), for the estimate only
+#: (most CPUs, host seconds per virtual second of a busy guest): measured (benchmarks/RESULTS.md), only used for an estimate
 _COST = ((4, 1), (16, 4), (64, 14), (256, 50))
 
 
@@ -137,13 +137,13 @@ def record(
     Parameters
     ----------
     scenario
-        Its name, or a file that ``wastedcores replay`` takes.
+        The scenario's name, or a file that ``wastedcores replay`` takes.
     kernel, machine
-        What the guest boots, and on which machine.
+        The kernel that the guest boots, and the machine on which it boots.
     seed, given
-        The seed of its draws, and parameters of the scenario that differ from their defaults.
+        The seed of the scenario's random draws, and those of its parameters that differ from their defaults.
     limit_ns
-        Stop after this much virtual time since the workload's start. None: stop when every task that is no daemon has finished.
+        Stop after this much virtual time since the workload's start. None: stop when all tasks except daemons have finished.
     options
         How the guest is booted.
 
@@ -250,7 +250,7 @@ def _trace(
     facts = system_facts(got.root) | {
         "tasks": list(tasks_below(got.root)),
         "kernel_release": got.text("proc/sys/kernel/osrelease"),
-        # the model is of the kernel's own scheduler; no thread ran under it if the guest loaded another one
+        # the model describes the kernel's own scheduler, which ran no thread if the guest loaded another scheduler
         "kernel_model": None if options.scheduler else kernel.model(options.features),
         "scheduler": got.text("sys/kernel/sched_ext/root/ops"),
         "host": "guest",
@@ -316,7 +316,10 @@ def _digest_of(packed: Path) -> str:
 
 
 def _seen_machine(got: Received, asked: GuestMachine) -> Machine:
-    """Return the machine that was asked for; raise an error if the guest's kernel shows another (it hides offline CPUs)."""
+    """Return the machine that was asked for; raise an error if the guest's kernel shows another machine.
+
+    Only online CPUs are compared, because the kernel hides the topology of offline CPUs.
+    """
     m = asked.machine
     seen = live(got.root, m.name)
     online = list(seen.online_cpus)
@@ -336,7 +339,7 @@ def _seen_machine(got: Received, asked: GuestMachine) -> Machine:
 
 
 def with_affinity(events: pl.DataFrame, cpus: int) -> pl.DataFrame:
-    """Turn the runner's marks into events of affinity."""
+    """Turn the runner's marks about affinity into events of the kind ``affinity``."""
     told = pl.col("kind").cast(pl.String).eq("mark") & pl.col("text").cast(
         pl.String
     ).str.starts_with(_AFFINITY)

@@ -1,7 +1,8 @@
 """Keeps booted guests: the next recording of the same kernel on the same machine goes on from the saved state.
 
 The guest stands still when it has booted, before it is given its jobs (``inside/init``). The emulator then writes the whole
-machine into a file, and goes on. A guest that begins with such a file is in the same state, so its events are the same.
+machine into a file, and goes on. A guest that begins from this file is in the same state as the guest that was saved, so its
+events are the same.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from wastedcores.guest.emulator import Emulator
 from wastedcores.guest.kernels import Kernel
 from wastedcores.guest.places import guest_cache
 
-#: how many booted guests are kept, the most recently used ones
+#: how many booted guests are kept; the most recently used guests are
 MOST_KEPT = 4
 #: no guest is saved when less than this many MB are free; a saved guest with 256 CPUs takes 270 MB
 _FREE_MB = 2048
-#: options of an emulator that saves, and of one that goes on: a restored machine runs as soon as it is complete
+#: options of an emulator that saves a machine or goes on from a saved one: a restored machine runs as soon as it is complete
 _RUNNING = ("-global", "migration.store-global-state=off")
 
 
@@ -37,7 +38,7 @@ def _folder() -> Path:
 def saved_guest(
     emulator: Emulator, kernel: Kernel, options: list[str], parameters: str, image: bytes
 ) -> Path:
-    """Return the file for a booted guest, named after all that the boot depends on; the file may not exist."""
+    """Return the file for a booted guest. Its name depends on everything that decides how the guest boots; it may not exist."""
     built = (emulator.folder / "emulator.json").read_text()
     parts = [built, kernel.sha256, options, parameters, hashlib.sha256(image).hexdigest()]
     name = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
@@ -54,8 +55,8 @@ def restoring(file: Path) -> list[str]:
 def saving(file: Path) -> Iterator[tuple[list[str], tuple[int, ...], dict[str, str]]]:
     """Save the guest of an emulator that is started inside of this context.
 
-    The context yields options for the emulator, file descriptors that it must inherit, and variables for its environment. Nothing
-    is saved if there is little space, or if the guest ends before it has booted.
+    The context yields options for the emulator, file descriptors that it must inherit, and variables for its environment. The
+    guest is not saved if there is little space, or if it ends before it has booted.
     """
     file.parent.mkdir(exist_ok=True)
     if shutil.disk_usage(file.parent).free >> 20 < _FREE_MB:
@@ -114,6 +115,6 @@ def _save(control: socket.socket, part: Path, file: Path) -> None:
 
 
 def saved_guests() -> list[Path]:
-    """Return the files of the booted guests, the most recently used one first."""
+    """Return the files of the booted guests, the most recently used guest first."""
     whole = [f for f in _folder().glob("*") if not f.suffix]
     return sorted(whole, key=lambda f: f.stat().st_mtime, reverse=True)

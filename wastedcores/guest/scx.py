@@ -1,4 +1,4 @@
-"""Loads a scheduler of the user's own (``--scx FILE``, a BPF object for sched_ext) into the guest, if file and kernel fit."""
+"""Loads a user's scheduler (``--scx FILE``, a BPF object for sched_ext) into the guest, if the file and the kernel allow it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from wastedcores.guest.emulator import INSIDE, require, static_program
 from wastedcores.guest.kernels import Kernel
 from wastedcores.guest.places import GuestError, guest_cache, run
 
-#: the name of our own scheduler, which is compiled when it is first used
+#: the name of this project's own scheduler, which is compiled when it is first used
 OWN = "work-conserving"
 SOURCE = "collectors/scx/work_conserving.bpf.c"
 CLANG = ("clang", "-target", "bpf", "-O2", "-g", "-I/usr/include/x86_64-linux-gnu")
-#: the options that a kernel's configuration needs to load a scheduler
+#: the options that a kernel's configuration must have so that the kernel can load a scheduler
 CONFIG = ("BPF_SYSCALL", "BPF_JIT", "DEBUG_INFO_BTF", "SCHED_CLASS_EXT")
 #: what the loader needs, and what compiling a scheduler needs
 NEEDED = {"pkg-config": "pkg-config", "libbpf": "libbpf-dev"}
@@ -41,14 +41,14 @@ class Scheduler:
 
     def files(self) -> dict[str, bytes]:
         """Return the loader and the object, by their names in the guest."""
-        # A scheduler in the section .struct_ops.link ends when the loader ends, and libbpf 1.1 does not know that section. A
-        # scheduler in .struct_ops stays, so the section is renamed. Its name occurs twice: as a section and as a BTF type.
+        # A scheduler in the section .struct_ops.link is removed when the loader ends, and libbpf 1.1 does not know this section.
+        # A scheduler in .struct_ops stays, so the section is renamed. Its name occurs twice: for the section and for a BTF type.
         unlinked = self.content.replace(b".struct_ops.link\0", b".struct_ops".ljust(17, b"\0"))
         return {"scx": loader().read_bytes(), "scheduler.bpf.o": unlinked}
 
 
 def find_scheduler(given: str) -> Scheduler:
-    """Return the scheduler that ``--scx`` asks for: the one in a BPF object, or our own if its name is given."""
+    """Return the scheduler that ``--scx`` asks for: the scheduler in a BPF object, or this project's own if its name is given."""
     path = _compiled() if given == OWN else Path(given)
     try:
         content = path.read_bytes()
@@ -70,7 +70,7 @@ def find_scheduler(given: str) -> Scheduler:
 
 
 def check_kernel(kernel: Kernel) -> None:
-    """Refuse a kernel that cannot load a scheduler, if its configuration is known; otherwise the guest's loader finds out."""
+    """Refuse a kernel whose configuration shows that it cannot load a scheduler; if it is not known, the guest's loader tries."""
     file = kernel.image.with_name("config")
     if not kernel.config_sha256 or not file.exists():
         return
@@ -84,7 +84,7 @@ def check_kernel(kernel: Kernel) -> None:
 
 
 def loader() -> Path:
-    """Return the program that loads a scheduler inside of the guest; it is compiled unless the cache has it from this source."""
+    """Return the program that loads a scheduler in the guest; it is compiled unless the cache has it from the same source."""
     require(
         NEEDED, "the program that loads a scheduler inside of the guest has to be linked, which"
     )
@@ -95,7 +95,7 @@ def loader() -> Path:
 
 
 def _compiled() -> Path:
-    """Return our own scheduler's object; it is compiled unless the cache has it from the same source."""
+    """Return the object of this project's own scheduler; it is compiled unless the cache has it from the same source."""
     source = find(*SOURCE.split("/"))
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
     target = guest_cache() / f"work_conserving-{digest}.bpf.o"

@@ -1,4 +1,4 @@
-"""Avoidable waiting: how long each thread waited for a CPU while one that it may use was idle.
+"""Avoidable waiting: how long each thread waited for a CPU while another CPU that it may use was idle.
 
 Several threads may wait beside the same idle CPU, and each of them counts. So the sum over the threads is not the CPU time
 that was wasted: it says how much time the threads lost, not how much work the CPUs could have done.
@@ -25,7 +25,7 @@ SCHEMA = pl.Schema(
 
 
 class IdleTime:
-    """For each set of allowed CPUs, how long in all one of them has been idle, up to any moment that is still needed.
+    """For each set of allowed CPUs, the total time in which at least one was idle, up to any moment that is still needed.
 
     ``part`` gives each CPU a number, by which each set is split: the CPUs of set m and part p form the set m * parts + p.
     """
@@ -75,7 +75,7 @@ class IdleTime:
         )
 
     def forget(self, before_ns: int) -> None:
-        """Drop the steps that no moment from ``before_ns`` on needs."""
+        """Drop the steps that are not needed for any moment from ``before_ns`` on."""
         mask, ts_ns, _, _ = self._steps
         keep = ts_ns >= before_ns
         # keep, for each mask, the last step up to that time
@@ -84,7 +84,7 @@ class IdleTime:
         self._steps = tuple(column[keep] for column in self._steps)  # type: ignore[assignment]
 
     def until(self, mask: NDArray[np.int32], moment_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return, for pairs of a mask and a moment, how long in all the mask has had an idle CPU up to that moment."""
+        """Return, for pairs of a mask and a moment, the total time for which the mask has had an idle CPU up to that moment."""
         masks, ts_ns, sum_ns, grows = self._steps
         out = np.zeros(moment_ns.size, np.int64)
         for m in np.unique(mask[mask >= 0]).tolist():

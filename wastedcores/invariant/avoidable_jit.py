@@ -73,7 +73,7 @@ WIDTH = 6
 def collect(task: I32, start_ns: I64, end_ns: I64, avoidable_ns: I64, threads: I64) -> None:
     """Add pieces of waits, in order of time for each thread, to the table of threads (tasks, WIDTH).
 
-    A piece that begins where the thread's last one ended belongs to the same wait: the thread was moved.
+    A piece that begins where the thread's last piece ended belongs to the same wait: the thread was moved.
     """
     for i in range(task.size):
         p = task[i]

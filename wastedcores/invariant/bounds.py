@@ -1,6 +1,7 @@
 """The most waste that a trace allows, found without knowing where the waiting threads are queued.
 
-At any moment no more threads can wait avoidably than CPUs are idle, and no more than could run and do not.
+At any moment, the number of threads that wait avoidably is at most the number of idle CPUs. It is also at most the number of
+threads that could run and do not.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from wastedcores.runqueues.state import PARKS, SKEW_NS
 class AtMost(NamedTuple):
     """The most waste that can be in the window: in all, in the longest piece, and whether a piece reaches an end of the window.
 
-    The last two leave out overloads that are too brief to count: the longest piece, and the chronic waste.
+    ``firm_longest_ns`` and ``chronic`` leave out overloads that are too brief to count.
     """
 
     waste_ns: int
@@ -38,7 +39,7 @@ class AtMost(NamedTuple):
 
 
 class Pooled:
-    """The CPUs' runqueues, followed by an extra one that holds all threads that could run and do not, and one more thread."""
+    """The CPUs' runqueues, followed by an extra runqueue that holds all threads that could run and do not, and one more."""
 
     source, counted, kept, is_strict = "nr_running", False, False, False
 
@@ -148,7 +149,7 @@ class Pooled:
     def _kinds(self) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.int32]]:
         """The kind of each thread, and for each kind its CPUs (kinds, cpus) and its limiting group.
 
-        A thread whose affinity is not known, or not all the time, may run anywhere. Group 0: no known group limits the threads.
+        A thread whose affinity is not known all the time may run anywhere. Group 0: no known group limits the threads.
         """
         rq = self._rq
         mask = np.zeros(rq.tasks.count, np.int32)

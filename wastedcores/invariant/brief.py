@@ -1,8 +1,8 @@
 """Runqueues without the overloads that end before moving a thread would have paid off.
 
-A thread that waits for 50 us beside an idle CPU is no worse off than one that is moved: its caches are where it is. The
-kernel takes 0.5 ms as the price of a move (``sysctl_sched_migration_cost``, kernel/sched/fair.c, v4.1 to v6.12). Measurements
-ask for three times as much: docs/verdict.md.
+A thread that waits for 50 us beside an idle CPU is no worse off than a thread that is moved, because its data stay in the caches
+of its CPU. The kernel takes 0.5 ms as the price of a move (``sysctl_sched_migration_cost``, kernel/sched/fair.c, v4.1 to v6.12).
+The measurements in docs/verdict.md ask for three times this price.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FLOOR_NS = 1_500_000
 
 
 class WithoutBrief:
-    """Passes changes on, but shows one task on a CPU where it holds two or more for less than ``FLOOR_NS``."""
+    """Passes changes on, but where a CPU holds two or more tasks for less than ``FLOOR_NS``, it shows one task."""
 
     def __init__(self, cpus: int) -> None:
         self._cpus = cpus

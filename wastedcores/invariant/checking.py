@@ -93,7 +93,7 @@ def check(
 def require_sensible(
     persist_ns: int, silent: str | None, chronic_share: float | None = CHRONIC_SHARE
 ) -> None:
-    """Refuse a question that cannot be meant, before a trace is read."""
+    """Refuse impossible options before a trace is read."""
     if silent not in (None, "idle", "unknown"):
         raise UsageError(f"silent {silent!r}: expected idle or unknown.")
     if persist_ns < 0:
@@ -111,7 +111,7 @@ def check_runqueues(
     chronic_share: float | None = CHRONIC_SHARE,
     ignore_affinity: bool = False,
 ) -> CheckResult:
-    """Check the invariant over runqueues that are already found."""
+    """Check the invariant over runqueues that were found before."""
     trace = rq.trace
     start_ns, end_ns, outside = rq.start_ns, rq.end_ns, []
     if window is not None:
@@ -280,9 +280,9 @@ def _that_matter(
 ) -> list[tuple[int, int, int]]:
     """Return the losses that can make the verdict on a window wrong; the losses ``inside`` lie in the window.
 
-    What is lost before the window can leave a wrong state behind. If the trace only has lengths, a loss at a known place leaves
-    every CPU unknown until its next length, so none matters to a window in which all CPUs are known. If neither the CPU nor the
-    time of a loss is known, readers place it at the end of the trace: it may have happened at any time.
+    What is lost before the window can leave a wrong state behind. If the trace only has lengths of runqueues, a loss at a known
+    place makes each CPU unknown until its next length. So this loss does not matter to a window in which all CPUs are known. If
+    neither the CPU nor the time of a loss is known, readers place it at the end of the trace: it may have happened at any time.
     """
     before = [s for s in rq.lost_spans if s[0] <= end_ns or (s[2] < 0 and s[1] >= rq.end_ns)]
     healed = rq.source == "nr_running" and all_known and all(c >= 0 for _, _, c in before)

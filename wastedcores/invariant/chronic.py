@@ -4,8 +4,8 @@ A trace wastes chronically if, in some window of ten consecutive slices, at leas
 default) or more of the CPU time that was used in them, and at least 0.5 % of the machine's CPU time. The rule of five in ten
 leaves out the burst at the start of a program, but finds a balancer that repairs each imbalance within M and never prevents the
 next one. Overloads that are shorter than moving a thread costs do not count (:mod:`wastedcores.invariant.brief`). The share of
-the machine is there because on a nearly idle machine a wait now and then is a large share of the little CPU time that is used.
-docs/verdict.md has the measurements behind the three numbers.
+the machine's time is required because on a nearly idle machine an occasional wait is a large share of the little CPU time that is
+used. docs/verdict.md has the measurements behind the three numbers.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Chronic(NamedTuple):
 
     start_ns: int
     window_ns: int
-    #: the waste in the fifth-worst of its slices, as a share of the CPU time used in it; it is 0 for slices that wasted too
-    #: little of the machine's time
+    #: the waste in the fifth-worst of its slices, as a share of the CPU time used in this slice; a slice that wasted too little
+    #: of the machine's time counts as 0
     share: float
     #: whether there are ten slices; in a shorter trace the slice in the middle counts, and it can only make the verdict unknown
     enough: bool
@@ -121,7 +121,7 @@ def covered_ns(spans: pl.DataFrame, state: SweepState) -> NDArray[np.int64]:
 
 
 def _since(begun_ns: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for each moment, the times since the beginnings before it, added up."""
+    """Return, for each moment, the sum of the times that have passed since each beginning before it."""
     begun_ns = np.sort(begun_ns) - at_ns[0]
     k = np.searchsorted(begun_ns, at_ns - at_ns[0], side="right")
     return k * (at_ns - at_ns[0]) - np.concatenate([[0], np.cumsum(begun_ns)])[k]

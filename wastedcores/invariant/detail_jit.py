@@ -1,4 +1,4 @@
-"""Times within chosen episodes: how long each CPU was idle or overloaded, by the event that had overloaded it."""
+"""Times within chosen episodes: how long each CPU was idle or overloaded, and which events began the overloads."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def cpu_times(
     """Process nr_running changes.
 
     ``now``, ``since`` and ``cause`` (cpus,) carry over to the next call. Times are added to ``idle_ns`` and ``over_ns``
-    (episodes, cpus) and to ``cause_ns`` (episodes, codes + 1), whose column ``code + 1`` has the overload that began with
-    that event.
+    (episodes, cpus) and to ``cause_ns`` (episodes, codes + 1), whose column ``code + 1`` has the time of the overloads that began
+    with an event of this code.
     """
     begun = 0  # episodes that began before the present change
     for i in range(ts_ns.size):

@@ -11,7 +11,7 @@ from wastedcores.invariant.avoidable import AvoidableWaits
 from wastedcores.invariant.longest import Longest
 from wastedcores.runqueues.runqueues import Runqueues, comms
 
-#: episodes of which per-CPU times and waiting threads are kept
+#: number of episodes whose per-CPU times and waiting threads are kept
 DETAILED = 256
 
 _NO_DETAILS = pl.DataFrame(
@@ -37,7 +37,7 @@ CAUSES = (
 
 
 def watch(rq: Runqueues, counted: NDArray[np.uint8], end_ns: int) -> Longest | None:
-    """Return what looks at the longest episodes during the sweep; None if the trace says who waits."""
+    """Return the object that looks at the longest episodes during the sweep; None if the trace says who waits."""
     return None if rq.source == "tasks" else Longest(rq.cpus, counted, DETAILED, end_ns)
 
 

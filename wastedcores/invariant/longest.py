@@ -1,7 +1,7 @@
 """The longest episodes, looked at while the changes of runqueues stream by, so that a trace is decoded only once.
 
 This is for traces with nr_running events, which say nothing about waiting threads. After each batch it is known how long an
-episode must be to be among the longest, so only longer episodes are looked at, and the one that is still open.
+episode must be to be among the longest. So only longer episodes, and the episode that is still open, are looked at.
 """
 
 from __future__ import annotations

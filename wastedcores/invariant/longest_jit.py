@@ -25,7 +25,7 @@ class Watch(NamedTuple):
 
 @lean
 def state_before(cpu: I32, nr: I32, first: int, end: int, w: Watch) -> None:
-    """Bring ``w.now`` from the state before change ``first`` to the one before change ``end``, by the last change of each CPU."""
+    """Bring ``w.now`` from before change ``first`` to before change ``end``, by the last change of each CPU."""
     w.seen[:] = False
     left = w.now.size
     i = end - 1

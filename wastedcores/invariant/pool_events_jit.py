@@ -15,7 +15,7 @@ from wastedcores.runqueues.state import Events
 
 @lean
 def at_first(p: Pool) -> tuple[int, int]:
-    """Return how many threads wait at first that an idle CPU could run, and how many may wait unseen."""
+    """Return the number of threads that wait at first and that an idle CPU could run, and the number that may wait unseen."""
     return po.useful(p), po.haunting(p)
 
 
@@ -78,7 +78,7 @@ def _settle(p: Pool, out: Changes, q: int) -> None:
 
 @callee
 def _unseen_from(p: Pool, t: int, c: int) -> int:
-    """Return from when on a thread on the queue of CPU ``c`` may have waited unseen until ``t``: not while the CPU was idle."""
+    """Return since when a thread may have waited unseen on the queue of CPU ``c`` until ``t``: only while the CPU was busy."""
     return t if p.curr[c] == 0 else p.busy_ns[c]
 
 
@@ -95,7 +95,7 @@ def _recorder_since(p: Pool, t: int, c: int, q: int) -> int:
 
 @callee
 def _begin(p: Pool, out: Changes, t: int, c: int, q: int, recorder: bool) -> None:
-    """Thread ``q`` begins to run on CPU ``c``. If all CPUs were busy since it slept, it does not matter whether it waited.
+    """Thread ``q`` begins to run on CPU ``c``. If all CPUs were busy since it fell asleep, it does not matter whether it waited.
 
     A ``recorder`` wakes up without an event (perf is woken by an interrupt of its own events), but its later moves are told.
     """
@@ -103,7 +103,7 @@ def _begin(p: Pool, out: Changes, t: int, c: int, q: int, recorder: bool) -> Non
     if p.task[q, po.STATE] == task_row.WAITING:
         po.count(p, out, t, q, -1)
     elif p.task[q, po.LATE] == po.PERHAPS:
-        _settle(p, out, q)  # if its last wakeup made it wait, the one before is missing
+        _settle(p, out, q)  # if its last wakeup made it wait, the wakeup before that is missing
         if matters:
             _unseen(out, p.task_ns[q, po.SINCE], t)
     elif p.task[q, po.STATE] != task_row.RUNNING and matters:
@@ -140,7 +140,7 @@ def _stop(p: Pool, out: Changes, t: int, q: int, keeps: bool, idle: bool) -> Non
 
 @rare
 def _left(p: Pool, out: Changes, t: int, q: int, c: int) -> None:
-    """Thread ``q`` begins to run on CPU ``c`` although it seemed to run on another one, which may be idle since."""
+    """Thread ``q`` begins to run on CPU ``c`` although it seemed to run on another CPU, which may be idle since."""
     for d in range(p.curr.size):
         if d != c and p.curr[d] == q:
             p.curr[d] = -1

@@ -1,16 +1,17 @@
 """Threads that could run and do not, whatever runqueue they are on, and CPUs that may be idle.
 
-This needs only the switches and one event per wakeup. Which queue a thread is on does not matter, so what contradicts the
-rebuilt runqueues does not matter here either.
+This needs only the switches and one event per wakeup. Which queue a thread is on does not matter, so events that contradict the
+rebuilt runqueues do not matter here either.
 
 Where the trace tells each placement and move, a thread on the queue of an idle CPU does not count: either it is about to run
 there, or its control group is throttled there. Then other threads of the group cannot run on that CPU either
 (kernel/sched/fair.c, v6.12: throttle_cfs_rq() takes the group's cfs_rq of one CPU from its runqueue). On a CPU that was not
 recorded, a thread waits only while that CPU is busy.
 
-After a loss any sleeping thread may have been woken unseen. It can only wait on a CPU that has not been idle since then, because
-a CPU goes idle only when no such thread is left on its queue. So until every CPU has been idle once, waste is possible whenever
-some CPU may be idle, and never while all are busy. A thread that begins to run without a wakeup was one of these threads.
+After a loss any sleeping thread may have been woken unseen. It can only wait on a CPU that has not been idle since the loss,
+because a CPU goes idle only when no waiting thread is left on its queue. So until every CPU has been idle once, waste is possible
+whenever some CPU may be idle, and never while all CPUs are busy. A thread that begins to run without a wakeup was one of the
+threads that were woken unseen.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ STATE, WOKEN, LATE = 0, 1, 2
     SINCE,  # since when it sleeps
     FROM,  # from when on it may have waited
     BEGAN,  # when it began to run without a wakeup
-    MOVED,  # from when on it may have waited on the CPU from which its first move since it fell asleep took it; -1: no move
+    MOVED,  # since when it may have waited on the CPU that it left at its first move since it fell asleep; -1: no move
     EARLY,  # when it was last woken while it ran; as clocks differ, this may have been after it stopped
     AT,  # when it was last moved; as clocks differ, this may have been after it stopped or was woken
-    IDLE,  # the part of the time before it slept in which some CPU may have been idle
+    IDLE,  # for how long, before it fell asleep, some CPU may have been idle
 ) = range(7)
 # values of LATE. UNWOKEN: the wakeup to its last run is missing or comes late. PERHAPS: a wakeup came when it slept again; either
 # this is the late wakeup, or the thread waits now.
@@ -54,10 +55,10 @@ class Pool(NamedTuple):
     cpu: I32  # (tasks,) the CPU on whose queue the thread is; if not known, the number of CPUs
     queued: I64  # (cpus + 1, kinds) number of threads that could run and do not, by queue
     idle: NDArray[np.int8]  # (cpus + 1,) 1: certainly idle
-    waiting: I64  # (kinds,) number of these threads whose CPU is not certainly idle
-    may_idle: I64  # (kinds,) number of CPUs that these threads may use and that may be idle
-    has: NDArray[np.uint8]  # (kinds, cpus) 1: these threads may use the CPU
-    group: I32  # (kinds,) 0: no known group limits them
+    waiting: I64  # (kinds,) number of the queued threads whose CPU is not certainly idle
+    may_idle: I64  # (kinds,) number of CPUs that threads of the kind may use and that may be idle
+    has: NDArray[np.uint8]  # (kinds, cpus) 1: threads of the kind may use the CPU
+    group: I32  # (kinds,) the group that limits the threads; 0: none is known
     placed: int  # 1: the trace tells on which queue each thread is
     wakes_at_fork: (
         int  # 1: nothing tells when a new thread is woken, which is right after its birth
@@ -77,7 +78,7 @@ class Pool(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """Rows that one call writes: runqueues, of which the last one stands for all waiting threads, and spans in doubt."""
+    """Rows that one call writes: runqueues (the last runqueue stands for all waiting threads), and spans in doubt."""
 
     ts_ns: I64
     cpu: I32
@@ -97,7 +98,7 @@ def _row(out: Changes, t: int, c: int, nr: int, waiting: int, ghosts: int) -> No
 
 @callee
 def useful(p: Pool) -> int:
-    """Return how many threads wait that may use a CPU that may be idle."""
+    """Return how many of the waiting threads may use a CPU that may be idle."""
     n = 0
     for k in range(p.waiting.size):
         if p.may_idle[k] > 0:
@@ -110,7 +111,7 @@ def useful(p: Pool) -> int:
 
 @callee
 def haunting(p: Pool) -> int:
-    """Return how many threads may wait unseen while a CPU may be idle. If all of them are on the only dark CPU, it is busy."""
+    """Return how many threads may wait unseen while a CPU may be idle. If all are on the only dark CPU, that CPU is busy."""
     only, idle, others = p.ghosts[1] - 1, 0, 0
     for c in range(p.nr.size):
         if p.nr[c] == 0:
@@ -123,7 +124,7 @@ def haunting(p: Pool) -> int:
 
 @callee
 def pool_row(p: Pool, out: Changes, t: int) -> None:
-    """Write how many threads wait now that could use a CPU that may be idle."""
+    """Write how many of the threads that wait now could use a CPU that may be idle."""
     unseen = haunting(p)
     _row(out, t, p.nr.size, useful(p) + unseen + 1, p.waiting.sum(), unseen)
 

@@ -7,8 +7,8 @@ from wastedcores.runqueues.runqueues import Runqueues
 from wastedcores.runqueues.state import LISTED_NS
 from wastedcores.units import human_ns
 
-#: For certain waste, a thread whose sched_waking alone was recorded is taken to be queued at most this much later. On a
-#: machine with 2 CPUs under load 99.9 % of 19,979 wakings were queued within 0.04 ms, on a virtual phone 99.4 % of 15,470
+#: When certain waste is computed, a thread of which only sched_waking was recorded is taken to be queued at most this much later.
+#: On a machine with 2 CPUs under load 99.9 % of 19,979 wakings were queued within 0.04 ms, on a virtual phone 99.4 % of 15,470
 #: within 1 ms (docs/verdict.md).
 QUEUED_WITHIN_NS = 1_000_000
 

@@ -1,4 +1,4 @@
-"""A check of two made-up runqueues, in a second process that compiles the sweep while the first rebuilds the real ones."""
+"""A check of two made-up runqueues, in a second process that compiles the sweep while the first rebuilds the real runqueues."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
 from wastedcores.units import human_ns, number
 
-#: a machine is called overloaded if at most this share of its CPUs is idle meanwhile
+#: a machine is called overloaded if at most this share of its CPUs is idle while threads wait
 _HARDLY = 0.05
 _CPU_LISTS = ("idle_cpus", "overloaded_cpus")
 
@@ -50,8 +50,8 @@ class CheckResult(Shown):
     wall_ns
         Time with at least one idle and one overloaded CPU.
     cpu_ns, thread_ns
-        Integral over time of min(idle, overloaded) CPUs, and of min(idle CPUs, waiting threads), in ns. With affinity, only
-        pairs count in which the idle CPU may run the waiting thread.
+        Integral over time of min(idle, overloaded) CPUs, and of min(idle CPUs, waiting threads), in ns. Unless affinity is
+        ignored, a pair counts only if the idle CPU may run the waiting thread.
     busy_ns, idle_ns, waiting_ns
         Integral over time of busy CPUs, of idle CPUs, and of waiting threads, in ns.
     episodes
@@ -60,15 +60,15 @@ class CheckResult(Shown):
     details
         Table about the longest episodes: episode (row of ``episodes``), cpu, idle_ns, overloaded_ns.
     waiting
-        Table about the same episodes, where tasks are known: episode, pid, comm, cpu, wait_ns.
+        Table about the same episodes, if the trace names tasks: episode, pid, comm, cpu, wait_ns.
     causes
         Table about the same episodes: episode, cause, overloaded_ns. The cause is the event by which a CPU had become
         overloaded: ``wakeup``, ``wakeup_new`` (fork), ``migrate``, ... or ``before`` (not seen).
     avoidable
-        Table of the threads that waited for a CPU while one that they may use was idle, those that lost most time first:
-        pid, waits (number of partly avoidable ones), waited_ns (all waits of the thread in the window), avoidable_ns,
-        longest_ns. Empty if the trace names no tasks. Several threads may wait beside one idle CPU, so the sum can be larger
-        than ``thread_ns``.
+        Table of the threads that waited for a CPU while another CPU that they may use was idle. The threads that lost most time
+        come first. Columns: pid, waits (number of waits that were partly avoidable), waited_ns (all waits of the thread in the
+        window), avoidable_ns, longest_ns. Empty if the trace names no tasks. Several threads may wait beside one idle CPU, so the
+        sum can be larger than ``thread_ns``.
     episodes_dropped
         Number of short episodes that ``episodes`` does not list; the integrals count them.
     affinity
@@ -90,7 +90,8 @@ class CheckResult(Shown):
         Whether the verdict is unknown because nobody knows where some of these threads may run.
     bound
         The least and the most waste of CPU time that the trace allows, and the longest that an episode can be:
-        ``waste_at_least_ns``, ``waste_at_most_ns``, ``longest_at_most_ns``. If it is not ``bounded``, there may be more.
+        ``waste_at_least_ns``, ``waste_at_most_ns``, ``longest_at_most_ns``. If the result is not ``bounded``, there may be more
+        waste.
     evidence
         Avoidable waiting in ns, by the evidence that the thread could have run on the idle CPU: ``told_ns`` (an event or a
         snapshot), ``inherited_ns`` (from a parent whose affinity was told), ``seen_ns`` (it ran there before and after),

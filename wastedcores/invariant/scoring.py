@@ -9,7 +9,7 @@ from typing import Any
 from wastedcores.invariant.result import CheckResult
 
 SCORE_SCHEMA = "wastedcores.score/1"
-#: the worst first; the verdict of several traces is the worst of theirs
+#: the worst first; the verdict of several traces is the worst of their verdicts
 _VERDICTS = ("violations", "unknown", "clean")
 _CONFIDENCES = ("unknown", "bounded", "exact")
 
@@ -25,11 +25,12 @@ def score(results: Sequence[CheckResult]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``lost_core_s`` is the CPU time, in seconds, in which a CPU was idle while a thread waited that it could have run. It lies
-        between ``at_least_core_s`` and ``at_most_core_s`` (None: the trace sets no limit). ``lost_share`` is its share of the
-        CPU time used. ``confidence`` is ``exact`` if both limits are equal, ``bounded`` if there is an upper limit, and
-        ``unknown`` if there is none. Numbers are sums over all traces, ``verdict`` and ``confidence`` are the worst, ``spread``
-        tells the median and the range of the traces' lost core-seconds, and ``traces`` has the same numbers of each trace.
+        ``lost_core_s`` is the CPU time, in seconds, in which a CPU was idle while a thread that it could have run waited. It lies
+        between ``at_least_core_s`` and ``at_most_core_s`` (None: the trace sets no limit). ``lost_share`` is this time as a share
+        of the CPU time used. ``confidence`` is ``exact`` if both limits are equal, ``bounded`` if there is an upper limit, and
+        ``unknown`` if there is none. Numbers are sums over all traces, ``verdict`` and ``confidence`` are the worst of all
+        traces, ``spread`` tells the median and the range of the traces' lost core-seconds, and ``traces`` has the same numbers of
+        each trace.
     """
     rows = [_row(result) for result in results]
     most = [row["at_most_core_s"] for row in rows]

@@ -1,10 +1,11 @@
 """Waste that is certain although nothing tells where the threads may run, because they were seen on the idle CPUs.
 
-An idle CPU could have run a waiting thread if the wait lies between two stays on that CPU, both at most M away from the
-persistent episode. Chronic waste consists of many short episodes, so there the stays are at most M away from the wait. A thread
-does not count at all if a move of it looks like a change of its affinity, or if the stopper moved it and no idle CPU had asked
-for this. No thread counts between two stays if such a move of another thread lies in between: a change of a cpuset leaves no sign
-of the sleeping threads in it. Without recorded moves nobody knows of such changes, so nothing is certain.
+An idle CPU could have run a waiting thread if the wait lies between two stays of the thread on that CPU, both at most M away from
+the persistent episode. Chronic waste consists of many short episodes, so for it the stays must be at most M away from the wait. A
+thread does not count at all if a move of it looks like a change of its affinity, or if the stopper moved it and no idle CPU had
+asked for this. Nor does a thread count if another thread was moved in this way between the two stays: a change of a cpuset leaves
+no sign of the sleeping threads in the cpuset. If moves were not recorded, nobody knows of changes of affinity, so nothing is
+certain.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def _words(counted: NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 
 def _waits(rq: Runqueues, window: NDArray[np.int64], counted: NDArray[np.uint8]) -> pl.DataFrame:
-    """Return the waits in the window of threads whose affinity is assumed, except threads that a change of it may have moved."""
+    """Return the waits in the window of threads of assumed affinity, except threads that a change of affinity may have moved."""
     cpus = np.flatnonzero(counted).tolist()
     moved = np.flatnonzero(rq.start.task[:, [task_row.REPINNED, task_row.PUSHED]].any(axis=1))
     parts = []

@@ -68,7 +68,7 @@ def surrounded(
     """For each wait: the CPUs on which the thread was both before and after it, at most ``near_ns`` away, as (waits, words).
 
     ``task``, ``cpu`` and ``since_ns`` are the stays, ordered by thread and time; ``of_stay`` is the stay in which the wait lies.
-    None of the times ``repin_ns`` lies between a stay before and one after the wait.
+    None of the times ``repin_ns`` lies between a stay before the wait and a stay after it.
     """
     found = np.zeros((of_stay.size, words), np.uint64)
     before, after = np.zeros(words, np.uint64), np.zeros(words, np.uint64)
@@ -76,7 +76,7 @@ def surrounded(
         before[:], after[:] = 0, 0
         stay = of_stay[w]
         k = np.searchsorted(repin_ns, start_ns[w], side="right")
-        # a stay is seen at its beginning; a thread may sleep until the next one
+        # a stay is seen at its beginning; a thread may sleep until its next stay
         first = repin_ns[k - 1] if k > 0 else -MAX_NS
         last = min(end_ns[w] + near_ns, repin_ns[k] if k < repin_ns.size else MAX_NS)
         j = stay - 1
@@ -130,7 +130,7 @@ def shared(
 ) -> I64:  # fmt: skip
     """Return at most ``room`` spans (n, 2) in which the CPU of a waiting thread was overloaded and one of its ``places`` idle.
 
-    ``over`` and ``idle`` are (n, 2), ordered by CPU and time; those of CPU c begin at ``over_first[c]`` and ``idle_first[c]``.
+    ``over`` and ``idle`` are (n, 2), ordered by CPU and time; the rows of CPU c begin at ``over_first[c]`` and ``idle_first[c]``.
     """
     out = np.zeros((room, 2), np.int64)
     n = 0

@@ -143,7 +143,7 @@ def sweep(
     * ``changes``: what to stream; None: all changes of the runqueues.
     * ``longest``: gets every batch and the episodes that ended in it.
     * ``firm``: whether to look at what remains without brief overloads.
-    * ``brief``: what leaves out these overloads; None: the usual filter.
+    * ``brief``: the filter that leaves out these overloads; None: the usual one.
     """
     firm_state = deepcopy(state)
     plain, other = _Pass(rq, state), _Pass(rq, firm_state)

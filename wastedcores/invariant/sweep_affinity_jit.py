@@ -1,8 +1,8 @@
 """Algorithm 2 with the paper's ``can_steal``: a waiting thread counts for an idle CPU only if it may run there.
 
 The number of waiting threads that the idle CPUs could run is a maximum matching between idle CPUs and waiting
-threads. Threads that may run anywhere take the idle CPUs that the others leave over. So the matching is searched only for
-the others, by classes of equal affinity mask, and only if there are any.
+threads. Threads that may run anywhere take the idle CPUs that the other threads leave over. So the matching is searched only for
+these other threads, by classes of equal affinity mask, and only if there are any.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def match(allowed: NDArray[np.uint8], room: I64) -> int:
 
 @callee
 def _settled(s: SweepState, a: StealState) -> bool:
-    """Set THREADS and CPUS, the waiting threads and overloaded CPUs that idle CPUs could relieve; return whether it is final."""
+    """Set THREADS and CPUS, the waiting threads and overloaded CPUs that idle CPUs could help; return whether both are final."""
     tot = a.totals
     tot[DIRTY] = 0
     idle = s.scalars[IDLE]

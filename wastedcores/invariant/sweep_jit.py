@@ -124,7 +124,8 @@ def end_slices(
 ) -> int:  # fmt: skip
     """Write the slices that end in (lo, hi], in which the state did not change; return the next one's end.
 
-    ``busy_ns``, ``thread_ns`` and ``idle_ns`` are the integrals at ``lo``; the last three arguments are added per ns from there.
+    ``busy_ns``, ``thread_ns`` and ``idle_ns`` are the integrals at ``lo``; ``busy``, ``threads`` and ``idle`` are added to them
+    per ns from then on.
     """
     end_ns = next_slice_end(s)
     # next_slice_end() returns the largest time when no slice is left, and a damaged trace may last that long
@@ -142,7 +143,7 @@ def end_slices(
 def account(s: SweepState, out: Episodes, upto_ns: int, cpus: int, threads: int) -> None:
     """Add the time from the last timestamp to ``upto_ns``, in which the state did not change.
 
-    ``cpus``: overloaded CPUs that idle ones could have helped; ``threads``: waiting threads they could have run.
+    ``cpus``: overloaded CPUs that idle CPUs could have helped; ``threads``: waiting threads that idle CPUs could have run.
     """
     c = s.scalars
     lo = max(c[LAST_TS], s.window[0])
@@ -211,7 +212,7 @@ def sweep(s: SweepState, out: Episodes, ts_ns: I64, cpu: I32, nr: I32, first: in
     * ``ts_ns``, ``cpu``, ``nr``: (changes,) ordered by time; CPU numbers are within the state's range (runqueues/events.py
       checks that).
     """
-    # one loop over local variables without branches on data, because random runqueues would make them mispredicted
+    # one loop over local variables without branches on data, because such branches would be mispredicted for random runqueues
     c = s.scalars
     state = s.nr
     counted = s.counted

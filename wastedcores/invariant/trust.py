@@ -35,10 +35,10 @@ from wastedcores.units import human_ns
 
 #: this many of the longest episodes are examined for threads that were seen on the idle CPUs
 _LOOKS = 8
-#: reasons that are no contradictions; any other one makes a window shorter than M doubtful
+#: reasons that are no contradictions; any other reason makes a window shorter than M doubtful
 _NO_CONTRADICTION = (*ONLY_LESS, "bound_by_name", *ONLY_MORE)
 #: Doubts that also leave the upper bound of the waste unknown: what the header says about the whole trace can excuse an idle CPU,
-#: and the kernel's count can reveal one.
+#: and the kernel's count can reveal another idle CPU.
 _NO_BOUND = (*HEADER_REASONS, "count_differs")
 #: If both of these doubts are there, the upper bound is unknown, too: it relies on the events that tell who ran, and too many of
 #: them are missing.
@@ -69,7 +69,7 @@ class Trust(NamedTuple):
 
 
 class _Certain(NamedTuple):
-    """What remains of the violations."""
+    """What remains of the violations without everything that may be wrong."""
 
     episodes: NDArray[np.bool_]
     chronic: Chronic | None
@@ -222,7 +222,7 @@ def _rests_on_parked(
     limit: float,
     offline: NDArray[np.int64],
 ) -> bool:
-    """Whether it is a violation if the threads on an idle CPU's queue count as waiting; the bound takes them for throttled."""
+    """Whether there is a violation if the threads on an idle CPU's queue count as waiting; the bound takes them for throttled."""
     parked = doubts["reason"].is_in(["idle_beside_waiting", "starved"])
     if rq.trace.header.quotas or "idle_beside_waiting" not in doubts["reason"]:
         return False

@@ -25,8 +25,8 @@ def who_took(result: CheckResult) -> pl.DataFrame:
     """Divide the time in which tasks could run by what became of it.
 
     A task is runnable from the moment at which it is woken or forked until it blocks. All of that time is in one of five parts,
-    so that their sum is the runnable time. A part that is not known is null: its time is in ``ran_ns`` if it was stolen, and
-    in no column if the task was throttled, because such a trace shows throttled tasks neither running nor waiting.
+    so that their sum is the runnable time. A part that is not known is null. Stolen time that is not known is in ``ran_ns``.
+    Throttled time that is not known is in no column, because the trace then shows throttled tasks neither running nor waiting.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ def who_took(result: CheckResult) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        One row per control group, those that waited longest first; if the trace knows no group but the root, one row per
-        name of a process or task. Columns: name, kind (``cgroup`` or ``process``), tasks, ran_ns (on a CPU, without what was
-        stolen), waited_ns (no CPU that the task may use was idle), wasted_ns (such a CPU was idle), throttled_ns (its group had
+        One row per control group; the groups that waited longest come first. If the trace knows no group but the root, one row
+        per name of a process or task. Columns: name, kind (``cgroup`` or ``process``), tasks, ran_ns (on a CPU, without stolen
+        time), waited_ns (no CPU that the task may use was idle), wasted_ns (such a CPU was idle), throttled_ns (its group had
         used up its limit), stolen_ns (the hypervisor ran something else; the count of a CPU is divided among the tasks by how
         long they were on it), and runnable_ns, the sum of the parts that are known. Empty if the trace has no switch events.
     """

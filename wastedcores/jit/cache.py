@@ -66,11 +66,12 @@ def _cache_root() -> Path | None:
 
 
 def _trusted(folder: Path, *files: Path) -> bool:
-    """Tell whether nobody but this user and root can write a folder, what is above it, and these files below it.
+    """Tell whether nobody but this user and root can write a folder, the folders above it, and these files below it.
 
     The files are pickles, which execute whatever their writer wants. So root with a user's HOME does not load that user's
-    cache. Below a folder that others cannot enter, such as most homes, only owners matter; in a sticky folder, such as /tmp,
-    nobody replaces what belongs to another user.
+    cache. Below a folder that others cannot enter (such as most home folders), only the owner of each file and folder is checked,
+    and not its permissions. A sticky folder that others can write, such as /tmp, is accepted, because there nobody can replace
+    another user's files.
     """
     private = False
     for path in (*reversed(folder.parents), folder, *files):
@@ -122,10 +123,10 @@ def _source_digest(file: str) -> str:
 
 
 class FileCache(NullCache):  # type: ignore[misc]  # numba has no types here
-    """Keeps what numba compiles of one function; numba calls its methods.
+    """Keeps the machine code that numba makes of one function; numba calls its methods.
 
-    Machine code is loaded without numba's definitions of Python's and numpy's functions. Only the compiler needs these, and it
-    loads them itself; importing them took a sixth of the time of a short command.
+    Machine code is loaded without numba's definitions of Python's and numpy's functions. Only the compiler needs these
+    definitions, and it loads them itself; importing them took a sixth of the time of a short command.
     """
 
     def __init__(self, folder: Path, function: Callable[..., Any]) -> None:

@@ -29,7 +29,7 @@ class _NoCollection(event.Listener):  # type: ignore[misc]  # numba has no types
         self.was_enabled = False
 
     def on_start(self, event: Any) -> None:
-        """Pause when a function begins to be compiled, perhaps on behalf of another."""
+        """Pause when a function begins to be compiled, perhaps because another function calls it."""
         with self.lock:
             if not self.depth:
                 _announce()
@@ -79,7 +79,7 @@ def lean(function: F) -> F:
     """Compile as :func:`jit` does, but without reference counts, for functions that make no arrays.
 
     numba counts references to every array that is passed on or sliced, with locked instructions. In a helper that is
-    called for each field of a record, they took three quarters of the time.
+    called for each field of a record, these instructions took three quarters of the time.
     """
     return _compiled(function, _nrt=False)
 
@@ -87,10 +87,10 @@ def lean(function: F) -> F:
 def callee(function: F, *, inline: bool = True) -> F:
     """Compile ``function`` into callers that are compiled themselves.
 
-    The callers' state has ten arrays or more, each of some nine words, which a call would copy: where runqueues are rebuilt,
-    calls took four fifths of the time. The function cannot be called from Python, so there is no wrapper to compile, and it
-    makes no arrays (see :func:`lean`). It takes every integer as int64 and is compiled once; numba would compile it anew for
-    each width and for each constant.
+    A call would copy the callers' state, which has ten arrays or more of some nine words each: where runqueues are rebuilt, calls
+    took four fifths of the time. The function cannot be called from Python, so there is no wrapper to compile, and it makes no
+    arrays (see :func:`lean`). It takes every integer as int64 and is compiled once; numba would compile it anew for each width
+    and for each constant.
     """
     dispatcher: Any = numba.njit(  # type: ignore[call-overload]  # its stubs leave some options out
         fastmath=False,

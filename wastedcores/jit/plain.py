@@ -71,7 +71,7 @@ def _with_globals(source: FunctionType, names: dict[str, Any]) -> FunctionType:
 
 
 class Plain:
-    """The compiled functions as plain Python, of which each can be replaced for all its callers."""
+    """The compiled functions as plain Python; each of them can be replaced for all its callers."""
 
     def __init__(self) -> None:
         self._modules: dict[str, ModuleType] = {}
@@ -124,7 +124,7 @@ class Plain:
         return self.addresses.index(plain)
 
     def kernel(self, m: np.ndarray) -> Any:
-        """Return the kernel of a table that calls these functions; whoever uses it has to keep it."""
+        """Return the kernel of a table; it calls these functions, and whoever uses it has to keep a reference to it."""
         kernel = kernel_of(m)
         kernel.functions = self.addresses
         kernel.about = self

@@ -1,4 +1,4 @@
-"""A second process that compiles into the cache what this one needs later."""
+"""A second process that compiles into the cache what this process needs later."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ The annotations are for type checkers. Structs refer to each other by name, so t
 module. The struct named ``Kernel`` is row 0, and it stands for the whole table: ``Kernel.of(m)``.
 
 Compiled code takes a reference as the table's address and a row (:mod:`wastedcores.jit.struct_types`). In plain Python a
-reference is an object that ctypes lays over the memory of the row, so what it reads and writes is the NumPy table. One row of
-one struct is always the same object, and ``==`` compares identity. In plain Python,
-a row or column outside of the table and a field of NULL are errors, which compiled code does not notice; the only exception is
-``p[-1]``, the last column of a row. A stored value must be a Python integer or bool, not one of NumPy's; it wraps as int64 does.
+reference is an object that ctypes lays over the memory of the row, so it reads and writes the NumPy table itself. One row of one
+struct is always represented by the same object, and ``==`` compares identity. In plain Python, a row or column outside of the
+table and a field of NULL are errors, which compiled code does not notice; the only exception is ``p[-1]``, the last column of a
+row. A stored value must be a Python integer or bool, not one of NumPy's; it wraps as int64 does.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Field(int):
 
     @property
     def column(self) -> int:
-        """The number of the column; for an array, that of its first column."""
+        """The number of the column; for an array, the number of its first column."""
         return int(self)
 
     def __repr__(self) -> str:
@@ -116,7 +116,7 @@ def embedded(struct: str) -> Any:
 
 
 def array(column: int, length: int) -> Integers:
-    """Declare an array of integers; ``column`` is that of its first element."""
+    """Declare an array of integers; ``column`` is the column of its first element."""
     return Field("array", column, length=length)  # type: ignore[return-value]
 
 
@@ -279,8 +279,8 @@ def _null(struct: str) -> Null:
 class Reference(ctypes.Array[ctypes.c_int64]):
     """Base class of the objects that stand for rows in plain Python; a subclass for each struct adds its fields.
 
-    It is an array, so that C code reads and writes ``p[column]``, too. With methods in Python for that, replays take 4 % longer
-    under v4.1, 8 % under v6.12 and 13 % under v6.1 (measured 2026-11-27).
+    It is an array, so that C code reads and writes ``p[column]``, too. If methods in Python did this, replays would take 4 %
+    longer under v4.1, 8 % under v6.12 and 13 % under v6.1 (measured 2026-11-27).
     """
 
     __slots__ = ("__weakref__", "_kernel", "_tables", "row")

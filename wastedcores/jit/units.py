@@ -201,7 +201,7 @@ def install(
     Raises
     ------
     TypeError
-        A function has another signature than its field, or one is missing.
+        A function has another signature than its field, or a function is missing.
     """
     wanted = {n: f for n, f in fields(struct.__name__).items() if f.kind == "function"}
     if wanted.keys() != functions.keys():

@@ -31,7 +31,7 @@ def is_release(name: str) -> bool:
     """Tell whether a name is the release of a running kernel, which may have a distributor's suffix.
 
     A release has three numbers and no ``v`` (Makefile: KERNELVERSION). If a word after a ``+`` is, or nearly is, a fix or a
-    module, the name is that of a model. So a misspelt fix is not taken for a distributor's suffix.
+    module, the name stands for a model. So a misspelt fix is not taken for a distributor's suffix.
     """
     name = name.strip()
     if not re.fullmatch(r"\d+\.\d+\.\d+(?:[-+~_.#][\w.~+#-]*)?", name, re.ASCII):

@@ -1,7 +1,7 @@
 """Generations of Linux's balancer, and the releases whose balancer has been read.
 
 Stable releases change the balancer, too: 6.12.107 places, counts and balances differently from 6.12. So a replay models exact
-releases, and any other kernel has a nearest release. docs/scheduler-model.md describes v4.1.
+releases. For any other kernel, this module finds the nearest release. docs/scheduler-model.md describes v4.1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHORT = {
 #: the oldest and the newest release whose domains are modelled
 OLDEST, NEWEST = (3, 19), (7, 2)
 
-#: name of the core module, and the optimisation modules that it can ask with their suggestions (paper, section 5)
+#: name of the core module; and the optimisation modules that it can ask, each with what it suggests (paper, section 5)
 CORE = "core"
 MODULES = {
     "cache_affinity": "wake a thread on the CPU where it ran last",
@@ -35,11 +35,12 @@ MODULES = {
 }
 #: name of the fork/wait paper's strategies in kernel names, as in ``v4.19+fork_wait:1``
 FORK_WAIT = "fork_wait"
-#: the boot parameter without which sessions would be task groups, as it is written in kernel names: ``v6.12.107+noautogroup``
+#: the boot parameter that keeps sessions from being task groups, as it is written in kernel names: ``v6.12.107+noautogroup``
 NO_AUTOGROUP = "noautogroup"
 
-#: the release from which mainline does not need a fix: 0372dd2736e0 for groups, 8f37961cf223 for domains, 0b0695f2b34a
-#: for balancing by the number of tasks instead of the average load; wakeups are still confined to the LLC
+#: the release since which mainline needs no fix for a bug. The commits are 0b0695f2b34a (group_imbalance: it balances the number
+#: of tasks instead of the average load), 0372dd2736e0 (group_construction) and 8f37961cf223 (missing_domains).
+#: overload_on_wakeup is not listed, because mainline still confines wakeups to the LLC
 MAINLINE = {"group_imbalance": (5, 5), "group_construction": (4, 13), "missing_domains": (4, 9)}
 
 #: the kernels that menus offer; ``named`` accepts any version and combination
@@ -80,7 +81,7 @@ class Generation(NamedTuple):
     rules: str  #: what distinguishes the generation, in words
 
 
-#: 0b0695f2b34a balances by the kind of imbalance; 147f3efaa241 brings EEVDF; 152e11f6df29 dequeues late
+#: the commits are 0b0695f2b34a (balancing by kind of imbalance), 147f3efaa241 (EEVDF) and 152e11f6df29 (delayed dequeue)
 GENERATIONS = (
     Generation("v4.1", (3, 19), "CFS, balancing by average load"),
     Generation("v5.5", (5, 5), "CFS, balancing by kind of imbalance"),
@@ -93,17 +94,17 @@ READ = (
     (4, 1), (6, 1), (6, 1, 166), (6, 1, 192), (6, 6), (6, 12), (6, 12, 107), (6, 18), (6, 18, 15), (7, 2, 13),
 )  # fmt: skip
 
-#: the releases after v4.1's generation that the replay models, exactly
+#: the exact releases after v4.1's generation that the replay models
 REPLAYED: frozenset[tuple[int, ...]] = frozenset(
     {(6, 1, 166), (6, 1, 192), (6, 12, 107), (6, 18, 15), (7, 2, 13)}
 )
 
-#: the releases of v4.1's generation whose load tracking the replay has; in a replay, others differ only in their domains
+#: the releases of v4.1's generation that the replay models; of the others it models parts (``KernelModel.replay_warning``)
 ORIGINAL = ((4, 1), (4, 4))
 
 #: from this release on, a replay of the nearest modelled release may stand for a kernel that is not modelled
 STAND_IN_SINCE = (5, 15)
-#: the first release with EEVDF (147f3efaa241); no release stands for a release with another fair class
+#: the first release with EEVDF (147f3efaa241); a release cannot stand for one with another fair class
 EEVDF_SINCE = (6, 6)
 
 

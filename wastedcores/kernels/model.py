@@ -33,11 +33,11 @@ class KernelModel:
         The scheduler features that are switched off, such as ``NI_RANDOM`` (``v6.12.107+NO_NI_RANDOM``).
     base_slice_ns
         What was written to ``/sys/kernel/debug/sched/base_slice_ns`` after boot, in ns (``v6.12.107+base_slice_ns:3000000``);
-        None if nothing was. When a CPU goes online or offline, the kernel sets its own value again.
+        None if nothing was written. When a CPU goes online or offline, the kernel sets its own value again.
     newidle
-        The rule of newidle balancing if it differs from the release's (``v6.12.107+newidle:bump``); else None.
+        The rule of newidle balancing if it differs from the rule of the release (``v6.12.107+newidle:bump``); else None.
     noautogroup
-        Whether the kernel was booted with ``noautogroup`` (``v6.12.107+noautogroup``), so that a session is no group of its own.
+        Whether the kernel was booted with ``noautogroup`` (``v6.12.107+noautogroup``), so that sessions are not task groups.
     """
 
     name: str
@@ -205,7 +205,7 @@ class KernelModel:
 
     @property
     def rules(self) -> Rules:
-        """What distinguishes the scheduler of this release from that of others; an error if the replay has no rules of it."""
+        """The rules that distinguish the scheduler of this release; an error if the replay has no rules for this release."""
         try:
             rules = without(RULES[self.version], self.features_off)
             return rules._replace(newidle=self.newidle) if self.newidle else rules
@@ -216,19 +216,20 @@ class KernelModel:
 
     @property
     def is_replayed(self) -> bool:
-        """True if the replay models how this kernel balances, or at least its generation (see :attr:`replay_warning`)."""
+        """True if the replay models how this kernel, or at least its generation, balances (see :attr:`replay_warning`)."""
         return self.generation == "v4.1" or self.version in generations.REPLAYED
 
     @property
     def is_modern(self) -> bool:
-        """True if the replay has rules of this release: it places, balances and tracks load as releases since v6.1 do."""
+        """True if the replay has rules for this release, which places, balances and tracks load as releases since v6.1 do."""
         return self.version in RULES
 
     @property
     def fork_migrates(self) -> bool:
         """True if the event sched_migrate_task is recorded when a fork chooses another CPU.
 
-        Since v4.8 it is not, because wake_up_new_task() (kernel/sched/core.c) calls __set_task_cpu() and not set_task_cpu().
+        Since v4.8 it is not recorded, because wake_up_new_task() (kernel/sched/core.c) calls __set_task_cpu() instead of
+        set_task_cpu().
         """
         return self.is_design or not self.at_least(4, 8)
 
@@ -248,7 +249,7 @@ class KernelModel:
         """A warning that a replay does not model all of this kernel, or None.
 
         The replay balances load, places tasks and tracks load as v4.1 or as v4.4 does. Of any other release before 5.5 it models
-        the domains and groups, from v4.10 on also the CPU of a new task (:attr:`forks_avoid_blocked_load`,
+        the domains and groups, from v4.10 on also the choice of a new task's CPU (:attr:`forks_avoid_blocked_load`,
         :attr:`forks_stay_on_node`), and for v4.3 also the load metric (:attr:`tracks_load_v4_4`).
         """
         if self.version[:2] in generations.ORIGINAL or self.generation != "v4.1":
@@ -307,7 +308,7 @@ class KernelModel:
 
     @property
     def forks_avoid_blocked_load(self) -> bool:
-        """True if, to place a new task, groups of about equal queued load are compared by the loads of their sleeping tasks, too.
+        """True if a new task's placement compares groups of about equal queued load by the loads of their sleeping tasks, too.
 
         kernel/sched/fair.c: find_idlest_group(), v4.10 to v5.4 (6b94780e45c1).
         """

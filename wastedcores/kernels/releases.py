@@ -1,4 +1,4 @@
-"""The model of a kernel that ran, found by what ``uname -r`` prints, and what this name does not tell."""
+"""Finds the model of a kernel that ran by what ``uname -r`` prints, and says what this name does not tell."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Balancer(NamedTuple):
     nearest: (
         str  #: the nearest release of its generation whose balancer has been read, ``v6.12.107``
     )
-    #: whether the replay may stand for it: it models the kernel's generation, and no vendor is known to have changed the balancer
+    #: whether the replay may stand for it: the replay models its generation, and no vendor is known to have changed its balancer
     replayed: bool
     reason: str = ""  #: why the replay may not stand for the kernel, as a sentence without a full stop; empty if it may
     #: the nearest release that the replay models, if its replay may be used with less trust; else None
@@ -54,8 +54,8 @@ def recorded_kernel(release: str) -> tuple[KernelModel, str | None]:
     """Find the model of a kernel that ran, by what ``uname -r`` prints or by the name of a model.
 
     A kernel that is newer than all models gets the newest model, and a kernel that is older than all models gets the oldest. If
-    the domains of the model may differ from those of the kernel, the second result is a sentence without a full stop: the kernel
-    is newer or older than all models, it lies between releases whose source was read, its vendor changes the scheduler, or it is
+    the domains of the model may differ from those of the kernel, the second result is a sentence that says why: the kernel is
+    newer or older than all models, it lies between releases whose source was read, its vendor changes the scheduler, or it is
     not for x86-64. Otherwise the second result is None.
     """
     release = spelt(release)

@@ -27,10 +27,11 @@ class Rules(NamedTuple):
     #: The estimate of a thread's use has two numbers, an average and the last value (struct util_est), which are updated after
     #: the thread has left the queue. Otherwise it is one number, which is updated before the thread leaves.
     util_est_ewma: bool
-    #: If use is to be moved, the choice of the source queue also counts the time for which threads wait (cpu_util_cfs_boost()).
+    #: If utilization is to be moved (migrate_util), the choice of the source queue also counts the time for which its threads
+    #: wait (cpu_util_cfs_boost()).
     waiting_is_use: bool
     newidle: str  #: When newidle balancing tries a level, one of :data:`NEWIDLE`.
-    #: How many ticks an idle CPU takes before it stops its tick, without a cpuidle governor.
+    #: Without a cpuidle governor, an idle CPU stops its tick after this many ticks.
     idle_ticks_before_stop: int
     whole_cores_balance: bool  #: should_we_balance() prefers an idle CPU whose core is idle.
     #: Groups that consist of the threads of a core have a type of their own (smt_balance), and differences between groups count
@@ -38,7 +39,7 @@ class Rules(NamedTuple):
     siblings_counted: bool
     #: The flag PREFER_SIBLING is taken from the domain below; otherwise from the busiest group.
     prefer_sibling_of_child: bool
-    #: Of several fully busy groups the last one is the busiest; otherwise the first one.
+    #: Of several fully busy groups, the last one counts as the busiest. Otherwise the first one does.
     last_fully_busy: bool
     placement_masked: bool  #: The statistics of groups for fork and exec cover only the CPUs that the thread may use.
     clusters_scanned: bool  #: select_idle_cpu() scans the cluster of the target first.
@@ -49,7 +50,7 @@ class Rules(NamedTuple):
     sleepers_counted: bool = True
     #: can_migrate_task() always allows to move a sleeper that is still queued. Otherwise it allows this only to move load (6.14).
     sleepers_pulled: bool = True
-    #: can_migrate_task() does not move a thread that had more than its share until an attempt has failed, unless the other queue
+    #: can_migrate_task() does not move a thread that had more than its share until one attempt has failed, unless the other queue
     #: is empty (task_is_ineligible_on_dst_cpu(), 6.13).
     ineligible_wait: bool = False
     #: set_protect_slice() stores how long a chosen thread is protected: at most for the shortest slice on its queue. A thread
@@ -68,9 +69,9 @@ class Rules(NamedTuple):
     #: that would be chosen leave the queue (7.0).
     wakeup_picks: bool = False
     #: The estimate of a thread's use is updated when the thread leaves the queue or stays there asleep, after its averages were
-    #: brought up to date (UPDATE_UTIL_EST, 7.1). Otherwise it is updated before they are.
+    #: brought up to date (UPDATE_UTIL_EST, 7.1). Otherwise the estimate is updated before the averages.
     util_est_at_dequeue: bool = False
-    #: The mean idle time is updated whenever an idle period ends (put_prev_task_idle(), 7.1). Otherwise only at wakeups.
+    #: The mean idle time is updated whenever an idle period ends (put_prev_task_idle(), 7.1). Otherwise it is updated at wakeups.
     idle_time_at_exit: bool = False
     #: The feature HRTICK: a timer of high resolution ends slices (on by default with CONFIG_HRTIMER_REARM_DEFERRED, 7.1).
     slice_timer: bool = False
@@ -123,7 +124,7 @@ RULES: dict[tuple[int, ...], Rules] = {
 }
 # Debian's 6.1.0-56, of which there are recordings
 RULES[6, 1, 192] = RULES[6, 1, 166]._replace(placement_masked=True)
-# the release of this long-term series in Debian's backports
+# the release of the 6.18 series that is in Debian's backports
 RULES[6, 18, 15] = RULES[6, 12, 107]._replace(
     placement_masked=False,
     sleepers_counted=False,
@@ -158,10 +159,10 @@ FEATURES: dict[str, tuple[str, Any]] = {
     "HRTICK": ("slice_timer", False),
 }
 
-#: what reweight_entity() keeps; the place in this tuple is the number in the engine
+#: what reweight_entity() keeps; the engine uses the place of a word in this tuple as its number
 REWEIGHTS = ("lag", "place", "average")
 
-#: the rules for when a CPU that runs out of tasks tries to pull one; those of the oldest releases are first. A kernel's name may
+#: the rules that decide when a CPU that runs out of tasks tries to pull one, beginning with the oldest. A kernel's name may
 #: choose a rule (``v6.12.107+newidle:bump``). All rules skip a level whose greatest cost so far exceeds the mean idle time.
 NEWIDLE = {
     "migration_cost": "not if the mean idle time is below sysctl_sched_migration_cost, 0.5 ms (before 5.16, c5b0a7eefc70)",

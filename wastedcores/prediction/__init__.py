@@ -1,4 +1,4 @@
-"""Predicts what the recorded work would have taken under another kernel, a fix, or another machine."""
+"""Predicts how the recorded work would have run under another kernel, with a fix, or on another machine."""
 
 from wastedcores.prediction.advice import Advice, Proposal, advise, weigh
 from wastedcores.prediction.predict import whatif

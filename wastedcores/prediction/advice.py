@@ -19,7 +19,7 @@ from wastedcores.trace.window import Moment
 
 #: replays of each kernel: enough to tell a gain from chance, few enough to wait for
 SEEDS = 5
-#: a smaller gain is not worth a patch; the check calls waste chronic if it has at least this share
+#: a smaller gain is not worth a patch; this is also the least share of waste that the check calls chronic
 LEAST_GAIN = 0.01
 
 
@@ -90,9 +90,9 @@ def advise(
     Returns
     -------
     Advice
-        The fixes that pay: they gain 1 % or more, and more than their own range is wide, both against the replay of the recorded
-        kernel and against the recording itself. A fix that the recorded kernel already has is never proposed, and no fix is
-        proposed if the replay does not show what was recorded. If the replay does not have the recorded kernel, and no other
+        The fixes that pay: their gain is more than 1 % and more than the width of its range, both against the replay of the
+        recorded kernel and against the recording itself. A fix that the recorded kernel already has is never proposed, and no fix
+        is proposed if the replay does not show what was recorded. If the replay does not have the recorded kernel, and no other
         kernel may stand for it, only the upper bound is given.
     """
     ask: dict[str, Any] = {

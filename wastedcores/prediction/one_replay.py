@@ -39,7 +39,7 @@ class Task:
     #: the recorded window, counted from the beginning of the recording
     start_ns: int
     end_ns: int
-    finite: bool  #: whether the replay ends when its tasks do, and not at the recorded time
+    finite: bool  #: whether the replay ends with its tasks, and not at the recorded time
     cpus: tuple[int, ...] | None = None  #: the CPUs that count; None: all
 
 
@@ -94,14 +94,14 @@ def _trees(path: str, kernel: str) -> list[Domains]:
 
 
 def given_up(task: Task, raw: RawReplay) -> bool:
-    """Tell whether the work that ends the window had not ended when the replay did."""
+    """Tell whether the work that ends the window had not ended when the replay ended."""
     if task.marks is not None:
         return task.finite and task.marks[1] not in marks(raw, task.program)
     return task.finite and not raw.done
 
 
 def window_of(task: Task, raw: RawReplay) -> tuple[int, int]:
-    """Return the window of a replay. If the replay was given up, its window lasts until then, even if some tasks had ended."""
+    """Return a replay's window. It lasts until the end of the replay if that was given up, even if some tasks had ended."""
     begin = raw.phase_ns + task.lead_ns
     start = begin + task.start_ns
     at = marks(raw, task.program)
@@ -127,7 +127,7 @@ def moved(
 
 
 def wasted_ns(raw: RawReplay, cpus: list[int], start: int, end: int) -> int:
-    """Return the wasted thread time of a replay: the time for which threads waited beside idle CPUs, at most one per idle CPU."""
+    """Return the wasted thread time of a replay: the waiting time beside idle CPUs, of at most one thread per idle CPU."""
     log = raw.of(log_kind.NR_RUNNING)
     log = log[np.isin(log[:, log_column.CPU], cpus)]
     order = np.lexsort((np.arange(len(log)), log[:, log_column.CPU]))

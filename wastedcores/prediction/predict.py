@@ -60,7 +60,7 @@ def whatif(
     workers: int | None = None,
     progress: bool = False,
 ) -> WhatIf:
-    """Predict what the recorded work would have taken under other kernels, from its trace alone.
+    """Predict how the recorded work would have run under other kernels, from its trace alone.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ RANGE = (5, 95)
 #: the replay of the recorded kernel agrees with the recording if its error is at most CLOSE, or if the recording is in the
 #: replay's range and the error is at most FAR
 CLOSE, FAR = 0.05, 0.15
-#: trust can be high (medium) if at most the first (second) share of the CPU time was used before sleeps with a guessed cause
+#: the greatest share of CPU time used before sleeps with a guessed cause: LITTLE for high trust, MUCH for medium trust
 LITTLE, MUCH = 0.1, 0.4
 
 
@@ -105,7 +105,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """What the recorded work would have taken elsewhere."""
+    """How the recorded work would have run elsewhere."""
 
     #: names of the trace, of the recorded kernel's model and of the recorded machine
     trace: str
@@ -120,7 +120,7 @@ class WhatIf:
     itself: Variant  #: the replay under the recorded kernel
     variants: tuple[Variant, ...]  #: the replays under other kernels, the greatest gain first
     seeds: int  #: number of seeds
-    #: why another kernel than the recorded one is modelled, as a sentence without a full stop; empty if the recorded one is
+    #: why another kernel than the recorded one is modelled, as a sentence without a full stop; empty if the recorded kernel is
     stands_in: str = ""
     #: the name of the recorded kernel if another one stands for it; else empty
     recorded_as: str = ""
@@ -136,7 +136,7 @@ class WhatIf:
 
     @property
     def error(self) -> float:
-        """How far the replay under the recorded kernel is from the recording, as a share of the time, else of the busy CPUs."""
+        """The relative error of the recorded kernel's replay: in the time or, if no time is predicted, in the busy CPUs."""
         if (window := self.itself.window_ns) is not None:
             return abs(window.median - self.window_ns) / max(self.window_ns, 1)
         return abs(self.itself.busy_cpus.median - self.busy_cpus) / max(self.busy_cpus, 1e-9)
@@ -191,7 +191,7 @@ class WhatIf:
 
     @property
     def _given_up(self) -> list[str]:
-        """Sentences about the variants of which replays were given up."""
+        """Sentences about the variants some of whose replays were given up."""
         return [
             f"{v.given_up} of {self.seeds} replays under {v.kernel} did not end within {PATIENCE} times the recorded time and "
             "were given up, so their windows would be longer than is said here"

@@ -35,9 +35,9 @@ def events_where(
     trace
         The trace.
     query
-        A query as text, a query that was read, or any polars expression that is true or false.
+        A query as text, a parsed query, or any polars expression that is true or false.
     functions
-        The user's decorations: functions from a table of events to one with more columns.
+        The user's decorations: functions from a table of events to a table with more columns.
     spans
         Pairs of events whose lengths the query may use, besides those of :data:`wastedcores.queries.spans.SPANS`.
 
@@ -94,8 +94,8 @@ _FREQUENCIES = tuple(k for k in ("frequency", "tick") if k in KINDS)
 class EventTable:
     """The events of a trace in memory, with the columns that are asked for.
 
-    Names of tasks are filled in through fork and exec first, then the user's functions run, and then the other columns are
-    added that are not in the trace.
+    First, missing names of tasks are filled in by following forks and execs. Then the user's functions run. At last, the other
+    columns that are not in the trace are added.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ def _frequency(trace: Trace) -> pl.Expr:
             f"{trace.name}: no 'frequency' and no 'tick' events, so the frequency of a CPU is not known. "
             "wastedcores doctor says whether this machine can record it."
         )
-    # 0 is a tick on a machine that does not tell its frequency
+    # a tick has the value 0 on a machine that does not tell its frequency
     told = pl.when(pl.col("kind").is_in(_FREQUENCIES) & (pl.col("value") > 0)).then("value")
     return told.forward_fill().over("cpu")
 

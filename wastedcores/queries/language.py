@@ -64,9 +64,9 @@ def instead_of(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; there are {listed(known)}."
 
 
-#: characters of a query; Python's parser takes longer than a person can wait for much longer ones
+#: most characters in a query; for much longer queries, Python's parser takes longer than a person can wait
 LONGEST = 4000
-#: levels of nesting; expressions of polars are evaluated recursively
+#: most levels of nesting in a query; expressions of polars are evaluated recursively
 DEEPEST = 200
 #: numbers beyond this do not fit the columns
 LARGEST = 2**63 - 1
@@ -103,7 +103,7 @@ class Query:
 
 @dataclass(frozen=True)
 class _Value:
-    """A part of a query: its type, its expression, its value if it is a constant, and its column if it is one."""
+    """A part of a query: its type, its expression, its value if it is a constant, and its column if it is a column."""
 
     type: str
     expr: pl.Expr
@@ -345,7 +345,7 @@ class _Reader:
         if isinstance(node.op, ast.Div | ast.Mod):
             if b.constant == 0:
                 raise self.error(node.right, "nothing can be divided by 0.")
-            y = pl.when(y != 0).then(y)  # an event in which it is 0 has no value
+            y = pl.when(y != 0).then(y)  # the result has no value if the divisor is 0
         if isinstance(node.op, ast.Mult | ast.Div):  # a product of times does not fit 63 bits
             x, y = x.cast(pl.Float64), y.cast(pl.Float64)
         return self.made(node, apply(x, y), lambda: apply(a.constant, b.constant), a, b)

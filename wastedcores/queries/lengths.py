@@ -17,7 +17,7 @@ NUMBERED_BELOW = 1 << 23
 
 
 def with_span(events: pl.DataFrame, span: Span) -> pl.DataFrame:
-    """Add the lengths of a span to the events that begin one."""
+    """Add the lengths of a span to the events that begin it."""
     if span.column in events.columns:
         raise UsageError(
             f"span {span.name!r}: the column {span.column!r} exists already; give the span another name."
@@ -26,7 +26,7 @@ def with_span(events: pl.DataFrame, span: Span) -> pl.DataFrame:
 
 
 def lengths(events: pl.DataFrame, span: Span, *, at_end: bool = False) -> pl.Series:
-    """Return the lengths of a span at the events that begin one, or at those that end one."""
+    """Return the lengths of a span at the events that begin it, or at the events that end it."""
     from wastedcores.queries.names_jit import NONE, pair
 
     schema = dict(events.schema)
@@ -61,7 +61,7 @@ def _read_only(column: pl.Series | np.ndarray) -> np.ndarray:
 
 
 def numbered(columns: Iterable[pl.Series]) -> list[np.ndarray]:
-    """Give the values of some columns numbers from 0 on, the same in all of them, so that arrays can be indexed by them."""
+    """Number the values of some columns from 0 on, equal values alike, so that the numbers can be indices of arrays."""
     given = list(columns)
     if all(c.dtype.is_integer() for c in given):
         ends = [cast(int, e) for c in given for e in (c.min(), c.max()) if e is not None]

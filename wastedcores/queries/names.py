@@ -1,4 +1,4 @@
-"""The names of tasks through fork and exec, for events that do not name them."""
+"""Follows the names of tasks through fork and exec, for events that do not name their tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def with_names(events: pl.DataFrame, known: dict[int, str] | None = None) -> pl.
     """Fill in the names that events leave out.
 
     A task has the name that the trace last told. A new task has its parent's name (``copy_process()``, kernel/fork.c), and an
-    exec gives it the name of its event or else the last part of the program's path (``begin_new_exec()``, fs/exec.c, v6.1).
+    exec gives a task the name in the exec's event, or else the last part of the program's path (``begin_new_exec()``, fs/exec.c,
+    v6.1).
     """
     from wastedcores.queries.names_jit import carry_names
 

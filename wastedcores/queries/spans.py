@@ -15,18 +15,18 @@ class Span:
         Its name; the length is in the column ``NAME_ns``.
     begin, end
         Queries, as :func:`wastedcores.queries.language.parse` reads them. An event can be both: it ends one span and begins
-        another. An event that begins a span while one is open is passed over.
+        another. An event that begins a span while a span is open is passed over.
     by
-        The column that both events share, for example ``cpu``; two columns, if the ending event has the number in another one.
+        The column that both events share, for example ``cpu``; two columns, if the ending event has the number in another column.
     same
         A column of the beginning event and one of the ending event that must agree. Where they do not agree, an event in
         between was not recorded, and the length is unknown.
     doc
         A sentence about the column.
     broken, broken_by
-        A query and a column: after such an event, the open span of the task in that column has no length. A running task that
-        is woken does not wait, and the next switch from it shows that it ran. A task that runs again without a wakeup did not
-        sleep, its wakeup was lost, or it is a new task with the number of one that has ended.
+        A query and a column: after an event that the query chooses, the open span of the task in that column has no length. For
+        example, a running task that is woken does not wait, and the next switch from it shows that it ran. A task that runs again
+        without a wakeup did not sleep, its wakeup was lost, or it is a new task with the number of one that has ended.
     """
 
     name: str

@@ -27,7 +27,7 @@ RELEASE_NS = 1_000_000
 TOGETHER = 0.3
 #: for a barrier, at least this many rounds, and this share of all rounds, must have exactly one task that did not sleep
 ROUNDS, ONE_MISSING = 3, 0.5
-#: the smallest group, because of two tasks at a barrier only one sleeps, so that they are never woken together
+#: the smallest group: of two tasks at a barrier only one sleeps, so that two tasks are never woken together
 SMALLEST = 3
 #: a known waker must be the last task to arrive at the barrier, except in this share of the cases
 CONTRADICT = 0.3
@@ -44,7 +44,7 @@ class Rounds:
     #: int64 (n,): the sleeps that end in rounds, and the number of the round of each sleep
     sleep: I64
     of_sleep: I64
-    #: int64 (m,): the tasks that arrived without a sleep, and the number of the round; the last task to arrive is one of them
+    #: int64 (m,): the tasks that arrived without a sleep, and the number of the round of each; the last to arrive is among them
     late: I64
     of_late: I64
     ts_ns: I64  #: int64 (rounds,): time of each release
@@ -110,7 +110,7 @@ def _groups(woken: I64, tasks: int) -> I64:
 
 
 def _sampled(woken: I64) -> tuple[I64, I64]:
-    """Return wakeups and the burst of each: those of all bursts, or of every n-th burst if all bursts have too many pairs."""
+    """Return the wakeups of all bursts, or of every n-th burst if all have too many pairs; and the burst of each wakeup."""
     ts = woken[:, sj.S_WAKE_NS]
     burst = np.cumsum(np.diff(ts, prepend=ts[:1]) > GAP_NS)
     size = np.bincount(burst) if len(burst) else np.zeros(1, np.int64)
@@ -137,7 +137,7 @@ def _pairs(woken: I64, burst: I64) -> tuple[I64, I64]:
 
 
 def _rounds_of(seen: Seen, members: I64, mine: I64) -> list[tuple[I64, I64, int]]:
-    """Return the rounds of a group: sleeps, tasks that did not sleep, and time of the release; none if it meets at no barrier."""
+    """Return a group's rounds: sleeps, tasks that did not sleep, time of the release. A group without a barrier has no rounds."""
     cuts = _split(seen.sleeps[mine])
     late = _missing(seen, members, mine, cuts)
     release = seen.sleeps[mine[np.concatenate(([0], cuts))], sj.S_WAKE_NS]
@@ -152,7 +152,7 @@ def _rounds_of(seen: Seen, members: I64, mine: I64) -> list[tuple[I64, I64, int]
 
 
 def _contradicted(seen: Seen, rounds: list[tuple[I64, I64, int]]) -> bool:
-    """Tell whether too many of the known wakers are not among the members that did not sleep in the round."""
+    """Tell whether too many known wakers are not among the members that did not sleep in the round of the wakeup."""
     tasks, numbers = len(seen.tasks), np.arange(len(rounds))
     rows = seen.sleeps[np.concatenate([r[0] for r in rounds])]
     of = np.repeat(numbers, [len(r[0]) for r in rounds])
@@ -172,7 +172,7 @@ def _split(woken: I64) -> I64:
 
 
 def _missing(seen: Seen, members: I64, mine: I64, cuts: I64) -> list[I64]:
-    """Return, for each round, the members that did not sleep in it and were awake when it was released."""
+    """Return, for each round, the members that have no sleep in this round and were on a CPU at its release."""
     task, release = seen.sleeps[mine, sj.S_TASK], seen.sleeps[mine, sj.S_WAKE_NS]
     begin, end = np.append(0, cuts), np.append(cuts, len(mine))
     first, exit_ns = (seen.tasks[members, c] for c in (sj.T_FIRST_NS, sj.T_EXIT_NS))

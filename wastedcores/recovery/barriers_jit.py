@@ -14,7 +14,8 @@ I64 = NDArray[np.int64]
 def split(wake_ns: I64, out_ns: I64, gap_ns: int, release_ns: int, cuts: I64) -> int:
     """Write the positions where rounds begin into ``cuts``, and return the number of rounds.
 
-    A new round begins with a task that fell asleep after the last round's release, and where wakeups are too far apart.
+    A new round begins with the wakeup of a task that fell asleep after the last round's release. It also begins with a wakeup
+    that comes too long after the wakeup before it, or after the last round's release.
     """
     n, release, before = 0, 0, 0
     for i in range(len(wake_ns)):

@@ -24,11 +24,11 @@ from wastedcores.workload.script import Script
 I64 = NDArray[np.int64]
 Row = tuple[Any, ...]
 
-#: tasks that are older than the trace begin this long before it, one after the other
+#: in the replay, tasks that were asleep when the trace began are started within this time before the trace, one by one
 LEAD_NS = 20_000_000
-#: tasks that always computed begin this long before the trace, so that their load is known when it begins
+#: tasks that always computed are started this long before the trace, so that their load is known when the trace begins
 WARM_NS = 200_000_000
-#: until the trace begins, they compute in pieces of this length; the last piece may last into the trace
+#: until the trace begins, tasks that always computed do so in pieces of this length; the last piece may last into the trace
 WARM_PIECE_NS = 100_000
 #: the text of the mark that a task writes if its exit may end the span
 END_MARK = "recorded work ends"
@@ -75,7 +75,7 @@ def build(
 
 
 def _forebears(seen: Seen, tasks: Iterable[int]) -> set[int]:
-    """Return the tasks that forked some tasks, the tasks that forked these, and so on."""
+    """Return the parents of some tasks, the parents of these parents, and so on."""
     found: set[int] = set()
     for t in tasks:
         parent = int(seen.tasks[t, sj.T_PARENT])
@@ -116,12 +116,12 @@ def _templates(seen: Seen) -> I64:
 def _add_old(
     w: Workload, seen: Seen, facts: Facts, t: int, rows: list[Row], daemon: bool, place: float
 ) -> None:
-    """Add a task that is older than the trace. It begins before the trace, on the CPU where it was seen first."""
+    """Add a task that no known task forked. It starts on the CPU where it was seen first."""
     state = int(seen.tasks[t, sj.T_FIRST_STATE])
     endless = state != sj.ASLEEP and not seen.tasks[t, sj.T_NUMBER]
     start = WARM_NS if state != sj.ASLEEP else WARM_NS - LEAD_NS + int(place * LEAD_NS)
     born = int(seen.tasks[t, sj.T_BORN_NS])
-    if born >= 0:  # not forked in the trace
+    if born >= 0:  # forked in the trace, by a task that is not known
         start = WARM_NS + born - seen.start_ns
     elif endless:
         start = 0
@@ -231,7 +231,7 @@ def _timers(plan: Timeline) -> I64:
 
 
 def _operations(seen: Seen, plan: Timeline, templates: I64, facts: Facts) -> I64:
-    """Return the operation of each action, int64 (actions, 5); a first column of -1 stands for none."""
+    """Return the operation of each action, int64 (actions, 5); -1 in the first column stands for no operation."""
     what, arg = plan.actions[:, tl.A_WHAT], plan.actions[:, tl.A_WITH]
     rows = np.zeros((len(what), 5), np.int64)
     rows[:, 0] = -1

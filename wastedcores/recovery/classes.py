@@ -16,7 +16,7 @@ MESSAGE = 3
 TIMER = 4
 #: no task: an interrupt that comes at irregular times
 DEVICE = 5
-#: as MESSAGE, but the waker is concluded from what other tasks did at that moment
+#: as MESSAGE, but the waker is inferred from what other tasks did when the sleep ended
 LIKELY = 6
 #: a master waits for the workers that it started
 JOIN = 7

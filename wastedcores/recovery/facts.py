@@ -61,8 +61,9 @@ def gather(
 ) -> Facts:
     """Collect what is known of the tasks; ``task_groups`` and ``autogroups`` are as in a trace's header.
 
-    If autogroups are switched off and there are control groups, the autogroups are left out. Without control groups they are
-    kept, because the kernel of a replay may have autogroups on. A model with ``+noautogroup`` puts all tasks into the root group.
+    If autogroups are switched off and there are control groups, the autogroups are left out. Without control groups the
+    autogroups are kept, because the kernel of a replay may have autogroups on. A model with ``+noautogroup`` puts all tasks into
+    the root group.
     """
     count = len(seen.tasks)
     by_pid = {}
@@ -120,7 +121,7 @@ def gather(
 
 
 def task_group(fact: TaskFacts, task_groups: Collection[str] | None) -> str | None:
-    """Return the control group whose CPU time a task shares: the nearest that is a task group; None if it is not known."""
+    """Return the control group whose CPU time a task shares: the nearest one that is a task group; None if it is not known."""
     if task_groups is None or fact.cgroup is None:
         return None
     path = PurePosixPath(fact.cgroup)
@@ -154,7 +155,7 @@ def _group(
 
 
 def _leads(seen: Seen, task: int, parent: int, sessions: tuple[str, ...]) -> bool:
-    """Tell whether a task leads a session: it has the name of a leader, and its parent, from which it may inherit it, has not."""
+    """Tell whether a task leads a session: it has the name of a leader and did not inherit this name from its parent."""
     for name in sessions:
         if any(n.startswith(name) for n in seen.names[task]):
             return parent < 0 or not any(n.startswith(name) for n in seen.names[parent])
@@ -169,7 +170,7 @@ def family_of(trace: Trace, name: str) -> Trace:
     """Return the events of the first task of a name, and of all tasks that descend from it.
 
     A CPU that runs other tasks counts as idle, and wakeups by other tasks have no waker. So the result shows how much each task
-    of the family computed and why it slept, but not which tasks had to wait. A check of the result means nothing.
+    of the family computed and why it slept, but not which tasks had to wait. A check of the result is meaningless.
     """
     events = trace.only("switch", *_OF_A_TASK).collect().with_row_index("row")
     named = events.filter(pl.col("comm") == name, pl.col("pid") > 0)

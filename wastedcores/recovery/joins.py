@@ -1,7 +1,7 @@
 """Masters that start their workers and wait for all of them, again and again, as in a parallel region of OpenMP.
 
-A master is a task that ends sleeps of several other tasks, its workers. It waits for them if one of its own sleeps, before it
-starts the workers again, ends when the last worker is done. The master's sleeps show only which workers were late in this run,
+A master is a task that ends sleeps of several other tasks, its workers. It waits for the workers if, before it starts the workers
+again, one of its own sleeps ends when the last worker is done. The master's sleeps show only which workers were late in this run,
 and under another kernel other workers are late. So in the workload every worker reports the end of its round to the master,
 whether or not the master slept until that worker was done.
 """
@@ -20,12 +20,12 @@ from wastedcores.recovery.task_tables import Seen
 I64 = NDArray[np.int64]
 
 #: a parent is woken within this time after its child's exit event (exit_notify() of kernel/exit.c comes some us after it). If the
-#: child leaves its CPU for ever much later, the parent is woken within this time before that
+#: child leaves its CPU for ever much later than the event, the parent is woken within this time before the child leaves
 WITHIN_NS = 100_000
 
 
 def mark_exits_of_children(seen: Seen) -> None:
-    """Give the class CHILD to the sleeps of parents that end right after the exit of one of their children."""
+    """Give the class CHILD to each sleep that ends right after a child of the sleeping task exits."""
     tasks, sleeps = seen.tasks, seen.sleeps
     exits = np.flatnonzero((tasks[:, sj.T_EXIT_NS] >= 0) & (tasks[:, sj.T_PARENT] >= 0))
     exiting, exit_ns = tasks[:, sj.T_EXITING_NS], tasks[:, sj.T_EXIT_NS]
@@ -62,11 +62,13 @@ def alive(seen: Seen, parent: int) -> tuple[I64, I64]:
     return ts[order], np.cumsum(change[order])
 
 
-#: a worker was done when its master woke if it had at most this much work left before its sleep, or had slept for at most so long
+#: a worker was done when its master woke if it had at most LEFT_NS of work left before its sleep. The master waited for the last
+#: worker if some worker fell asleep at most SLEPT_NS before the master woke, or later
 LEFT_NS, SLEPT_NS = 10_000, 5_000
 #: a master is recognised if at least this many of its rounds, and at least this share of them, have several workers
 ROUNDS, SEVERAL = 3, 0.5
-#: in at least the first share of its rounds a master waited for the last worker; in at most the second it continued earlier
+#: among the rounds in which a master waited for the last worker or continued before it was done, at least the share WAITED are
+#: waits; and a master continued too early in at most the share CONTRADICT of all its rounds
 WAITED, CONTRADICT = 0.7, 0.1
 
 
@@ -74,11 +76,11 @@ WAITED, CONTRADICT = 0.7, 0.1
 class Joins:
     """The rounds in which masters wait for their workers."""
 
-    #: int64 (n,): the sleeps of workers, which report to the master before they sleep; the round's number; the report's time
+    #: int64 (n,): the sleeps before which workers report to the master; the number of the round; the time of the report
     sleep: I64
     of_sleep: I64
     reported_ns: I64
-    #: int64 (rounds,): the sleep in which the master waits for the last worker; -1 if it came when all workers were done
+    #: int64 (rounds,): the sleep in which the master waits for the last worker; -1 if the master came after all workers were done
     wait: I64
     #: int64 (rounds,): the master's number among the tasks, and among the masters
     master: I64
@@ -92,7 +94,7 @@ class _Round:
     workers: I64
     #: the sleeps of the master in a round, up to the one that ended when all workers were done
     waits: I64
-    #: whether the master slept until the last worker was done; whether it continued before that
+    #: whether the master slept until the last worker was done; whether it continued before the last worker was done
     waited: bool = False
     late: bool = False
 
@@ -177,7 +179,7 @@ def _joined(s: I64, found: list[tuple[int, list[_Round]]]) -> Joins:
 
 
 def _end_waits(s: I64, r: _Round, out: I64) -> None:
-    """For each sleep of the master in a round, set as its waker the worker that was done when the sleep ended."""
+    """Set the waker of each sleep of the master in a round: the worker that was done when the sleep ended."""
     wakes = s[r.waits, sj.S_WAKE_NS]
     nearest = np.abs(out[:, None] - wakes).argmin(axis=0)
     s[r.waits, sj.S_CLASS] = JOIN

@@ -1,9 +1,9 @@
 """Locks: their users end each other's sleeps.
 
-Which task is woken when a lock is given back depends on the tasks that wait at that moment, so under another kernel it is
-another task. Therefore the workload has a lock, and the replay decides which task is woken. The length of a hold is measured if a
-task waited for the lock and later woke another task. If only one of these two events is seen, the median of the measured holds
-is taken. A lock for which no task waited leaves no trace and is not replayed.
+The release of a lock wakes one of the tasks that wait at that moment. Under another kernel, other tasks may be waiting. Therefore
+the workload has a lock, and the replay decides which task is woken. The length of a hold is measured if a task waited for the
+lock and later woke another task. If only the wait or only the wakeup is seen, the hold gets the median length of the measured
+holds. A lock for which no task waited leaves no trace and is not replayed.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from wastedcores.recovery.task_tables import Seen
 
 I64 = NDArray[np.int64]
 
-#: if a task runs for more than this many usual holds before it wakes another task, it has released the lock and taken it again
+#: if a task runs for longer than this many usual holds before it wakes another task, it has released the lock and taken it again
 LONGEST = 2
 #: these quantiles of the holds of a lock differ by a factor of two at most
 QUARTILES = (0.25, 0.75)
 
 
 def circles(waker: I64, sleeper: I64, slept: I64) -> I64:
-    """Return for each wakeup the first task of its circle, which stands for the circle, or -1.
+    """Return for each wakeup the first task of its circle, which stands for the circle; -1 for a wakeup outside all circles.
 
     A circle is a set of tasks that wake each other, as the users of a lock do.
 
@@ -57,7 +57,8 @@ def circles(waker: I64, sleeper: I64, slept: I64) -> I64:
 def of_locks(seen: Seen, sleeps: I64) -> I64:
     """Return for each sleep the lock that it waited for, or -1.
 
-    A circle has a lock if its tasks, after they got the lock, mostly wake another task, and do so after about equal times.
+    The tasks of a circle are users of a lock if they mostly wake another task after they got the lock, and if the times between
+    getting the lock and this wakeup are about equal.
     """
     slept = np.bincount(seen.sleeps[:, sj.S_TASK], minlength=len(seen.tasks))
     circle = circles(sleeps[:, sj.S_WAKER], sleeps[:, sj.S_TASK], slept)
@@ -73,16 +74,17 @@ def of_locks(seen: Seen, sleeps: I64) -> I64:
 
 
 def _turns(seen: Seen, sleeps: I64, circle: I64) -> tuple[NDArray[Any], ...]:
-    """Return the moments at which tasks got a lock for which they had waited or woke another task, ordered by task and clock.
+    """Return, ordered by task and clock, the moments at which tasks woke another task or got a lock for which they had waited.
 
-    The columns are: task, clock, whether it got the lock, lock, the clocks at its sleeps before and after the moment, the time
-    until the next moment, and whether a hold begins here and ends at the next moment (the task did not sleep in between).
+    The columns are: task, clock, whether it got the lock, lock, its clock at the last sleep before and at the first sleep after
+    the moment, the time until the next moment, and whether a hold begins here and ends at the next moment (the task did not sleep
+    in between).
     """
     task = np.concatenate([sleeps[:, sj.S_TASK], sleeps[:, sj.S_WAKER]])
     at = np.concatenate([sleeps[:, sj.S_AT], sleeps[:, sj.S_WAKER_AT]])
     got = np.repeat([True, False], len(sleeps))
     lock = np.tile(circle, 2)
-    # the order of equal clocks leaves out tasks that wake another task at once when they get the lock
+    # at equal clocks, getting a lock comes first: if a task wakes another one as soon as it gets the lock, the hold has length 0
     order = np.lexsort((~got, at, task))
     task, at, got, lock = task[order], at[order], got[order], lock[order]
     before, after = _between_sleeps(seen, task, at, got)
@@ -111,7 +113,7 @@ def holds(seen: Seen, sleeps: I64, circle: I64) -> tuple[I64, I64, I64, I64, NDA
 
 
 def _between_sleeps(seen: Seen, task: I64, at: I64, got: NDArray[np.bool_]) -> tuple[I64, I64]:
-    """Return the clocks at the sleeps before and after some moments. A moment that ends a sleep is itself the clock before."""
+    """Return the clocks at the last sleep before and the first sleep after some moments; ``got`` marks the ends of sleeps."""
     clock = seen.sleeps[:, [sj.S_TASK, sj.S_AT]]
     span = (
         int(max(clock[:, 1].max(initial=0), at.max(initial=0), seen.tasks[:, sj.T_RAN].max())) + 2

@@ -2,18 +2,18 @@
 
 If sched_waking is recorded with the interrupt flag, it names the waker. The rest of this text is about other recordings.
 
-A wakeup is recorded on the CPU where it is decided or, if the task was put on the queue of a far CPU (before Linux 4.3's
-sched_waking), on that CPU. A wakeup by an interrupt is recorded under the task that was interrupted. So the task that ran where a
-wakeup was recorded is sometimes the waker and sometimes a bystander. It counts as the waker if the wakeup was decided on another
-CPU than the sleeper's, and if task and sleeper have a common ancestor or the coincidence is too frequent for chance. For a
-wakeup on the sleeper's own CPU, the task or the sleeper must also have woken the other one from another CPU. If the trace tells
-that an interrupt ran, the interrupted task is not the waker. If no task ran, the waker is inferred from coincidence: a task that
-falls asleep right after the wakeups again and again has made them.
+A wakeup is recorded on the CPU that decides it. Before Linux 4.3 (sched_waking), the wakeup of a task that is put on the queue of
+a far CPU is recorded on the far CPU instead. A wakeup by an interrupt is recorded under the task that was interrupted. So the
+task that ran where a wakeup was recorded is sometimes the waker and sometimes a bystander. It counts as the waker if the wakeup
+was decided on another CPU than the sleeper's, and if task and sleeper have a common ancestor or coincide too often for chance.
+For a wakeup on the sleeper's own CPU, the task must also have woken the sleeper from another CPU, or the sleeper must have woken
+the task. If the trace tells that an interrupt ran, the interrupted task is not the waker. If no task ran, the waker is inferred
+from coincidence: a task that falls asleep right after the wakeups of the sleeper again and again is its waker.
 
-Synchronous wakeups carry the hint that the waker will sleep soon (WF_SYNC). A write to a pipe or a Unix socket wakes so. No event
-shows the hint, but the CPU that the kernel chose does. If the sleeper's last CPU was idle and has another last-level cache than
-the waker, and the waker was alone on its CPU, an ordinary wakeup leaves the sleeper where it was. A synchronous wakeup then pulls
-the sleeper to the waker's cache (wake_affine_idle() in kernel/sched/fair.c of v6.1 and v6.12).
+Synchronous wakeups carry the hint that the waker will sleep soon (WF_SYNC). A write to a pipe or a Unix socket wakes in this way.
+No event shows the hint, but the CPU that the kernel chooses can show it. Suppose that the sleeper's last CPU is idle and has
+another last-level cache than the waker, and that the waker is alone on its CPU. Then an ordinary wakeup leaves the sleeper where
+it was, but a synchronous wakeup pulls it to the waker's cache (wake_affine_idle() in kernel/sched/fair.c of v6.1 and v6.12).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ENOUGH = 3
 def synchronous(seen: Seen, sleeps: I64, pair: I64, llc_of_cpu: I64 | None) -> NDArray[np.bool_]:
     """Return for each pair of a waker and a sleeper whether the waker wakes the sleeper synchronously.
 
-    If too few wakeups of a pair show this, the majority of the wakeups of the waker's family that show it decides.
+    If too few wakeups of a pair show this, all wakeups of the waker's family that show it are counted, and the majority decides.
     """
     pairs = int(pair.max(initial=-1)) + 1
     if llc_of_cpu is None or len(llc_of_cpu) < seen.cpus or not pairs:
@@ -60,13 +60,14 @@ def synchronous(seen: Seen, sleeps: I64, pair: I64, llc_of_cpu: I64 | None) -> N
 
 Bool = NDArray[np.bool_]
 
-#: a waker that waits right after it woke a task falls asleep at most the first time before, or the second after, the wakeup
+#: a waker that waits right after it woke a task falls asleep at most BEFORE_NS before, or AFTER_NS after, the recorded wakeup
 BEFORE_NS, AFTER_NS = 5_000, 30_000
-#: a waker is concluded if there are this many coincidences, in this share of the sleeps, and this many times as many as by chance
+#: a waker is inferred from at least TIMES coincidences, if they are at least the share SHARE of the sleeps and at least LIFT
+#: times as many as chance would give
 TIMES, SHARE, LIFT = 3, 0.5, 5.0
 #: a task that ends at least this share of another task's explained sleeps is taken for that task's only waker
 ONLY = 0.8
-#: if a task has at most this many wakeups on far CPUs, they are not doubted
+#: if another task ran at no more than this many wakeups of a task, the wakeups on far CPUs among them are not doubted
 FEW = 3
 
 
@@ -81,7 +82,7 @@ def find_messages(seen: Seen, bound: Bool) -> None:
     sleeps[sure, sj.S_CLASS] = MESSAGE
     sleeps[sure, sj.S_WAKER] = sleeps[sure, sj.S_BY]
     sleeps[sure, sj.S_WAKER_AT] = sleeps[sure, sj.S_BY_AT]
-    # some recorders write a wakeup when the sleeper is queued, and the waker may have left its CPU before that
+    # some recorders write a wakeup when the sleeper is queued, and the waker may have left its CPU before this
     told_ns = sleeps[sure, sj.S_TOLD_NS]
     sleeps[sure, sj.S_WAKER_NS] = seen.ran_until(sleeps[sure, sj.S_WAKER], told_ns)
     free[sure] = False
@@ -124,7 +125,7 @@ def family(seen: Seen) -> I64:
 
 
 def _conclude(seen: Seen, free: I64) -> None:
-    """Find tasks that fall asleep whenever another task wakes up: they are the wakers."""
+    """Find tasks that fall asleep whenever another task wakes up, and take them for the wakers of that other task."""
     sleeps = seen.sleeps
     if not len(free):
         return
@@ -165,7 +166,7 @@ def _conclude(seen: Seen, free: I64) -> None:
 
 
 def _conclude_that(seen: Seen, sleep: I64, waker: I64, latest_at: I64, latest_ns: I64) -> None:
-    """Note the inferred wakers of some sleeps. Each waker woke the sleeper before it fell asleep itself."""
+    """Note the inferred wakers of some sleeps. Each waker woke the sleeper before the waker itself fell asleep."""
     s = seen.sleeps
     clock, _ = seen.clock(waker, s[sleep, sj.S_WAKE_NS])
     s[sleep, sj.S_CLASS] = LIKELY
@@ -175,7 +176,7 @@ def _conclude_that(seen: Seen, sleep: I64, waker: I64, latest_at: I64, latest_ns
 
 
 def _complete(seen: Seen, free: I64) -> None:
-    """If a task ends nearly all sleeps of another one, let it be the waker of the remaining sleeps at whose end it ran."""
+    """If a task ended nearly all explained sleeps of another, make it the waker of the unexplained ones at whose end it ran."""
     s = seen.sleeps
     known = s[np.isin(s[:, sj.S_CLASS], (MESSAGE, LIKELY))]
     if not len(free) or not len(known):

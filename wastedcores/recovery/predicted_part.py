@@ -12,11 +12,11 @@ from wastedcores.recovery import stretches_jit as sj
 from wastedcores.recovery.task_tables import Seen
 from wastedcores.trace.trace import Trace
 
-#: a window ends by the clock if the task that ends it slept for this share of it
+#: a window ends by the clock if the task that ends it slept for more than this share of the window
 BY_CLOCK = 0.9
-#: a task that was asleep for less than this share of the window computes from end to end
+#: a task that was asleep for at most this share of the window computes from its beginning to its end
 ALWAYS = 0.05
-#: but it does not spin if other tasks woke it at least this often after the first part of its work
+#: but such a task does not spin if other tasks ended at least SOME of its sleeps after the first part (BEGINNING) of its work
 SOME, BEGINNING = 2, 0.02
 BY_OTHERS = (cs.CHILD, cs.BARRIER, cs.MESSAGE, cs.LIKELY, cs.JOIN)
 
@@ -25,12 +25,12 @@ BY_OTHERS = (cs.CHILD, cs.BARRIER, cs.MESSAGE, cs.LIKELY, cs.JOIN)
 class Span:
     """The part of a trace whose time is predicted."""
 
-    #: the recorded times
+    #: the recorded times of its start and its end
     start_ns: int
     end_ns: int
     marks: tuple[str, str] | None  #: texts of the marks at the ends, if a task writes them
     ending: tuple[int, ...]  #: the tasks for whose end a replay waits
-    why_endless: tuple[str, ...]  #: why no time can be predicted; empty if it can
+    why_endless: tuple[str, ...]  #: why no time can be predicted; empty if a time can be predicted
     #: tasks that may spin, whose CPU time therefore says nothing about their work
     spinning: frozenset[int] = frozenset()
 
@@ -38,8 +38,8 @@ class Span:
 def find_span(trace: Trace, seen: Seen, in_rounds: NDArray[np.bool_]) -> Span:
     """Find the part of a trace whose time is predicted.
 
-    It is the window between two marks that tasks wrote. Without such marks it lasts from the start of the requested window (or of
-    the trace) until the last exit of a task. If a window beyond the trace was requested, that part is left out.
+    This part is the window between two marks that tasks wrote. Without such marks, it lasts from the start of the requested
+    window (or of the trace) until the last exit of a task. What lies outside the trace in a requested window is left out.
     """
     window = trace.header.window
     start, end = seen.start_ns, seen.end_ns
@@ -68,7 +68,7 @@ def find_span(trace: Trace, seen: Seen, in_rounds: NDArray[np.bool_]) -> Span:
 
 
 def busy_per_cpu(seen: Seen, span: Span, switch_ns: int) -> tuple[float, ...]:
-    """Return the share of a span in which each CPU was busy. The cost of switches counts, as it does in a replay."""
+    """Return the share of a span in which each CPU was busy. The cost of switches counts as busy time, as in a replay."""
     begin = np.clip(seen.pieces[:, sj.P_SINCE] - switch_ns, span.start_ns, span.end_ns)
     end = np.clip(seen.pieces[:, sj.P_END], span.start_ns, span.end_ns)
     busy = np.bincount(seen.pieces[:, sj.P_CPU], end - begin, seen.cpus)
@@ -76,7 +76,7 @@ def busy_per_cpu(seen: Seen, span: Span, switch_ns: int) -> tuple[float, ...]:
 
 
 def _mark(seen: Seen, ts_ns: int) -> int | None:
-    """Return the mark that was written at a moment."""
+    """Return the mark that was written at a moment, or None."""
     at = np.flatnonzero(seen.marks[:, sj.M_NS] == ts_ns)
     return int(at[0]) if len(at) else None
 

@@ -38,22 +38,22 @@ class Recovered:
     classes: dict[str, int]  #: number of sleeps by class, such as ``barrier`` or ``timer``
     #: start and end of the recording's measured window, counted from the first event
     window_ns: tuple[int, int]
-    #: texts of the marks that begin and end the window, if tasks write them; None: the window is all of the trace
+    #: texts of the marks that begin and end the window; None if the window does not lie between marks of tasks
     marks: tuple[str, str] | None
-    ends: bool  #: whether work ends in the window, so that its time can be predicted
+    ends: bool  #: whether work ends in the window, so that the time of this work can be predicted
     #: sentences for the reader about facts that are missing or contradictory
     notes: tuple[str, ...] = ()
-    finite: bool = True  #: whether a replay ends when its tasks do, and not after the recorded time
+    finite: bool = True  #: whether a replay ends with its tasks, and not after the recorded time
     #: the share of the recorded window in which each CPU was busy
     busy_per_cpu: tuple[float, ...] = ()
     #: the share of all CPU time that was used before sleeps whose cause is guessed or unknown
     guessed_work: float = 0.0
-    #: number of CPUs of the recording; a task that may use all of them may use all of any machine
+    #: number of CPUs of the recording; a task that may use all of them may use all CPUs of any machine
     cpus: int = 0
     first_ns: int = 0  #: the time of the first event that was used
 
     def busy_cpus(self, cpus: Iterable[int] | None = None) -> float:
-        """Return the recorded mean number of busy CPUs in the window, of all CPUs or of some."""
+        """Return the recorded mean number of busy CPUs in the window, counting all CPUs or only the given CPUs."""
         counted = range(len(self.busy_per_cpu)) if cpus is None else cpus
         return sum(self.busy_per_cpu[c] for c in counted if c < len(self.busy_per_cpu))
 
@@ -62,7 +62,7 @@ class Recovered:
         return sum(self.classes.get(NAMES[c], 0) for c in classes) / max(self.sleeps, 1)
 
     def counts(self) -> dict[str, Any]:
-        """Return for JSON how much was seen, and how much of it is explained."""
+        """Return, for JSON, how much the trace shows, and how much of this is explained."""
         names = ("tasks", "sleeps", "recognised", "guessed", "unknown", "classes")
         return {name: getattr(self, name) for name in names}
 
@@ -103,7 +103,7 @@ def recover(
         Any trace with switches and wakeups.
     tasks
         What a snapshot tells about the tasks (``wastedcores snapshot``). None: what the trace's header tells, including the tasks
-        that it has only from the end of the trace.
+        that it lists only as of the end of the trace.
     sessions
         Names. A task that ever has one of these names leads a session of its own, and its children inherit the session.
     costs

@@ -14,7 +14,7 @@ from wastedcores.jit.compile import inner, jit
 
 I64 = NDArray[np.int64]
 
-# columns of the table of first rows, and of a change of a name
+# columns of the table of each task's first row, and of the table of name changes
 F_PID, F_ROW, F_TASK = range(3)
 C_TASK, C_ROW, C_PREV = range(3)
 
@@ -34,11 +34,11 @@ E_WIDTH = 10
     T_FIRST_NS,  # time and CPU at which it is seen first
     T_FIRST_CPU,
     T_FIRST_STATE,  # ASLEEP, WAITING or RUNNING before the event that shows it first
-    T_EXIT_NS,  # time of its end, or -1: the time of its exit event, or a later time if it continues to run for long
+    T_EXIT_NS,  # time of its end (of its exit event, or later if it runs on for long); -1: no end was seen
     T_EXIT_AT,  # its clock at its end
     T_STATE,  # its state after the last event
     T_RAN,  # its clock (while it runs: its clock at T_SINCE)
-    T_SINCE,  # when its present piece on a CPU began, after the cost of the switch
+    T_SINCE,  # when its present span on a CPU began, after the cost of the switch
     T_CPU,  # the CPU on which it is
     T_SLEEP,  # row of its present sleep, or -1
     T_SLEPT,  # time asleep
@@ -49,8 +49,8 @@ E_WIDTH = 10
     T_EXITING_NS,  # time of its exit event, or -1
 ) = range(20)
 T_WIDTH = 20
-#: do_exit() of kernel/exit.c writes the event before exit_mm() since 6.16. Before that, a task ends after at most this much more
-#: CPU time; it was 88 us at most in recordings of 4.1 and 6.1.
+#: Since 6.16, do_exit() of kernel/exit.c writes the exit event before exit_mm(). In older kernels, a task uses at most this much
+#: CPU time after the event; in recordings of 4.1 and 6.1 it was at most 88 us.
 EXITING_NS = 100_000
 
 # the state in which a switch leaves the task that ran, in E_ASLEEP
@@ -65,7 +65,7 @@ UNSEEN, ASLEEP, WAITING, RUNNING, GONE = range(5)
     S_AT,  # its clock at that moment
     S_OUT_CPU,
     S_WAKE_NS,  # when it became runnable; -1: it still sleeps when the trace ends
-    S_BY,  # the task that ran where the wakeup happened; -1: idle or not known; INTERRUPT
+    S_BY,  # the task that ran where the wakeup happened; or -1: none, or not known; or INTERRUPT
     S_BY_AT,  # that task's clock
     S_FAR,  # 1: the wakeup was decided on another CPU than the one on which the task was queued, so S_BY is its waker
     S_TOLD_NS,  # the time of the event that told S_BY
@@ -74,17 +74,17 @@ UNSEEN, ASLEEP, WAITING, RUNNING, GONE = range(5)
     S_CLASS,  # filled in later
     S_WAKER,  # filled in later: the task that ended the sleep, or -1
     S_WAKER_AT,  # filled in later: that task's clock
-    S_WAKER_NS,  # filled in later: when that task acted, which is before the wakeup if it was on a far CPU
+    S_WAKER_NS,  # filled in later: when the waker acted (before the wakeup, if the waker was on a far CPU)
 ) = range(15)
 S_WIDTH = 15
-#: stands for an interrupt that decided the wakeup, on another CPU than the CPU on which the task was put
+#: stands for an interrupt that decided the wakeup on another CPU than the CPU on whose queue the task was put
 INTERRUPT = -2
 #: A task is put on a queue within this time after the sched_migrate_task of its wakeup (in recordings of 4.1 to 6.12, within 8
-#: us). An earlier sched_migrate_task is the balancer's, which moves sleepers since 6.12 (delayed dequeue, kernel/sched/fair.c).
+#: us). An earlier sched_migrate_task is from the balancer, which moves sleepers since 6.12 (delayed dequeue, fair.c).
 PLACED_WITHIN_NS = 50_000
 #: in S_FAR until the wakeup: the task that moved the sleeper pulled it to its own CPU
 PULLED = 2
-#: in S_FAR: a sched_waking names the task that woke it
+#: in S_FAR: a sched_waking names the task that woke the sleeper
 NAMED = 3
 
 # columns of a piece: a span on a CPU, and the task's clock at its beginning
@@ -148,11 +148,11 @@ def _begin_sleep(tasks: I64, sleeps: I64, s: int, t: int, now: int, cpu: int) ->
 
 @inner
 def _name_waker(tasks: I64, sleeps: I64, t: int, by: int, event: I64, far: int) -> None:
-    """Note the task that ran where a task's wakeup was decided, unless a move of the sleeper has already shown it.
+    """Note the task that ran where a task's wakeup was decided, unless a sched_migrate_task has already shown this task.
 
     A wakeup that an interrupt decided has no waker. But an interrupt on the sleeper's new CPU may only have put the sleeper on
-    the queue there. If the sleeper moves to the CPU on which the move is recorded, the move is part of the wakeup only if the
-    same task then puts the sleeper on that queue. Otherwise the balancer pulled a sleeper.
+    the queue there. If a task moves the sleeper to its own CPU, the move is part of the wakeup only if the same task then also
+    puts the sleeper on the queue of this CPU. Otherwise the balancer pulled the sleeper.
     """
     s, now = tasks[t, T_SLEEP], event[E_TS]
     if s < 0 or sleeps[s, S_FAR] == NAMED:
@@ -245,7 +245,7 @@ def _seen_running(tasks: I64, t: int, start_ns: int) -> None:
 
 @inner
 def _other(tasks: I64, sleeps: I64, t: int, event: I64, by: int) -> None:
-    """Handle an event of a task that is neither a switch nor its birth nor a mark."""
+    """Handle an event of a task that is no switch, no birth and no mark."""
     now, kind, cpu = event[E_TS], event[E_KIND], event[E_CPU]
     if kind == EXIT:
         tasks[t, T_EXIT_NS] = tasks[t, T_EXITING_NS] = now
@@ -300,7 +300,7 @@ def _piece(tasks: I64, pieces: I64, n: int, t: int, now: int) -> int:
 def changes(
     events: I64, comm: I64, prev_comm: I64, first: I64, of_pid: I64, last: I64, out: I64
 ) -> int:
-    """Write for each change of a name: task, row, whether it is the row's previous task. Return how many, or -1 if room is short.
+    """Write each change of a name: task, row, whether it is the row's previous task. Return their number; -1 if ``out`` is full.
 
     ``comm`` and ``prev_comm`` have a number for each event's name, -1 for none. ``first`` has the tasks in the order of the rows
     that show them first. ``of_pid`` and ``last`` (the name of each task) begin with -1.
@@ -341,8 +341,8 @@ def stretches(
     """Go through the events once and fill the tables; return the number of rows of each table.
 
     ``events`` is in order of time. E_ASLEEP tells whether a switch leaves its task asleep or dead. ``of_cpu`` is -2 for a CPU
-    without a switch so far, and -1 for an idle CPU. If a switch names another previous task than the one that ran on the CPU, the
-    task that ran there has left without an event, at the latest at that moment.
+    without a switch so far, and -1 for an idle CPU. If a switch names another previous task than the task that was running on the
+    CPU, the running task has left the CPU without an event, at the latest at the switch.
     """
     n = s = m = k = 0
     for e in range(len(events)):

@@ -23,7 +23,7 @@ CODES = {
 _LUT = np.full(len(KINDS), -1, np.int64)
 for _kind, _code in CODES.items():
     _LUT[KINDS.index(_kind)] = _code
-#: stands for a priority that no event tells; -1 is the priority of SCHED_DEADLINE
+#: stands for a priority that no event tells (not -1, which is the priority of SCHED_DEADLINE)
 _UNTOLD = -(2**15)
 
 
@@ -39,8 +39,8 @@ class Seen:
     pieces: I64
     comms: list[str]  #: the last name of each task
     names: list[set[str]]  #: all names that each task ever had
-    #: int64 (tasks,): the nice value of each task when it was seen first. A task that was born in the trace began with its
-    #: parent's nice value; for such tasks it is the value when they were seen last. Real-time tasks count as -20
+    #: int64 (tasks,): the nice value of each task when it was seen first or, for a task that was forked in the trace, when it was
+    #: seen last (it began with its parent's nice value). Real-time tasks count as -20
     nice: I64
     #: bool (tasks,): tasks whose priority some event tells; all other tasks have nice 0
     told_nice: NDArray[np.bool_]
@@ -93,7 +93,7 @@ class Seen:
 
     @cached_property
     def _arrivals(self) -> tuple[I64, I64]:
-        """One number per moment at which a task came to a CPU, and per moment at which one left it, in order of CPU and time."""
+        """A number for each arrival of a task on a CPU, and a number for each departure, both in order of CPU and time."""
         base = self.pieces[:, sj.P_CPU] * (self.end_ns - self.start_ns + 2) - self.start_ns
         return np.sort(base + self.pieces[:, sj.P_HERE]), np.sort(base + self.pieces[:, sj.P_END])
 
@@ -121,7 +121,7 @@ def seen(trace: Trace, switch_ns: int) -> Seen:
     state = pl.col("prev_state").cast(pl.String).str
     table = (
         trace.only(*CODES)
-        # without the interrupt flag, a waking may name a bystander
+        # without the interrupt flag, a sched_waking may name a bystander
         .filter((pl.col("kind") != "waking") | pl.col("in_irq").is_not_null())
         .select(
             "ts_ns", "cpu", "pid", "prev_pid", "by_pid", "src_cpu", "comm", "prev_comm", "prio", "text", "in_irq",
@@ -201,7 +201,7 @@ def _distinct(texts: list[str]) -> list[str]:
 
 
 def _first_rows(tasks: I64) -> pl.DataFrame:
-    """Return pid, row and number of each task, ordered by the row that shows it first."""
+    """Return pid, first row and number of each task, ordered by the first row."""
     return pl.DataFrame(
         {
             "pid": tasks[:, sj.T_PID].astype(np.int32),

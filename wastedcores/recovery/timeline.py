@@ -1,4 +1,4 @@
-"""What each recovered task does, in order: its forks, marks, posts, sleeps and its end, each at a time on its own clock."""
+"""What each recovered task does, in order: its forks, marks, posts, sleeps and its end, each at a time on the task's clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ I64 = NDArray[np.int64]
 # columns of an action: the task, its clock, the time in the trace, what it does, an argument, and a cost or a time
 A_TASK, A_AT, A_NS, A_WHAT, A_WITH, A_COST = range(6)
 A_WIDTH = 6
-# actions; this is the order in which actions of the same moment happen
+# the kinds of actions, in the order in which actions of the same moment happen
 LAST, POST, UNLOCK, FORK, MARK, MEET, WAIT, LOCK, SLEEP, UNTIL, CHILDREN, STOP, END = range(13)
 
 
@@ -42,7 +42,7 @@ class Timeline:
 
 @dataclass
 class Waits:
-    """How tasks wait for each other, if a single sleep does not tell it."""
+    """How tasks wait for each other, as far as a single sleep does not show it."""
 
     #: the rounds of barriers, and the rounds of masters and their workers
     rounds: Rounds
@@ -89,7 +89,7 @@ def _of_class(seen: Seen, *classes: int) -> I64:
 def _messages(
     seen: Seen, wake_ns: int, llc_of_cpu: I64 | None
 ) -> tuple[list[I64], NDArray[np.bool_]]:
-    """Return the waits and what ends them. Each pair of tasks has a semaphore, which may wake synchronously, or uses a lock."""
+    """Return the waits and the actions that end them. Each pair of tasks has a semaphore (maybe a synchronous one) or a lock."""
     s = _of_class(seen, MESSAGE, LIKELY)
     circle = of_locks(seen, s)
     locks = _locks(seen, s[circle >= 0], circle[circle >= 0], wake_ns)
@@ -119,8 +119,8 @@ def _locks(seen: Seen, sleeps: I64, circle: I64, wake_ns: int) -> list[I64]:
 def _joins(seen: Seen, joins: Joins, semaphores: int, wake_ns: int) -> list[I64]:
     """Return the reports of workers and the waits of their masters; each master has a semaphore.
 
-    If a master came after all workers were done, its wait is put into its program at the place that it had reached when the last
-    worker was done.
+    If a master came after all workers were done, its wait is put into its program at the place that the master had reached when
+    the last worker was done.
     """
     s = seen.sleeps[joins.sleep]
     number = semaphores + joins.of_master
@@ -138,7 +138,7 @@ def _joins(seen: Seen, joins: Joins, semaphores: int, wake_ns: int) -> list[I64]
 
 
 def _barriers(seen: Seen, rounds: Rounds, wake_ns: int) -> list[I64]:
-    """Return the arrivals of all rounds; the last task to arrive pays for the wakeups."""
+    """Return the arrivals of all rounds; the last task to arrive bears the cost of the wakeups."""
     s = seen.sleeps[rounds.sleep]
     early = rows(s[:, sj.S_TASK], s[:, sj.S_AT], s[:, sj.S_OUT_NS], MEET, rounds.of_sleep)
     release = rounds.ts_ns[rounds.of_late]
@@ -159,7 +159,7 @@ def _births(seen: Seen) -> I64:
 
 
 def _nobody(seen: Seen, period: I64) -> list[I64]:
-    """Return the sleeps that end without another task, and the sleeps that had not ended when the trace did."""
+    """Return the sleeps that end without another task, and the sleeps that had not ended when the trace ended."""
     s = _of_class(seen, TIMER, DEVICE)
     absolute = period[s[:, sj.S_TASK]] > 0
     length = s[:, sj.S_WAKE_NS] - s[:, sj.S_OUT_NS]
@@ -172,12 +172,12 @@ def _nobody(seen: Seen, period: I64) -> list[I64]:
 
 
 def _children(seen: Seen) -> I64:
-    """Return the waits for children: each lasts until no more children are alive than in the recording.
+    """Return the waits for children: each lasts until no more children are alive than at its end in the recording.
 
     A wait before another fork throttles the parent, as in ``make -j``: it lasts until fewer children are alive than the largest
-    number that ever was. After its last fork, a parent waits until as few children are alive as when it continued in the
-    recording. It also does so before every fork if no child was alive whenever it forked after a wait, as after ``wait`` in a
-    shell.
+    number that was ever alive. After its last fork, a parent waits until as few children are alive as when it continued in the
+    recording. It also waits in this way before its forks if no child was alive at any fork that followed a wait, as after
+    ``wait`` in a shell.
     """
     s = _of_class(seen, CHILD)
     parts = [np.empty((0, A_WIDTH), np.int64)]
@@ -205,7 +205,7 @@ def _children(seen: Seen) -> I64:
 
 
 def _undelayed(seen: Seen, parent: int, born: I64, waits: I64, most: int) -> I64:
-    """Return the waits of a throttled parent that show no sleep, because a child had ended before the wait.
+    """Return the waits of a throttled parent in which it did not sleep, because a child had ended before the wait.
 
     The parent's work between such a wait and the next fork is the median of this work for the waits that show a sleep. But the
     wait comes after the parent's last action before this fork, because a child may need this action in order to end.
@@ -226,7 +226,7 @@ def _undelayed(seen: Seen, parent: int, born: I64, waits: I64, most: int) -> I64
 def _ends_of_waits(seen: Seen, parent: int, wake_ns: I64) -> I64:
     """Return when a parent does something else after its waits for children: sleep, wake another task, write a mark, or exit.
 
-    Until then it may have continued because several children had ended.
+    Until that moment, the parent may have continued because several children had ended.
     """
     exit_ns = int(seen.tasks[parent, sj.T_EXIT_NS])
     acts = np.sort(np.append(_acts(seen, parent), exit_ns if exit_ns >= 0 else seen.end_ns))

@@ -12,10 +12,10 @@ from wastedcores.recovery.task_tables import Seen
 I64 = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
-#: sleeps are regular if this share of them differs from their median by at most CLOSE times the median or by the slack of timers,
-#: which is larger for short sleeps, but limited to CLOSE_IF_SHORT times the median
+#: sleeps are regular if at least the share REGULAR of them differs from their median by at most CLOSE times the median. In short
+#: sleeps the slack of timers is greater than this: they may differ by SLACK_NS, but at most by CLOSE_IF_SHORT times the median
 REGULAR, CLOSE, SLACK_NS, CLOSE_IF_SHORT = 0.8, 0.02, 60_000, 0.1
-#: and if there are at least this many sleeps
+#: a task with fewer sleeps than this is not regular
 TIMES = 3
 
 

@@ -1,8 +1,8 @@
 """Finds wakers by exclusion: all other tasks have an alibi, because they did not run when the sleeps ended.
 
 Before ``sched_waking``, the event of a wakeup on a far CPU does not say which task decided it. But the waker was running. Tasks
-with the same name and parent, such as the servers of a queue, are examined together: if only one task of their family ran at the
-end of all their sleeps, it woke them.
+with the same name and parent, such as the servers of a queue, are examined together: if exactly one task of their family ran at
+the end of each of their sleeps, this task woke them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ Bool = NDArray[np.bool_]
 
 #: a waker last ran at most this long before its wakeup was recorded on the other CPU
 LATELY_NS = 6_000
-#: a waker is concluded from at least this many sleeps; at this share of their ends it need not have run (interrupts also wake)
+#: a waker is inferred from at least TIMES sleeps. At the share MISSED of their ends the waker need not have run, because
+#: interrupts also wake tasks
 TIMES, MISSED = 5, 0.02
-#: for the sleeps of a single task, the chance that the waker ran at all these moments by coincidence must be at most this
+#: if the sleeps are those of a single task, the chance that the waker ran at all their ends by coincidence is at most this
 CHANCE = 0.01
 #: about this many pairs of a sleep and a task are examined, once for all groups of tasks and once for all single tasks
 MOST_PAIRS = 1_000_000

@@ -15,7 +15,7 @@ from wastedcores.words.rich_text import count
 
 #: The most rows of a table on the page; the Parquet table has all rows.
 MOST_ROWS = 200
-#: The most hours and the most machines for which the map has room.
+#: The map has room for at most this many hours and machines.
 _MAP_HOURS, _MAP_HOSTS = 48, 60
 
 
@@ -151,7 +151,7 @@ def _source_of_hours(good: pl.DataFrame) -> str:
 
 
 def _map(good: pl.DataFrame) -> str:
-    """Return a table of colours: a row per machine, the worst first, and a column per hour."""
+    """Return a table of coloured cells with a row per machine, the worst machine first, and a column per hour."""
     cells = (
         good.with_columns(hour=pl.col("began").cast(pl.String).str.slice(0, 13))
         .drop_nulls("hour")
@@ -217,7 +217,7 @@ def _traces(good: pl.DataFrame) -> str:
 
 
 def _common_folder(names: list[str]) -> str:
-    """Return the folder that contains all traces, with a slash at its end; it is left out of their names."""
+    """Return the folder that contains all traces, with a slash at its end; the page leaves it out of the traces' names."""
     first, last = min(names), max(names)
     same = next(
         (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first)

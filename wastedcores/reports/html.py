@@ -1,4 +1,4 @@
-"""Figures for a browser, as parts of a page that needs no network."""
+"""Makes figures for a browser: as a page that needs no network, or as parts of such a page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wastedcores.files import written_whole
 
 #: the names of Chromium's program in different distributions
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-#: headless, and without requests to the browser's vendor
+#: options to run Chromium without a window and without requests to its vendor
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars",
@@ -73,7 +73,7 @@ def plotly_js() -> str:
 
 
 def scripts() -> str:
-    """Return what a page with figures includes: the plotting library (4.7 MB), and the code that draws figures in its colours."""
+    """Return what a page with figures needs: the plotting library (4.7 MB), and code that draws figures in the page's colours."""
     draw = Path(__file__).with_name("figure.js").read_text("utf-8")
     return f"{plotly_js()}\nconst wcDark = {json.dumps(dark_colours())};\n{draw}"
 

@@ -93,11 +93,11 @@ class Report:
 
     html: Path  #: The page.
     notebook: Path  #: The executed notebook.
-    manifest: Path  #: A JSON file that says from what the report was made, and its results.
+    manifest: Path  #: A JSON file with the inputs of the report and its results.
 
 
 def find_notebook(name: str) -> Path:
-    """Return a notebook by its path, or a bundled one by its name or the beginning of its name."""
+    """Return a notebook by its path, or a bundled notebook by its name or by the beginning of its name."""
     given = Path(name)
     if given.suffix == ".ipynb" and given.exists():
         return given
@@ -145,13 +145,13 @@ def checked(notebook: Path, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _typed(where: str, name: str, value: Any, parameter: dict[str, str]) -> Any:
-    """Return a value as the declared type; a text comes from a command line and is converted."""
+    """Return a value as the declared type; convert it if it is a text from a command line."""
     kind = parameter["type"]
     types: dict[str, Any] = {"float": (int, float)}
     types |= {t.__name__: t for t in (str, int, bool, list, dict)}
     expected = types.get(kind)
     if isinstance(value, str) and kind not in ("str", "None", ""):
-        # people write a list as 'a,b', and one of numbers as '1,2'
+        # people write a list of texts as 'a,b', and a list of numbers as '1,2'
         usual = (_default(parameter) or ()) if kind == "list" else ()
         numbers = any(isinstance(v, int | float) for v in usual) and not value.startswith("[")
         text = f"[{value}]" if numbers else {"True": "true", "False": "false"}.get(value, value)
@@ -190,7 +190,7 @@ def report(
     progress
         Whether to show a progress bar on stderr.
     hidden
-        A folder whose path is left out of all files, and so are the paths of the notebooks; None: all paths stay.
+        A folder. Its path and the paths of the notebooks are left out of all files of the report. None: all paths stay.
 
     Returns
     -------
@@ -202,8 +202,8 @@ def report(
     UsageError
         A parameter makes no sense, or the folder holds other files.
     ReportError
-        A cell failed (the notebook up to this cell stays next to the folder as ``<name>.failed.ipynb``), or the folder
-        cannot be written.
+        The folder cannot be written, or a cell failed; then the notebook up to this cell stays next to the folder as
+        ``<name>.failed.ipynb``.
     """
     source = find_notebook(notebook)
     values = dict(parameters or {})
@@ -211,10 +211,10 @@ def report(
     if trace is not None:
         values["trace"] = trace
     if against or (trace is not None and "against" in known):
-        # the notebook's default for the second trace does not belong to this trace
+        # do not compare this trace with the notebook's own default for the second trace
         values["against"] = against
     if "interactive" in known:
-        # a page has no kernel to answer a widget
+        # a page has no Jupyter kernel that could answer a widget
         values.setdefault("interactive", False)
     values = checked(source, values)
     inputs = _inputs(values, known)
@@ -295,7 +295,7 @@ def _inputs(values: dict[str, Any], known: dict[str, dict[str, str]]) -> dict[st
 
 @contextmanager
 def _quiet():
-    """Silence the log of papermill; its errors come as exceptions."""
+    """Silence the log of papermill, which also raises its errors as exceptions."""
     import logging
 
     logger = logging.getLogger("papermill")
@@ -309,7 +309,7 @@ def _quiet():
 
 @contextmanager
 def _kept_to_itself() -> Iterator[type[AsyncKernelManager]]:
-    """Provide a kernel whose own messages, such as complaints about an interrupt, are shown only if it failed."""
+    """Provide a Jupyter kernel; its messages, such as complaints about an interrupt, are shown only if the kernel failed."""
     with tempfile.TemporaryFile() as said:
 
         class Kernel(AsyncKernelManager):
@@ -328,7 +328,7 @@ def _kept_to_itself() -> Iterator[type[AsyncKernelManager]]:
 def _execute(
     source: Path, values: dict[str, Any], target: Path, progress: bool, folder: Path
 ) -> nbformat.NotebookNode:
-    """Run the notebook in a fresh kernel of this very Python."""
+    """Run the notebook in a new Jupyter kernel, which uses the same Python as this process."""
     import papermill
 
     # figures are stored as JSON only; the page includes the library once
@@ -349,8 +349,8 @@ def _execute(
                 log_output=False,
                 request_save_on_cell_execute=True,
                 cwd=str(Path.cwd()),
-                # sockets in a folder of their own: no port is opened, and two reports at the same time do not share
-                # a socket (the default is "kernel-ipc" in the working directory)
+                # sockets in a folder of their own: so no port is opened, and two reports that run at the same time
+                # do not share a socket, as they would by default ("kernel-ipc" in the working directory)
                 config=Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/k"}}),
                 kernel_manager_class=kernel,
             )
@@ -378,7 +378,7 @@ def _environment(own: dict[str, str]) -> Iterator[None]:
 
 
 def _without_path(value: Any, folder: Path) -> Any:
-    """Return JSON whose texts lack the path of a folder (also as written in Python or HTML) and the folders of notebooks."""
+    """Remove from the texts of JSON the path of a folder, also as Python or HTML spell it, and the folders of notebooks."""
     if isinstance(value, dict):
         return {
             k: Path(v).name if k in ("input_path", "output_path") else _without_path(v, folder)
@@ -427,7 +427,7 @@ def _manifest(
 
 
 def _default(parameter: dict[str, str]) -> Any:
-    """Return the value of a default, which papermill gives as source."""
+    """Return the value of a default, which papermill gives as Python source."""
     try:
         return ast.literal_eval(parameter["default"])
     except (ValueError, SyntaxError):
@@ -437,8 +437,8 @@ def _default(parameter: dict[str, str]) -> Any:
 def _results(executed: nbformat.NotebookNode) -> dict[str, Any]:
     """Collect the numbers that the notebook's verdict states, by input.
 
-    The verdict puts them next to its text in the output of its cell, under a MIME type of their own, so that the manifest and
-    the page come from one run of the notebook.
+    The output of the verdict's cell has these numbers next to the text, under a MIME type of their own. So the numbers in the
+    manifest and on the page come from one run of the notebook.
     """
     found: dict[str, Any] = {}
     for cell in executed.cells:

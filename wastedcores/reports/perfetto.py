@@ -2,9 +2,9 @@
 idle CPU, and of the balancer's decisions, with debug annotations.
 
 Switches and wakeups are written as ``compact_sched`` bundles, that is, as columns of packed numbers instead of one
-message per event (protos/perfetto/trace/ftrace/ftrace_event_bundle.proto). Of the ``perfetto`` package only the
-generated message classes are used, because its trace processor downloads a program. A file with a single trace also carries the
-recording itself (:mod:`wastedcores.trace.carried`), so that it can be checked again.
+message per event (protos/perfetto/trace/ftrace/ftrace_event_bundle.proto). This module uses only the generated message
+classes of the ``perfetto`` package, because the trace processor in that package downloads a program. A file with a single trace
+also carries the recording itself (:mod:`wastedcores.trace.carried`), so that it can be checked again.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ EPISODES, WAITS, DECISIONS = (
     "waits beside an idle CPU",
     "decisions of the balancer",
 )
-#: messages that are built at a time; they take about 30 MB
+#: this many messages are built at a time; they take about 30 MB
 _MESSAGES = 100_000
-#: stands for the length of a runqueue about which nothing was written yet; -1 stands for an unknown length
+#: stands for the length of a runqueue for which no value was written yet; an unknown length is -1
 _NOTHING = -2
 #: letter of prev_state -> its bit (include/trace/events/sched.h since 4.14)
 _STATES = {"S": 1, "D": 2, "T": 4, "t": 8, "X": 16, "x": 16, "Z": 32, "P": 64, "I": 128}
@@ -100,7 +100,7 @@ _COLUMNS = ("ts_ns", "kind", "cpu", "src_cpu", "pid", "prio", "comm", "prev_stat
 
 @dataclass(frozen=True)
 class _Run:
-    """A trace to write. A second run has other numbers of CPUs, threads and tracks, so that both show side by side."""
+    """A trace to write. A second run numbers its CPUs, threads and tracks differently, so that the UI shows both side by side."""
 
     runqueues: Runqueues
     result: CheckResult | None
@@ -113,7 +113,7 @@ class _Run:
         return number + (self.second << 40)
 
     def pid(self, name: str) -> pl.Expr:
-        """The number of a thread; the idle threads of both runs are the same."""
+        """The number of a thread; it is 0 for the idle threads of both runs."""
         pid = pl.col(name).fill_null(0)
         return pl.when(pid > 0).then(pid + PID_MAX_LIMIT * self.second).otherwise(0)
 
@@ -125,7 +125,7 @@ def export_perfetto(runqueues: Runqueues, path: Path, result: CheckResult | None
 
 
 def export_pair(pair: Pair, path: Path) -> Path:
-    """Write two recordings on one time axis: the CPUs of the second one follow those of the first."""
+    """Write two recordings on one time axis: the CPUs of the second one are numbered after the CPUs of the first one."""
     first, second = pair.runs
     shift = pair.zeros[0] - pair.zeros[1]
     # Perfetto has no times before 0
@@ -177,7 +177,7 @@ def _pieces(run: _Run) -> Iterator[pb.Trace]:
             part = slice(at, at + _MESSAGES)
             yield _counters(run, ts[part], cpus[part], nr[part])
     told = np.flatnonzero(last != _NOTHING).astype(np.int32)
-    # without a value at the end, the last stretch of a counter would have no length
+    # the UI draws each value of a counter until the next value, so the last one is written again at the end
     yield _counters(run, np.full(told.size, run.runqueues.end_ns, np.int64), told, last[told])
     if run.result is not None:
         yield from _episodes(run, run.result)
@@ -228,7 +228,7 @@ def _bundles(run: _Run, batch: pl.DataFrame) -> pb.Trace:
 
 
 def _deltas(events: pl.DataFrame) -> list[int]:
-    """Return the timestamps as compact_sched has them: the first in full, then differences."""
+    """Return the timestamps in the form of compact_sched: the first timestamp, then differences from one to the next."""
     deltas: list[int] = np.diff(events["ts_ns"].to_numpy(), prepend=0).tolist()
     return deltas
 
@@ -293,7 +293,8 @@ def _waits(run: _Run, result: CheckResult) -> Iterator[pb.Trace]:
     starts, ends = (result.episodes[c].to_numpy() for c in ("start_ns", "end_ns"))
     if not table.height or not starts.size:
         return
-    # episodes do not overlap, so sums of their lengths tell the idle time before any moment
+    # episodes do not overlap, so the sum of those before a moment is the time until then in which some CPU was idle beside a
+    # waiting thread
     lengths = np.r_[0, np.cumsum(ends - starts)]
 
     def idle_before(moment: I64) -> I64:

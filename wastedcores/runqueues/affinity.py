@@ -25,8 +25,8 @@ BOUND_KTHREADS = (
     r"/(\d+)(?::.*)?$"
 )
 
-#: Names of programs that record. The wakeups of their own threads are not always recorded: the event that a reader is to read
-#: wakes this reader while the event itself is still being written.
+#: Names of programs that record. The wakeups of their own threads are not always recorded: an event wakes the thread that will
+#: read it while this event is still being written.
 RECORDERS = ("perf", "trace-cmd")
 
 
@@ -36,11 +36,11 @@ class Affinity(NamedTuple):
     masks: NDArray[np.uint64]  # (masks, words) allowed CPUs by mask id; id 0 stands for "anywhere"
     mask_ids: dict[bytes, int]  # the id of each mask, by the mask as the events write it
     of_task: NDArray[np.int32]  # (tasks,) mask id of each task at the start, see task_row
-    #: (tasks,) 1 where the affinity is known at the start; that a thread has the name of a bound one is no proof
+    #: (tasks,) 1 if the affinity is known at the start; a name like that of a bound kernel thread is no proof
     known: NDArray[np.int8]
     roles: dict[int, NDArray[np.int64]]  # tasks by the role that their name shows
     recorders: NDArray[np.int64]  # the threads that recorded the trace
-    sources: tuple[str, ...]  # of the masks: "names of kernel threads", "snapshot", "events"
+    sources: tuple[str, ...]  # origin of the masks: "names of kernel threads", "snapshot", "events"
     follows: bool  # whether the trace has an event for each change of affinity, so that a child's affinity is known, too
 
 
@@ -59,7 +59,7 @@ def unrestricted(cpus: int, tasks: int) -> Affinity:
 
 
 def find_affinity(trace: Trace, kinds: Collection[str], cpus: int, tasks: int) -> Affinity:
-    """Collect the affinity masks of a trace in which each pid is the row of its task, and below ``tasks``."""
+    """Collect the affinity masks of a trace whose pids are the rows of its tasks and below ``tasks``."""
     masks, mask_ids, of_task, *_ = unrestricted(cpus, tasks)
     known = np.zeros(tasks, np.int8)
     follows = trace.header.follows_affinity
@@ -116,8 +116,7 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
                 first.pop(pid, None)
         yield from first.values()
         return
-    # a task that began within the trace may have changed the affinity that it inherited, and another task may have had
-    # its pid before
+    # a task that began within the trace may have changed its inherited affinity, and an earlier task may have had the same pid
     born: dict[int, list[int | None]] = {}
     if "fork" in kinds:
         forks = trace.only("fork").group_by("pid").agg("by_pid").collect()
@@ -147,7 +146,7 @@ def _told(trace: Trace, kinds: Collection[str], follows: bool) -> Iterator[TaskF
 
 
 def _process(task: TaskFacts) -> int:
-    """The number of a task's process; if it is not known, the task is taken for the only one of its process."""
+    """The number of a task's process; if this number is not known, the task is taken for the only task of its process."""
     return task.tgid or task.pid
 
 
@@ -186,7 +185,7 @@ def moves_unseen(trace: Trace) -> bool:
 
 
 def not_exec(trace: Trace, affinity: Affinity, pids: list[int]) -> list[int]:
-    """Return which of these threads existed from the beginning and keep their name, so that no exec explains their move."""
+    """Return those of the threads that existed from the beginning and kept their name, so that no exec explains their move."""
     there = [p for p in pids if affinity.known[p]]
     if not there:
         return []
@@ -224,7 +223,7 @@ def repinned(header: Header) -> tuple[list[int], list[int]]:
 
 
 def _kin(task: TaskFacts) -> set[tuple[str, int | str]]:
-    """Return what a task shares with others whose affinity is changed together with its own."""
+    """Return the process, parent and cpuset of a task: the affinity of tasks that share one of them is often changed together."""
     keys: set[tuple[str, int | str]] = set()
     if task.tgid:
         keys.add(("process", task.tgid))

@@ -28,9 +28,9 @@ class Batch:
     mask: I32  #: 0, or a mask id; a row with a mask id is about affinity only
     #: the code of the event that caused the row, see :mod:`wastedcores.runqueues.state`; -1 is unknown
     code: NDArray[np.int8]
-    #: waits that ended in this batch, if asked for: task (a row of Runqueues.tasks), cpu, mask (the thread's mask id),
-    #: evidence, start_ns, end_ns. Where a waiting thread is moved to another runqueue, or gets another affinity, one wait ends
-    #: and the next one begins.
+    #: the waits that ended in this batch, if they were asked for, with columns task (a row of Runqueues.tasks), cpu, mask (the
+    #: thread's mask id), evidence, start_ns, end_ns. Where a waiting thread is moved to another runqueue, or gets another
+    #: affinity, one wait ends and the next one begins.
     waits: pl.DataFrame | None = None
     oldest_wait_ns: int = 0  #: every wait that ends in a later batch began at this time or later
 

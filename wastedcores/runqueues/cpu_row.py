@@ -14,7 +14,7 @@ from __future__ import annotations
     SEEN,  # ns, the last event that showed what the CPU runs
     BUSY_SINCE,  # ns, when the CPU last ceased to be idle
     DIFFERS,  # ns, since when the kernel's count differs from NR; -1: it does not
-    MAYBE_IDLE,  # ns, when the CPU was last idle by one of two counts that differed, or may have been idle unseen
+    MAYBE_IDLE,  # ns, when the CPU was last idle by KERNEL_NR or by NR while they differed, or may have been idle unseen
     SWITCHES,
     PARKED,  # tasks that were on its queue when it went idle, so they could not run; whether they can run now is not known
     ISOLATED,  # 1: only the threads that wait on it are of interest

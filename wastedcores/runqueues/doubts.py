@@ -23,8 +23,8 @@ NO_DOUBTS = pl.DataFrame(
     schema={"cpu": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "reason": pl.String}
 )
 
-#: where more than this share of a CPU's switches contradicts the state, nothing between these switches is believed: events
-#: were lost all along
+#: if more than this share of a CPU's switches contradicts the state, events were lost all along, so nothing between the first and
+#: the last contradiction is believed
 _OFTEN = 0.05
 #: if more than this share of all switches contradicts the state, nothing in the trace is believed: it mixes two recordings, or
 #: is no recording. In 72 recordings of Linux 4.1 to 7.2 (2026-11-22) no switch at all contradicts the state.
@@ -33,11 +33,11 @@ _OFTEN_EVERYWHERE = 0.001
 _MANY = 10
 
 
-#: the reason if a thread was runnable at a snapshot and has no event: there can only be more waste than it seems
+#: the reason if a thread was runnable at a snapshot and has no event: there can only be more waste than was found
 UNSEEN = "unseen_waiting"
-#: the reason if wakeups were not recorded, or not those of new threads
+#: the reason if wakeups were not recorded, or if the wakeups of new threads were not
 NO_WAKEUPS = "no_wakeups"
-#: reasons that can only mean more waste than it seems, and reasons that can only mean less
+#: reasons that can only mean more waste than was found, and reasons that can only mean less
 ONLY_MORE = (UNSEEN, NO_WAKEUPS, "recorder_waiting", "woken_early", "perhaps_elsewhere")
 ONLY_LESS = ("starved", "perhaps_asleep")
 
@@ -59,7 +59,7 @@ def doubt_table(out: st.Output, n: int) -> pl.DataFrame:
 def widened(
     doubts: pl.DataFrame, switches: NDArray[np.int64], start_ns: int, end_ns: int
 ) -> pl.DataFrame:
-    """Where there are many contradictions, doubt the whole trace, or all the time from a CPU's first to its last."""
+    """If there are many contradictions, doubt the whole trace, or the time from a CPU's first contradiction to its last."""
     if doubts.height < _MANY:
         return doubts
     odd = doubts.filter(pl.col("reason").is_in(REASONS[: st.ODD_PARKED]))
@@ -91,12 +91,13 @@ HEADER_REASONS = {
 def header_doubts(
     header: Header, start_ns: int, end_ns: int, *, wakeups: bool = True, hidden: int = 0
 ) -> pl.DataFrame:
-    """Return doubts about all of a trace: what its header tells, and what was not recorded.
+    """Return doubts about the whole trace: they follow from its header, and from what was not recorded.
 
     ``wakeups``: whether all kinds of wakeups were recorded. ``hidden``: the number of runnable threads without an event.
 
     With core scheduling a CPU is forced idle while its sibling runs a task with another cookie (kernel/sched/core.c,
-    pick_next_task(), v5.14), and no event tells so. CPUs that were isolated at some time should not take tasks.
+    pick_next_task(), v5.14), and no event tells so. An isolated CPU should not take tasks, and if other CPUs were isolated at the
+    end, nobody knows since when.
     """
     tasks = (header.tasks or []) + (header.later_tasks or [])
     cookies = header.core_scheduling or any(t.core_cookie for t in tasks)
@@ -172,7 +173,7 @@ def limited(trace: Trace, tasks: int) -> NDArray[np.int32]:
 
 
 def _highest_prios(trace: Trace) -> Iterator[tuple[int, int]]:
-    """Yield each task that ran with the priority of a real-time (below 100) or deadline (below 0) task, and its highest one."""
+    """Yield each task that ran with a real-time (below 100) or deadline (below 0) priority, and its lowest priority number."""
     switches = trace.only("switch")
     both = [
         switches.select(pid=pid, prio=prio).filter(pl.col("prio") < 100, pl.col("pid") > 0)

@@ -1,4 +1,4 @@
-"""Doubts: spans in which the rebuilt state of a CPU may be wrong, from its last certain moment to the contradiction."""
+"""Doubts: spans in which the rebuilt state of a CPU may be wrong, from the last moment at which it was certain."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from wastedcores.runqueues.state import Output, State
 COUNT_SETTLES_NS = 10_000_000
 #: a task that waits this long may be throttled: the default period of CPU quotas (kernel/sched/core.c, v6.12)
 STARVED_NS = 100_000_000
-#: a shorter time without any event, before an event that contradicts the state, hides nothing that matters
+#: if the time without any event before a contradiction is shorter than this, it hides nothing that matters
 SILENCE_NS = 1_000_000
 #: if an idle CPU does not run its only task within this time, the task is elsewhere or the CPU was not notified
 LATE_NS = 1_000_000
-#: a wait shorter than this is not doubted, even if nothing but its name says that the task is bound, its control group has a
-#: limit, or the task recorded the trace
+#: a wait shorter than this is not doubted, even if the name of the task suggests that it is bound, if its control group has a
+#: limit, or if the task recorded the trace
 PRESUMED_NS = 500_000
 
 
 @callee
 def doubt(s: State, out: Output, c: int, start_ns: int, end_ns: int, reason: int) -> None:
-    """Write down a doubt. If there is no room, extend the last doubt in time and to all CPUs. Mixed reasons set no limit."""
+    """Write down a doubt. If there is no room, extend the last doubt in time and to all CPUs; mixed reasons become ODD_COUNT."""
     if end_ns <= start_ns:
         return
     k = s.numbers[se.N_DOUBTS]
@@ -81,7 +81,7 @@ def odd_unseen(s: State, out: Output, p: int, c: int, t: int, reason: int) -> No
 
 @callee
 def doubt_idle(s: State, out: Output, p: int, t: int) -> None:
-    """Doubt a wait of task ``p`` that ends, if ``p`` may have slept instead, or if its CPU ran the idle task meanwhile."""
+    """When a wait of task ``p`` ends, doubt it if ``p`` may have slept instead, or if its CPU ran the idle task meanwhile."""
     c = s.task[p, task_row.CPU]
     if s.task[p, task_row.DOUBTED] == task_row.LOST_MEANWHILE:
         doubt(s, out, c, s.since[p], t, se.LOSS)
@@ -95,7 +95,7 @@ def doubt_idle(s: State, out: Output, p: int, t: int) -> None:
 
 @callee
 def doubt_offline(s: State, out: Output, c: int, t: int) -> None:
-    """Doubt the time before the first switch of CPU ``c`` if it was offline or idle until then."""
+    """Doubt the time before the first switch of CPU ``c`` if the CPU was offline or idle until then."""
     start_ns = s.cpu[c, cpu_row.SEEN]
     if s.cpu[c, cpu_row.CURR] < 0 and s.cpu[c, cpu_row.MAYBE_IDLE] == start_ns:
         if s.cpu[c, cpu_row.KERNEL_NR] < 0 and s.cpu[c, cpu_row.OFFLINE] == 0:
@@ -111,7 +111,7 @@ def doubt_parked(s: State, out: Output, c: int, t: int) -> None:
 
 @callee
 def doubt_wait(s: State, out: Output, p: int, t: int) -> None:
-    """Doubt a wait of task ``p`` that ends, if ``p`` may have been throttled, bound to this CPU, or not here at all."""
+    """When a wait of task ``p`` ends, doubt it if ``p`` may have been throttled, bound to this CPU, or not on this CPU at all."""
     c = s.task[p, task_row.CPU]
     waited_ns = t - s.since[p]
     limited = s.task[p, task_row.LIMITED]
@@ -125,7 +125,7 @@ def doubt_wait(s: State, out: Output, p: int, t: int) -> None:
 
 @callee
 def doubt_count(s: State, out: Output, c: int, t: int) -> None:
-    """End a difference between the kernel's count of CPU ``c`` and that of the rebuilt tasks, if there is one.
+    """End the difference, if there is any, between the kernel's count of CPU ``c`` and the count of the rebuilt tasks.
 
     If the CPU was busy all the time by both counts, only the length of its queue is in doubt.
     """
@@ -139,7 +139,7 @@ def doubt_count(s: State, out: Output, c: int, t: int) -> None:
 
 @callee
 def compare(s: State, out: Output, c: int, t: int) -> None:
-    """Note since when the kernel's count of CPU ``c`` has differed from that of the rebuilt tasks."""
+    """Note since when the kernel's count of CPU ``c`` has differed from the count of the rebuilt tasks."""
     kernel_nr = s.cpu[c, cpu_row.KERNEL_NR]
     if s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN:
         return

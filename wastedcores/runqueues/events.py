@@ -21,7 +21,7 @@ Part = TypeVar("Part")
 
 
 def ahead(stream: Iterable[Part]) -> Iterator[Part]:
-    """Yield the parts of a stream, and make the next one ahead in a thread.
+    """Yield the parts of a stream, while a thread already makes the next part.
 
     Decoding and compiled code do not hold Python's lock, so both run at once. This keeps one more part in memory.
     """

@@ -1,4 +1,4 @@
-"""Facts about all of a trace, found before its runqueues are streamed: its extent, and lost events."""
+"""Facts about a whole trace, found before its runqueues are streamed: its extent, and lost events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wastedcores.trace.window import cut_and_left
 def extent(trace: Trace) -> tuple[int, int, int, int]:
     """Return the first and last time in ns, the highest CPU and the highest pid.
 
-    A header that was written with the trace as Parquet has them; otherwise the events are scanned.
+    The header of a Parquet trace has these numbers; for other traces, the events are scanned.
     """
     header = trace.header
     if header.kinds is not None and header.start_ns is not None:
@@ -63,7 +63,7 @@ def _recorded_on() -> pl.Expr:
 
 
 def _left_waiting(trace: Trace, begin_ns: int) -> set[int]:
-    """Return the threads that were preempted before a moment and that no event names since."""
+    """Return the threads that were preempted before ``begin_ns`` and that no later event names."""
     time, state = pl.col("ts_ns"), pl.col("prev_state").cat
     stays = state.starts_with("R") | state.ends_with("+")
     stopped = trace.events.filter(
@@ -80,11 +80,12 @@ def _left_waiting(trace: Trace, begin_ns: int) -> set[int]:
 
 
 def complete(trace: Trace, kinds: Collection[str]) -> tuple[Trace, list[int], int]:
-    """Return the part of a trace in which no CPU's events are missing because its ring buffer overwrote the oldest ones.
+    """Return the part of a trace from which no ring buffer has overwritten events.
 
-    Also return the threads that were preempted before this part, on a CPU that does not switch in it, and that do not appear in
-    it; and the number of such threads on other CPUs. An overwritten event may have told that they no longer wait. A trace
-    that records changes of affinity is returned as it is, because a change may be among the events that are gone.
+    Also return the threads that do not appear in this part and were preempted before it, on a CPU that does not switch in it. The
+    third result is the number of threads that do not appear and were preempted on other CPUs. An overwritten event may have told
+    that these threads no longer wait. A trace that records changes of affinity is returned as it is, because a change may be
+    among the overwritten events.
     """
     header = trace.header
     over = header.overwritten

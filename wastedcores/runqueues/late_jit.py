@@ -1,9 +1,9 @@
 """Wakeups that come later than the trace says, for recordings that have sched_waking and no sched_wakeup.
 
 A sched_waking comes before the thread is put on a queue (try_to_wake_up(), kernel/sched/core.c, v6.12): the waker may first
-wait until the thread has left its CPU, and then asks the other CPU to queue it (ttwu_queue_wakelist()). When that happens is
-not recorded. What is called certain must hold for every possible time, so each thread is taken to be queued as late as
-possible: a fixed time after its waking, or when it begins to run if that is sooner.
+wait until the thread has left its CPU, and then asks the other CPU to queue it (ttwu_queue_wakelist()). When the thread is queued
+is not recorded. What is called certain must hold for every possible time of queueing, so each thread is taken to be queued as
+late as possible: a fixed time after its waking, or when it begins to run if that is sooner.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Woken(NamedTuple):
 
 
 def delayed(stream: Iterator[Events], late_ns: int, running: NDArray[np.bool_]) -> Iterator[Events]:
-    """Yield the same events, but wakeups ``late_ns`` later, or when the thread begins to run if that is sooner.
+    """Yield the same events, but each wakeup ``late_ns`` later, or when its thread begins to run if that is sooner.
 
     ``running``: whether each task runs at first. A task that is woken while it runs may go on, and sleep later.
     """

@@ -115,7 +115,7 @@ def emit(s: State, out: Output, t: int, c: int, m: int, k: int) -> None:
 
 @callee
 def park(s: State, out: Output, c: int, t: int, k: int) -> None:
-    """CPU ``c`` goes idle although tasks wait on its queue, so they cannot run, and could not since they began to wait."""
+    """CPU ``c`` goes idle although tasks wait on its queue, so these tasks have not been able to run since they began to wait."""
     odd(s, out, c, s.cpu[c, cpu_row.FIRST_WAIT], t, se.ODD_PARKED)
     for m in range(1, s.restricted.shape[1]):
         if s.restricted[c, m] != 0:
@@ -130,7 +130,7 @@ def park(s: State, out: Output, c: int, t: int, k: int) -> None:
 
 @callee
 def woken_late(s: State, out: Output, c: int, t: int) -> None:
-    """CPU ``c`` goes idle although a task waits: the task sleeps if its wakeup may have caused its last run and was told late."""
+    """CPU ``c`` goes idle although a task waits: the task sleeps if its wakeup may have come late, after the run it caused."""
     p = s.cpu[c, cpu_row.LATE]
     waits = p > 0 and s.task[p, task_row.STATE] == task_row.WAITING and s.task[p, task_row.CPU] == c
     if waits and not parked(s, p) and s.task[p, task_row.DOUBTED] == task_row.PERHAPS_ASLEEP:

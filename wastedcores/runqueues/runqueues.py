@@ -105,6 +105,6 @@ def comms(trace: Trace) -> pl.DataFrame:
         .unique("pid", keep="last", maintain_order=True)
         for p, c in (("prev_pid", "prev_comm"), ("pid", "comm"))
     ]
-    # a thread that is renamed in its last run has its last name where it leaves the CPU
+    # if a thread is renamed in its last run, the switch by which it leaves the CPU has its last name
     last = pl.concat(told).collect(engine="streaming").sort("ts_ns", maintain_order=True)
     return last.unique("pid", keep="last", maintain_order=True).select("pid", "comm")

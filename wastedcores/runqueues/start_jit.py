@@ -43,7 +43,7 @@ def _had_waited(s: State, p: int, c: int) -> None:
 def _woken_late(s: State, p: int, t: int, k: int) -> None:
     """Task ``p``, which first ran shortly before, is woken at ``t``, or is born: it may have slept until then.
 
-    A wakeup may also find a task that still runs, about to sleep (kernel/sched/core.c, v6.12: try_to_wake_up()).
+    A wakeup may also find a task that still runs but is about to sleep (kernel/sched/core.c, v6.12: try_to_wake_up()).
     """
     late = s.began[p] >= 0 and t - s.began[p] <= se.SKEW_NS
     if p > 0 and s.task[p, task_row.STATE] == task_row.WAITING and late:
@@ -66,7 +66,7 @@ def _unlisted(s: State, p: int, c: int) -> None:
 
 @callee
 def _comes_online(s: State, p: int, q: int) -> bool:
-    """Whether a CPU whose first event runs or wakes task ``p`` in the context of ``q`` may have been offline before.
+    """Whether a CPU may have been offline before its first event, which runs or wakes task ``p`` in the context of ``q``.
 
     cpuhp/N and migration/N are woken on a CPU that comes online, and migration/N runs first (kernel/cpu.c:
     cpuhp_online_idle(), v6.12; bringup_wait_for_ap(), v4.14). So a CPU that runs cpuhp/N first was online and idle, and may be
@@ -111,13 +111,13 @@ def _looks_repinned(s: State, p: int, c: int, by: int) -> int:
     """Return the value of REPINNED that a move of task ``p`` to CPU ``c``, in the context of ``by``, makes likely.
 
     A load balancer moves waiting threads to the CPU that it runs on; when it balances for other idle CPUs, it runs in the
-    context of the idle task. When the affinity of a waiting thread changes, the caller moves it; when that of a running
-    thread changes, the stopper moves it, which the caller wakes (kernel/sched/core.c, v6.12: affine_move_task()). The stopper
-    also serves active balancing, which wakes it from the CPU that pulls (fair.c: sched_balance_rq()), and sched_exec(), which
-    looks exactly like a change of affinity. cpuhp/N empties a CPU that goes offline; a thread that was bound to this CPU, or
-    may have been, gets another affinity (select_fallback_rq()). Where only sched_waking was recorded, the move by which a
-    wakeup chooses a CPU comes after that event (core.c: try_to_wake_up()), and the readers have put the thread on this CPU
-    already (trace/readers/support/sched_waking_jit.py).
+    context of the idle task. When the affinity of a waiting thread is changed, the caller moves the thread. When the affinity of
+    a running thread is changed, the caller wakes the stopper, which moves the thread (kernel/sched/core.c, v6.12:
+    affine_move_task()). The stopper also serves active balancing, which wakes the stopper from the CPU that pulls (fair.c:
+    sched_balance_rq()), and sched_exec(), which looks exactly like a change of affinity. cpuhp/N empties a CPU that goes offline;
+    a thread that was bound to this CPU, or may have been, gets another affinity (select_fallback_rq()). Where only sched_waking
+    was recorded, the move by which a wakeup chooses a CPU comes after sched_waking (core.c: try_to_wake_up()), and the readers
+    have already put the thread on the chosen CPU (trace/readers/support/sched_waking_jit.py).
     """
     if by == 0:
         return 0
@@ -178,9 +178,9 @@ def _note_moves(
 def infer_start(e: Events, s: State) -> None:
     """Infer what must have been true before the first event of each CPU and each task.
 
-    A CPU runs what its first switch stops (pid -1: not known), or the task in whose context its first event happened.
-    A task that is switched in without an earlier wakeup had been waiting, unless a snapshot should have listed it. A task that
-    is stopped had been running. A task that is woken, forked or unthrottled had not been on a runqueue.
+    A CPU runs the task that its first switch stops (pid -1: not known), or the task in whose context its first event happened. A
+    task that is switched in without an earlier wakeup had been waiting, unless a snapshot should have listed it. A task that is
+    stopped had been running. A task that is woken, forked or unthrottled had not been on a runqueue.
     """
     for i in range(e.code.size):
         k, c, p, by = e.code[i], e.cpu[i], e.pid[i], e.by_pid[i]

@@ -1,7 +1,8 @@
 """What the compiled state machine of :mod:`wastedcores.runqueues.tasks_jit` reads, carries along and writes.
 
-Rows of tasks and CPUs are described in :mod:`wastedcores.runqueues.task_row` and :mod:`wastedcores.runqueues.cpu_row`. Code for
-a few wide tables compiles in a third of the time that an array per field takes, and the facts of a task lie in one cache line.
+Rows of tasks and CPUs are described in :mod:`wastedcores.runqueues.task_row` and :mod:`wastedcores.runqueues.cpu_row`. Code for a
+few wide tables compiles in a third of the time that code for one array per field takes, and the facts of a task lie in one cache
+line.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ I8 = NDArray[np.int8]
     UNTHROTTLE,
 ) = range(14)  # fmt: skip
 
-# what a switch tells of the thread that it stops: it stays on the runqueue (R, R+), or it parks (P), as the threads of a CPU
+# what a switch tells of the thread that it stops: the thread stays on the runqueue (R, R+), or parks (P), as the threads of a CPU
 # that goes offline do
 STAYS, PARKED = 1, 2
 
@@ -40,7 +41,7 @@ N_ODD = 18
     PARKS,  # 1: moves are told when they happen, so a CPU that goes idle proves something about who waits there
     WAKINGS,  # 1: the wakeups are sched_waking events, which can come while the task still runs
     INHERITS,  # 1: the affinity of a child is its parent's until an event tells otherwise
-    LOSSY,  # 1 once pass 1 met a loss: what is first seen later says nothing of the start
+    LOSSY,  # 1 after pass 1 has met a loss: a task that is first seen later says nothing about the start
     LISTED_NS,  # end of a snapshot of all tasks: a task that is first seen later was not in it; -1: no snapshot
     N_CHANGES,  # rows written in this call
     N_WAITS,
@@ -52,7 +53,8 @@ N_ODD = 18
     N_REPINS,  # found in pass 1: how many moves may come from a change of affinity by another thread
 ) = range(13)
 N_NUMBERS = 13
-#: events of two CPUs that are closer than this may be told in the wrong order: the clocks of CPUs differ by less than this
+#: events of two CPUs that are less than this time apart may be told in the wrong order: the clocks of CPUs differ by less than
+#: this
 SKEW_NS = 1_000_000
 #: the times of at most this many of the moves that N_REPINS counts are kept
 MOST_REPINS = 4096
@@ -70,8 +72,8 @@ DOUBT_CPU, REASON = 2, 3
 class Events(NamedTuple):
     """A batch of events in order of time; all arrays have the shape (events,), and -1 stands for null.
 
-    ``aux`` is for SWITCH 0, STAYS or PARKED, for AFFINITY the new mask id, for SNAPSHOT
-    the task's state, for COUNT nr_running, and for HOTPLUG 1 if the CPU came online, else 0.
+    The meaning of ``aux`` depends on the code. SWITCH: 0, STAYS or PARKED. AFFINITY: the new mask id. SNAPSHOT: the task's state.
+    COUNT: nr_running. HOTPLUG: 1 if the CPU came online, else 0.
     """
 
     code: I8
@@ -102,7 +104,7 @@ class Output(NamedTuple):
     """Room for the rows that one call writes."""
 
     change_ns: I64  # (room,)
-    change: I32  # (5, room): CPU, NR (-1 unknown), FREE, MASK, CODE (the event behind it)
+    change: I32  # (5, room): CPU, NR (-1 unknown), FREE, MASK, CODE (the event that caused it)
     wait: I32  # (4, room): CPU, TASK, WAIT_MASK (mask id) and WAIT_EVIDENCE of a wait that ended
     wait_ns: I64  # (2, room): START, END
     doubt: I64  # (4, room): START, END, DOUBT_CPU (-1: all), REASON of a span in which the state of a CPU may be wrong

@@ -43,7 +43,7 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 Part = TypeVar("Part")
 
-#: by the code of an event: whether it is recorded on the CPU that it names; other events may be recorded on another CPU
+#: by the code of an event: True if such an event is always recorded on the CPU that it names
 _ON_ITS_CPU = np.ones(14, np.bool_)
 _ON_ITS_CPU[
     [st.WAKEUP, st.WAKEUP_NEW, st.MIGRATE, st.AFFINITY, st.FORGET, st.HOTPLUG, st.UNTHROTTLE]
@@ -81,7 +81,7 @@ class Runqueues:
     preempted: list[int] = field(default_factory=list)
     #: how many other threads were preempted before that time and may have waited somewhere since
     left: int = 0
-    #: where nothing tells how many CPUs there were: the trace as if there had been one more, which was idle
+    #: if nothing tells how many CPUs there were: the trace as if there had been one more CPU, which was idle
     another_cpu: Trace | None = None
     #: how many threads were runnable at a snapshot or are counted in ``left``, and have no event, so that they may have waited
     #: all the time; known after pass 1
@@ -93,8 +93,8 @@ class Runqueues:
     oddities: dict[str, int] = field(default_factory=dict)
     #: sentences that a reader of the verdict should know
     notes: list[str] = field(default_factory=list)
-    #: spans in which the rebuilt state may be wrong: cpu (-1: all), start_ns, end_ns, reason. Before streaming, those that
-    #: follow from the header.
+    #: spans in which the rebuilt state may be wrong: cpu (-1: all), start_ns, end_ns, reason. Before streaming, only the spans
+    #: that follow from the header.
     doubts: pl.DataFrame = field(default_factory=lambda: NO_DOUBTS)
     #: (tasks,) whether a task ran, what says which CPUs it may use (a grade of :mod:`wastedcores.runqueues.task_row`), and its
     #: mask id at the end; known after streaming
@@ -150,8 +150,8 @@ class Runqueues:
         off = list(offline.iter_rows())
         located = [s for s in self.lost_spans if s[2] >= 0]
         if located or off:
-            # a CPU also writes the lengths of other CPUs that it changes, so a loss makes the lengths of all CPUs unknown;
-            # a length that is written just when the loss ends is known
+            # a CPU also records the lengths of other CPUs' runqueues when it changes them, so a loss makes the lengths of all
+            # runqueues unknown; a length that is recorded just when the loss ends is known
             began, ended = (self._unknown({s[k] for s in located}) for k in (0, 1))
             leaves = offline.lazy().select("cpu", ts_ns="start_ns").pipe(_forgotten)
             frame = pl.concat([ended, frame, began, leaves]).sort("ts_ns", maintain_order=True)
@@ -174,7 +174,7 @@ class Runqueues:
             yield Batch(ts_ns, cpu, nr, zero[:n], zero[:n], unknown[:n])
 
     def _unknown(self, times_ns: set[int]) -> pl.LazyFrame:
-        """Return, for each of some times, rows after which no length is known."""
+        """Return rows that make the lengths of all runqueues unknown from each of these times on."""
         times = pl.LazyFrame({"ts_ns": sorted(times_ns)}, {"ts_ns": pl.Int64})
         cpus = pl.LazyFrame({"cpu": range(self.cpus)}, {"cpu": pl.Int32})
         return times.join(cpus, how="cross").pipe(_forgotten)
@@ -306,13 +306,13 @@ class Runqueues:
         if once(trace.header, affinity.follows):
             elsewhere = (outside & (affinity.known > 0)).any()
             self._doubt_snapshot(state, bool(elsewhere or unexplained))
-        else:  # such a thread may have got another affinity, and later the old one again
+        else:  # a thread that was moved may have got another affinity, and later the old one again
             again = repinned > 0
             again[np.setdiff1d(by_itself, unexplained)] = False
             self._take_back(state, again)
 
     def _doubt_snapshot(self, state: st.State, elsewhere: bool) -> None:
-        """Discard facts of the only snapshot that may be out of date; ``elsewhere``: a thread ran where it forbids that."""
+        """Discard the perhaps outdated facts of the only snapshot; ``elsewhere``: a thread ran where the snapshot forbids it."""
         task, roles, trace = state.task, self.affinity.roles, self.tasks.trace
         stoppers = roles.get(task_row.STOPPER, np.zeros(0, np.int64))
         # without moves in the trace, a stopper that ran may have moved anybody

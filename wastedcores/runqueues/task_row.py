@@ -22,8 +22,8 @@ from __future__ import annotations
     WAKER,  # in pass 1: who woke it last, -1 unknown
     WAKER_CPU,  # in pass 1: the CPU on which this waker ran
     RECORDER,  # 1: it recorded the trace, so that a wakeup of it may be missing
-    ROLE,  # what its name says that it does: one of the values below
-    DOUBTED,  # why its state may be another one: one of the values below
+    ROLE,  # the role that its name shows: one of the values below
+    DOUBTED,  # why STATE may be wrong: one of the values below
 ) = range(21)
 WIDTH = 21
 

@@ -1,8 +1,8 @@
-"""Runqueues rebuilt from task events, with a small state machine per task, in one pass and in memory for the tasks only.
+"""Runqueues, rebuilt from task events in one pass by a small state machine per task. Memory is needed for the tasks only.
 
 A task is running, waiting on a runqueue, or asleep. It joins a runqueue at its wakeup (on the wakeup's target CPU),
-changes runqueues at sched_migrate_task, and leaves it at the switch that stops it in any state but R. A sched_waking names
-the *previous* CPU of the task, so the readers take the target CPU from the move that follows. Cf. josefbacik/systing
+changes runqueues at sched_migrate_task, and leaves its runqueue at the switch that stops it in any state but R. A sched_waking
+names the *previous* CPU of the task, so the readers take the target CPU from the move that follows. Cf. josefbacik/systing
 "placement_exact" and docs/scheduler-model.md, section 11.6.
 
 Two things bound what may be concluded from the rebuilt state. Where the trace has the kernel's own nr_running, that number
@@ -11,8 +11,8 @@ it, the span that may be wrong is written down as a *doubt*: from the last event
 contradiction.
 
 A CPU that goes idle while tasks of its runqueue are runnable proves that these cannot run: their control group is throttled, or
-core scheduling forbids it. They are *parked*: until they are seen again, they do not count as waiting. If no group has a
-quota, they must have left that runqueue unseen, and until they are seen again, their place is in doubt.
+core scheduling forbids it. They are *parked*: until they are seen again, they do not count as waiting. If no group has a quota,
+the parked tasks must have left that runqueue unseen, and their place is in doubt until they are seen again.
 """
 
 from __future__ import annotations
@@ -176,8 +176,8 @@ def _woken_while_running(s: State, out: Output, t: int, c: int, p: int, late: bo
 def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
     """Task ``p`` joins the runqueue of CPU ``c``.
 
-    A sched_waking of a running task finds it about to sleep. If the task then stops to sleep, the waker waited for this stop
-    (kernel/sched/core.c, v6.12: try_to_wake_up, ``smp_cond_load_acquire(&p->on_cpu)``).
+    A sched_waking of a running task finds it about to sleep. If the task then goes to sleep, the waker waited until it had
+    stopped (kernel/sched/core.c, v6.12: try_to_wake_up, ``smp_cond_load_acquire(&p->on_cpu)``).
     """
     state = s.task[p, task_row.STATE]
     unwoken = s.task[p, task_row.DOUBTED] == task_row.UNWOKEN
@@ -187,7 +187,7 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
         return
     idle = s.cpu[c, cpu_row.CURR] == 0 and s.cpu[c, cpu_row.NR] == 0
     if late and state == task_row.ASLEEP and idle:
-        # this is the wakeup that caused that run, told late; if it is a new one, the idle CPU runs the task at once
+        # this is the wakeup that caused the last run, told late; if it is a new wakeup, the idle CPU runs the task at once
         s.task[p, task_row.CPU] = c
         s.task[p, task_row.DOUBTED] = task_row.PERHAPS_WAITS
         return
@@ -204,7 +204,7 @@ def _wakeup(s: State, out: Output, t: int, c: int, p: int, k: int) -> None:
     elif state == task_row.WAITING:
         s.cpu[s.task[p, task_row.CPU], cpu_row.PARKED] -= 1
     begin_wait(s, p, c, t)
-    if late:  # this may be the wakeup that caused that run, and then the task sleeps now
+    if late:  # this may be the wakeup that caused the last run; if so, the task sleeps now
         s.task[p, task_row.DOUBTED] = task_row.PERHAPS_ASLEEP
         s.cpu[c, cpu_row.LATE] = p
     emit(s, out, t, c, s.task[p, task_row.MASK], k)
@@ -406,7 +406,7 @@ def run(e: Events, s: State, out: Output) -> None:
 
 @lean
 def finish(s: State, out: Output, end_ns: int) -> None:
-    """Write the waits and doubts that had not ended when the trace did."""
+    """Write the waits and doubts that had not ended when the trace ended."""
     s.numbers[se.N_WAITS] = 0
     s.numbers[se.N_DOUBTS] = 0
     for p in range(1, s.task.shape[0]):

@@ -53,7 +53,7 @@ def in_unseen(s: State, out: Output, p: int, c: int, t: int) -> None:
         _stop_unseen(s, out, old, t, se.SWITCH)
     elif state == task_row.ASLEEP:
         odd_unseen(s, out, p, c, t, se.ODD_IN_WITHOUT_WAKEUP)
-    elif s.since[p] >= 0:  # its last stop was not seen, and it did not stop to sleep
+    elif s.since[p] >= 0:  # its last stop was not seen, and at this stop it did not go to sleep
         odd_unseen(s, out, p, old, t, se.ODD_LEFT_UNSEEN)
         if old != c:
             odd_unseen(s, out, p, c, t, se.ODD_LEFT_UNSEEN)
@@ -63,7 +63,7 @@ def in_unseen(s: State, out: Output, p: int, c: int, t: int) -> None:
 def curr_left_unseen(s: State, out: Output, q: int, c: int, t: int) -> int:
     """The task that ran on ``c`` left at a switch that was not recorded; return the earliest time of that switch.
 
-    That switch came after ``q``, which stops now, had become runnable.
+    At the time of that switch, ``q``, which stops now, was already runnable.
     """
     x = s.cpu[c, cpu_row.CURR]
     left = s.cpu[c, cpu_row.SEEN]
@@ -83,7 +83,7 @@ def curr_left_unseen(s: State, out: Output, q: int, c: int, t: int) -> int:
 
 @callee
 def doubt_unseen(s: State, out: Output, c: int, t: int) -> None:
-    """Doubt the time in which nobody knows what CPU ``c`` ran, because what it seemed to run was seen elsewhere."""
+    """Doubt the time in which nobody knows what CPU ``c`` ran, because the task that it seemed to run was seen elsewhere."""
     since_ns = s.cpu[c, cpu_row.MAYBE_IDLE]
     if s.cpu[c, cpu_row.CURR] == cpu_row.CURR_UNKNOWN and since_ns > s.cpu[c, cpu_row.SEEN]:
         if s.cpu[c, cpu_row.KERNEL_NR] < 0 and s.cpu[c, cpu_row.OFFLINE] == 0:

@@ -9,7 +9,7 @@ Interface::
     r.tasks, r.balance_calls polars tables
     replay_scenario("group-imbalance", kernel="v4.1", given={"jobs": 500})
     replay(..., modules=[YourModule()]), replay(..., policies={"select_idle_sibling": f})      docs/design-mode.md
-    simulate(program, machine, kernel, ...)                  RawReplay, for flat programs
+    simulate(program, machine, kernel, ...)                  RawReplay, for a Program (workload/program.py)
     raw.of(log_kind.SWITCH)[:, log_column.TS]                the raw log; log_op names its operations
 """
 

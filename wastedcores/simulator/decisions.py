@@ -44,9 +44,9 @@ _OF_A_CALL = {
         "interval", "src_nr_running", "prefer_sibling", "held_back", "running", "hot", "heavy",
     )
 }  # fmt: skip
-#: for each column of a group's row: its key in the text, where the key has a list with one entry per group
+#: for each column of a group's row: its key in the text; under this key the text has a list with one entry per group
 _OF_A_GROUP = {f: {"span": "cpus"}.get(name, name) for name, f in fields("DecisionGroup").items()}
-#: the columns of the least load and of the load per task hold other values under v6.12: their keys there
+#: under v6.12 the columns min_load and load_per_task hold other values; these are their keys under v6.12
 _INSTEAD = {"min_load": "h_nr_queued", "load_per_task": "runnable"}
 _OF_A_GROUP_V6_12 = {
     c: key for c, key in _OF_A_GROUP.items() if key not in ("max_load", *_INSTEAD)
@@ -59,7 +59,7 @@ def rows_of(trees: Sequence[Domains], wanted: bool) -> int:
 
 
 def records_per_event(trees: Sequence[Domains], wanted: bool) -> int:
-    """Return how many records of decisions one event may write: one call per level for each CPU that balances in the event."""
+    """Return how many records one event may need for decisions: one call per level for each CPU that balances in the event."""
     if not wanted:
         return 0
     levels = max((len(tree.of(cpu)) for tree in trees for cpu in tree.cpus), default=0)
@@ -78,13 +78,13 @@ class Decided:
 
     calls: np.ndarray  # int64 (decisions, 18), fields of Decision
     groups: np.ndarray  # int64 (groups of all decisions, 12), in the order of the calls
-    levels: list[str]  # the level of each domain; the index counts the rows from the first domain
+    levels: list[str]  # the level of each domain, in the order of the domains' rows
 
 
 def take_decisions(
     log: np.ndarray, m: np.ndarray, trees: Sequence[Domains]
 ) -> tuple[np.ndarray, Decided]:
-    """Separate the values of decisions from the log."""
+    """Take the values of decisions out of the log; return the rest of the log and these values."""
     kind = log[:, log_column.KIND]
     parts = log[kind == log_kind.DECISION_PART, log_column.CPU :]
     heads = np.flatnonzero(kind == log_kind.DECISION)

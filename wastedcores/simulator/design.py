@@ -1,4 +1,4 @@
-"""The part of a replay that only a design has: the row of the core module, and what became of the modules' suggestions."""
+"""What only the replay of a design has (docs/design-mode.md): the core module's row, and the fate of the modules' suggestions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def module_names(kernel: KernelModel) -> list[str]:
 
 
 def rows_of(machine: Machine, kernel: KernelModel) -> int:
-    """Count the rows that follow the core row: the counts of answers, the counts of busy CPUs, and the CPUs by nearness."""
+    """Count the rows that follow the core row: the counts of answers, the counts of busy CPUs, and the lists of near CPUs."""
     if not kernel.is_design:
         return 0
     n = machine.cpus
@@ -36,8 +36,8 @@ def rows_of(machine: Machine, kernel: KernelModel) -> int:
 def nearness(machine: Machine) -> IntArray:
     """List for each CPU all CPUs, the nearest first.
 
-    The order is: the CPU itself, its core, its last-level cache, its node, then nodes by distance. Among equals the lower number
-    comes first.
+    The order is: the CPU itself, its core, its last-level cache, its node, then nodes by distance. Of two equally near CPUs,
+    the one with the lower number comes first.
     """
     m = machine
     everyone = np.arange(m.cpus, dtype=np.int32)
@@ -56,7 +56,7 @@ def nearness(machine: Machine) -> IntArray:
 
 
 def install(m: np.ndarray, machine: Machine, kernel: KernelModel, plain: Plain | None) -> None:
-    """Write the core row and the lists that it names into the table; do nothing for Linux."""
+    """Write the core row and the lists of near CPUs into the table; do nothing if the kernel is Linux."""
     if kernel.modules is None:
         return
     first = int(m[0, Kernel.design])
@@ -75,7 +75,7 @@ def install(m: np.ndarray, machine: Machine, kernel: KernelModel, plain: Plain |
 
 
 def refusal_text(kernel: KernelModel, module: int, value: int) -> str:
-    """Return the text of a refused suggestion's event."""
+    """Return the text of the event that a refused suggestion causes."""
     reason, moment = divmod(value, suggestion.MOMENTS)
     return f"{module_names(kernel)[module]}: {OPERATIONS[moment]}, {REFUSALS[reason]}"
 

@@ -1,4 +1,4 @@
-"""The scheduling domains as rows of the world's table, and the CPU sets and lists of CPUs that they refer to."""
+"""The scheduling domains as rows of the engine's table, and the CPU sets and lists of CPUs to which the domains refer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wastedcores.simulator.engine.world.structs import (
 if TYPE_CHECKING:
     from wastedcores.topology.domains import DomainArrays
 
-#: columns that are filled from the attributes of DomainArrays with the same names
+#: columns that are filled from the attributes of DomainArrays that have the same names
 _COLUMNS = (
     "min_interval", "max_interval", "busy_factor", "imbalance_pct", "cache_nice_tries",
     "busy_idx", "idle_idx", "newidle_idx", "wake_idx", "forkexec_idx",
@@ -26,7 +26,7 @@ _COLUMNS = (
 
 
 class CpuSets:
-    """The CPU sets of a world. Equal sets are stored once."""
+    """The CPU sets of a world (the engine's table). Equal sets are stored once."""
 
     def __init__(self) -> None:
         self._numbers: dict[frozenset[int], int] = {}
@@ -35,7 +35,7 @@ class CpuSets:
         return len(self._numbers)
 
     def number(self, cpus: Iterable[int]) -> int:
-        """Return the number of a set, which is its row minus ``k.cpuset0``."""
+        """Return the number of a set: its row minus ``k.cpuset0``."""
         return self._numbers.setdefault(frozenset(int(c) for c in cpus), len(self._numbers))
 
     def write(self, m: np.ndarray) -> None:
@@ -45,7 +45,7 @@ class CpuSets:
 
 
 class Tree:
-    """The domains of all CPUs at boot or after one hotplug step; their CPUs are added to ``cpusets`` as sets and to ``lists``."""
+    """The domains of all CPUs at boot or after one hotplug step. Their CPUs are added to ``cpusets`` and to ``lists``."""
 
     def __init__(self, arrays: DomainArrays, cpusets: CpuSets, lists: list[int]) -> None:
         self.arrays = a = arrays

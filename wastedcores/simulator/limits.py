@@ -1,4 +1,4 @@
-"""Checks before a replay begins: kernels that it does not model, endless programs, machines, times and seeds out of range.
+"""Checks before a replay begins: is the kernel modelled, does the program end, are the machine, times and seed in range?
 
 The functions at the end apply the boot parameters isolcpus and noautogroup to a workload.
 """
@@ -18,13 +18,13 @@ from wastedcores.topology.machine import Machine
 from wastedcores.workload import ops
 from wastedcores.workload.program import Program, Row, TaskSpec
 
-#: a CPU set is one row of the engine's table
+#: a CPU set has to fit into one row of the engine's table
 MOST_CPUS = table.LIST * (cpuset.WORD_LOW + 1)
-#: a replay has no more tasks than this (1 KiB each)
+#: a replay has no more tasks than this; each task takes 1 KiB
 MOST_TASKS = 1_000_000
 MOST_SEED = 2**63 - 1
 
-#: operations that can take time; the engine detects a loop without any of these
+#: operations that can take time; a loop without any of them is detected later, by the engine
 _TIMED = {
     ops.OP_COMPUTE, ops.OP_COMPUTE_EXP, ops.OP_SLEEP, ops.OP_SLEEP_EXP, ops.OP_BARRIER, ops.OP_LOCK, ops.OP_WAIT,
     ops.OP_WAIT_CHILDREN, ops.OP_FORK, ops.OP_WAIT_SIGNAL, ops.OP_TIMER,
@@ -61,7 +61,7 @@ def check_until(until_ns: Any) -> None:
 
 
 def check_places(program: Program, cpus: int) -> None:
-    """Check that the machine has every CPU on which a task begins, or whose timer wheel or flusher a task needs."""
+    """Check that the machine has the CPUs that the tasks need: to begin on, and for timer wheels and flushers."""
     specs = (*program.tasks, *program.templates)
     named = (*program.masks, *(s.allowed for s in specs if s.allowed is not None))
     last = max((max(one, default=0) for one in named), default=0)
@@ -135,7 +135,7 @@ def check_generation(kernel: KernelModel) -> None:
 def as_booted(program: Program, machine: Machine, kernel: KernelModel) -> Program:
     """Return the program as it runs on a machine with isolated CPUs, or under a kernel without autogroups.
 
-    Tasks without an affinity of their own inherit that of init, which leaves the isolated CPUs out (kernel/sched/core.c:
+    Tasks without an affinity of their own inherit init's affinity, which leaves out the isolated CPUs (kernel/sched/core.c:
     sched_init_smp(), v4.1 and v6.12.107). Without autogroups every task is in the root group.
     """
     rest = frozenset(range(machine.cpus)) - frozenset(machine.isolated)

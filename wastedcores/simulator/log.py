@@ -1,4 +1,7 @@
-"""The log of a replay, which is taken out of the engine's table part by part, and the CPUs that a search examined (v6.12)."""
+"""The log of a replay, which is taken out of the engine's table part by part.
+
+Under v6.12, the sets of CPUs that searches examined are then split off from the log.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _FIRST_ROWS = 1 << 12
 class Log:
     """The parts of a log in one array.
 
-    The array grows in place: a new array would cost more for its fresh memory than for the copy.
+    The array grows in place. In a new array, the first use of its memory would take longer than the copy of the records.
     """
 
     def __init__(self) -> None:
@@ -38,10 +41,10 @@ class Log:
 
 
 def take_scans(log: np.ndarray, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give each search's set of examined CPUs a row, and remove the records that hold these sets from the log.
+    """Give a row to each search's set of examined CPUs, and remove from the log the records that hold these sets.
 
-    For each search the engine writes a ``CONSIDERED`` record with -1 instead of a row. The next records hold the words of the
-    set, six per record.
+    For each search the engine writes a ``CONSIDERED`` record whose PID column has -1 instead of a row. The records after it hold
+    the words of the set, six words per record.
     """
     kind = log[:, log_column.KIND]
     is_part = kind == log_kind.CONSIDERED_PART

@@ -28,18 +28,19 @@ class RawReplay:
         int64 (records, 8). The columns are named in ``wastedcores.simulator.log_column``, the kinds of records in
         ``log_kind`` and the operations in ``log_op``.
     masks
-        int64 (rows, WIDTH): the rows of the table before the tasks. They include the CPU sets of ``considered`` records, whose
-        PID column holds the row of the set.
+        int64 (rows, WIDTH): the rows of the table before the tasks. The PID column of a ``considered`` record holds
+        the row of its CPU set in this array.
     tasks
         int64 (tasks, WIDTH): the task rows of the engine, in the order of birth.
     pids
         int64 (tasks,): the pid of each task.
     counts
-        int64 (levels, 3, 7): load_balance() calls by entry of the level table, idle type and result.
+        int64 (levels, 3, 7): the number of load_balance() calls by entry of the level table, idle type and result.
     end_ns, events, done, wall_s
-        Simulated end; engine events handled; whether every task finished; seconds spent in the engine.
+        The simulated time of the end; how many events the engine handled; whether every task finished; how many seconds the
+        engine took.
     phase_ns
-        When the workload began.
+        The simulated time at which the workload began.
     decided
         The values of the decisions in the log; None if they were not logged.
     """
@@ -61,7 +62,7 @@ class RawReplay:
         return self.log[np.isin(self.log[:, log_column.KIND], kinds)]
 
     def comms(self, program: Program) -> list[str]:
-        """Return the name of each task of the program that was replayed."""
+        """Return the name of each task; ``program`` is what was replayed."""
         specs = (*program.templates, *program.tasks)
         return [specs[t].comm for t in self.tasks[:, TaskStruct.template]]
 
@@ -79,8 +80,8 @@ class Summary:
     busy_per_cpu
         float (cpus,): the share of the window in which each CPU ran something.
     idle_while_overloaded
-        The share of the window in which a counted CPU was idle while another had two tasks or more. Affinity is not
-        considered.
+        The share of the window in which a CPU was idle while another had two tasks or more. Only the CPUs of the counted
+        nodes (:func:`summarize`) are considered, and affinity is ignored.
     """
 
     result: float | None
@@ -96,7 +97,7 @@ def marks(raw: RawReplay, program: Program) -> dict[str, int]:
     Parameters
     ----------
     raw, program
-        A replay and what it ran.
+        A replay and the program that it ran.
 
     Returns
     -------
@@ -116,7 +117,7 @@ def busy_share(raw: RawReplay, cpus: int, start: int, end: int) -> np.ndarray:
 def running_ns(
     ts_ns: np.ndarray, cpu: np.ndarray, counts: np.ndarray, cpus: int, start: int, end: int
 ) -> np.ndarray:
-    """Compute how long each CPU ran inside a window, after the switches that ``counts`` selects."""
+    """Compute for each CPU how much of a window lies between a switch that ``counts`` selects and the CPU's next switch."""
     order = np.argsort(cpu, kind="stable")
     cpu = cpu[order]
     length = durations_ns(ts_ns[order], cpu, start, end)
@@ -124,7 +125,7 @@ def running_ns(
 
 
 def durations_ns(ts_ns: np.ndarray, owner: np.ndarray, start: int, end: int) -> np.ndarray:
-    """Compute how much of a window lies between each event and the next one of the same owner."""
+    """Compute how much of a window lies between each event and the next event of the same owner."""
     ts_ns = np.clip(ts_ns, start, end)
     last = np.append(owner[1:] != owner[:-1], True)[: len(owner)]
     until = np.append(ts_ns[1:], end)[: len(ts_ns)]
@@ -144,21 +145,21 @@ def overload_share(raw: RawReplay, counted: np.ndarray, start: int, end: int) ->
 def cpus_wasted(
     ts_ns: np.ndarray, cpu: np.ndarray, nr: np.ndarray, cpus: int, start: int, end: int
 ) -> float:
-    """Compute the mean number of CPUs that were idle while a thread waited for each of them. Affinity is not considered.
+    """Compute the mean number of CPUs that were idle although waiting threads could have used them. Affinity is ignored.
 
     Parameters
     ----------
     ts_ns, cpu, nr
         int64 (changes,): the lengths of runqueues, in order of time.
     cpus
-        The number of CPUs; those without a change so far are idle.
+        The number of CPUs. A CPU is idle until its first change.
     start, end
         The window in ns.
 
     Returns
     -------
     float
-        The mean over time of the number of idle CPUs or the number of waiting threads, whichever is smaller.
+        The mean over time of the smaller of two numbers: the idle CPUs and the waiting threads.
     """
     idle = cpus - over_cpus(cpu, nr > 0)
     return _mean(ts_ns, np.minimum(idle, over_cpus(cpu, np.maximum(nr - 1, 0))), start, end)
@@ -197,7 +198,7 @@ def summarize(
     measure
         The workload's own measure. None: the window is the whole replay.
     counted_nodes
-        The nodes whose CPUs count as idle or overloaded; None: all.
+        The nodes whose CPUs count for ``idle_while_overloaded``. None: all nodes.
 
     Returns
     -------
@@ -209,7 +210,7 @@ def summarize(
         at = marks(raw, program)
         start = at.get(measure.start, 0)
         end = at.get(measure.end, raw.end_ns)
-        # a duration is known only if the end mark was reached; a rate is meaningful for a part of the window, too
+        # a duration is known only if the end mark was reached; a rate can also be computed if the replay stopped before this mark
         reached = {measure.start, measure.end} <= at.keys() or measure.name.endswith("_per_s")
         if reached or (measure.start in at and not measure.name.endswith("_s")):
             result = _result(raw, program, measure, (end - start) / 1e9)
@@ -225,7 +226,7 @@ def summarize(
 
 
 def _result(raw: RawReplay, program: Program, measure: Measure, seconds: float) -> float | None:
-    """Return the measure's value. If it is not a duration, it is None if no task has done any of the measured work."""
+    """Return the measure's value. A measure that is no duration is None if no task has done any of the measured work."""
     if measure.name.endswith("_s") and not measure.name.endswith("_per_s"):
         return seconds
     if measure.name == "share_of_first":

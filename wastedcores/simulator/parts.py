@@ -1,4 +1,4 @@
-"""What only some replays have in their world: clocks, real-time tasks, the fair class and the balancer of a modern kernel."""
+"""Parts of the table that only some replays have: clocks, real-time tasks, a modern kernel's fair class and balancer."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def check_policies(program: Program, kernel: KernelModel) -> None:
 
 
 def realtime_rows(program: Program, cpus: int) -> int:
-    """Count the rows of the real-time class: one per CPU and one that all share; none if no task changes its policy."""
+    """Count the rows of the real-time class: one per CPU and one that all CPUs share; none if no task changes its policy."""
     return cpus + 1 if has_policies(program) else 0
 
 
@@ -136,7 +136,7 @@ _NEWIDLE = {
     SchedDomain.newidle_ratio: 512,
 }
 
-#: rules of a kernel, each of which has a column of the same name
+#: the rules of a kernel; each of them has a column of the same name in Modern
 _RULES = (
     "tg_load_avg_limited", "whole_cores_balance", "siblings_counted", "prefer_sibling_of_child", "last_fully_busy",
     "placement_masked", "waiting_is_use", "clusters_scanned", "sleepers_counted", "sleepers_pulled", "ineligible_wait",
@@ -157,7 +157,7 @@ def install_modern(
     kernel: KernelModel,
     plain: Plain | None,
 ) -> None:
-    """Write what the balancer of v6.12 needs into the table; do nothing for other kernels."""
+    """Write into the table what a modern kernel needs; do nothing for other kernels."""
     if not kernel.is_modern:
         return
     g = m[m[0, Kernel.scratch] + table.MODERN_ROW]
@@ -184,14 +184,14 @@ def install_modern(
 
 
 def _domains(tree: Domains) -> Iterator[tuple[int, Domain]]:
-    """Yield each CPU with each of its domains, the innermost first. The rows have the same order."""
+    """Yield each CPU with each of its domains, the innermost first. The rows of the domains are in the same order."""
     for cpu, mine in enumerate(tree.by_cpu):
         for d in mine:
             yield cpu, d
 
 
 def _key(d: Domain) -> tuple[int, int]:
-    """Return the level and the first CPU of a domain. They identify the row that its CPUs share."""
+    """Return the level and the first CPU of a domain. They identify the row that the domain's CPUs share."""
     return d.index, min(d.cpus)
 
 
@@ -201,7 +201,7 @@ def _shared(tree: Domains) -> dict[tuple[int, int], int]:
 
 
 def _write_domain(m: np.ndarray, row: int, tree: Domains, cpu: int, d: Domain) -> None:
-    """Write the columns that only v6.12 has, of a domain and of its groups."""
+    """Write the columns of a domain and of its groups that only modern kernels use."""
     m[row, list(_NEWIDLE)] = list(_NEWIDLE.values())
     m[row, SchedDomain.imb_numa_nr] = d.imb_numa_nr
     core = tree.machine.core_of_cpu

@@ -41,17 +41,17 @@ class Replay(Shown):
     Attributes
     ----------
     trace
-        Events in the trace model; the header has ``source_format="replay"`` and the window that the workload measures.
+        The events of the replay. The header has ``source_format="replay"`` and the window that the workload measures.
     summary
         The workload's result and the busy CPUs in its window.
     tasks
-        pid, comm, completed_ns (null: the task was still there at the end), units (rounds of the outermost loop).
+        The columns pid, comm, completed_ns (null if the task had not ended), and units (rounds of the outermost loop).
     suggestions
-        For a design: module, moment, asked, silent, taken, refused (docs/design-mode.md). For Linux it has no rows.
+        The columns module, moment, asked, silent, taken, refused (docs/design-mode.md). For Linux this table has no rows.
     balance_calls
-        level (entry of the level table, 0 = SMT), idle (idle, busy, newidle), result, calls.
+        The columns level (entry of the level table, 0 = SMT), idle (idle, busy, newidle), result, calls.
     raw
-        What the engine left; ``raw.wall_s`` is the time it took, ``raw.events`` the number of events it handled.
+        The engine's own output. ``raw.wall_s`` is the time that the engine took, ``raw.events`` the number of events.
     notes
         How the workload's description differs from what would happen on a real machine.
     """
@@ -106,7 +106,7 @@ class Replay(Shown):
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the replay, schema ``wastedcores.replay/1``, without the invariant."""
+        """Return the replay as a dictionary (schema ``wastedcores.replay/1``), without the result of the invariant."""
         result = (
             None
             if self.result_name is None
@@ -154,27 +154,29 @@ def replay(
     Parameters
     ----------
     workload
-        What runs.
+        The workload to run.
     machine, kernel
-        A machine and a kernel model, or their names. The machine may be a preset, a file or ``live``. The usual kernel is
-        v4.1 or, with ``modules``, the core module of a design.
+        A machine and a kernel model, or their names. The machine may be a preset, a file or ``live``. The default
+        kernel is v4.1 or, if ``modules`` is given, the core module of a design.
     seed
-        Seed of all random draws: the same seed gives the same bytes.
+        Seed of all random draws. A replay with the same seed gives the same bytes.
     until_ns
         Stop after this much simulated time. None: stop when every task that is no daemon has finished.
     costs
-        Machine constants of docs/replay-semantics.md. None: those of the machine.
+        The machine constants (docs/replay-semantics.md). None: the constants of ``machine``.
     considered, load
-        Whether to trace the CPUs that each decision looked at, and the weight of the runqueues.
+        ``considered``: whether to trace the CPUs that each decision looked at. ``load``: whether to trace the weights of the
+        runqueues.
     decisions
         Whether to trace every call of load_balance(): what it saw and why it gave up (events of kind ``decision``). The other
-        events do not depend on it.
+        events do not depend on this parameter.
     modules
-        Optimisation modules of your own (:class:`wastedcores.simulator.Module`) or names of shipped ones, in the order in which
-        the core module asks them. With a module of your own, everything runs as plain Python: about 10,000 events per second.
+        Optimisation modules of your own (:class:`wastedcores.simulator.Module`) or names of shipped modules, in the order in
+        which the core module asks them. With a module of your own, everything runs as plain Python: about 10,000 events per
+        second.
     policies
-        Functions of your own for decisions of the kernel: ``{"select_idle_sibling": f}``. Each takes the arguments that the
-        engine's function of this name takes (docs/design-mode.md). Everything then runs as plain Python.
+        Functions of your own for decisions of the kernel: ``{"select_idle_sibling": f}``. Each takes the same arguments as the
+        engine's function of this name (docs/design-mode.md). Everything then runs as plain Python.
 
     Returns
     -------
@@ -184,13 +186,13 @@ def replay(
     Raises
     ------
     WorkloadError
-        The workload deadlocks, loops without time, or keeps a task off every online CPU. The text names the task and the
-        simulated time.
+        The workload deadlocks, has a loop that takes no simulated time, or has a task that may run on no online CPU. The text
+        names the task and the simulated time.
     UnknownKernelError
         The replay does not model the scheduler of this kernel.
     UsageError
-        The seed or ``until_ns`` is out of range; or what you gave as a module or as a function is none; or it gave an impossible
-        answer.
+        The seed or ``until_ns`` is out of range, a given module or function is not one, or a module or function gave an
+        impossible answer.
 
     Warns
     -----
@@ -310,7 +312,7 @@ def replay_scenario(
     decisions
         Whether to trace the balancer's decisions, as in :func:`replay`.
     refill_ns
-        The time in ns that a task loses when it first runs on a CPU with another last-level cache than before.
+        The time in ns that a task loses whenever it starts to run under another last-level cache than the one it last used.
     modules, policies
         As for :func:`replay`.
 

@@ -1,4 +1,4 @@
-"""Runs a flat program in the compiled engine: :func:`simulate`."""
+"""Runs a program (wastedcores/workload/program.py) in the engine: :func:`simulate`."""
 
 from __future__ import annotations
 
@@ -55,29 +55,30 @@ def simulate(
     log_records: int | None = None,
     plain: PlainEngine | None = None,
 ) -> RawReplay:
-    """Run a flat program in the engine.
+    """Run a program in the engine.
 
     Parameters
     ----------
     program, machine, kernel
-        What runs where under which kernel.
+        The program, the machine on which it runs, and the kernel.
     seed
         Seed of all random draws.
     until_ns
         Stop after this much simulated time. None: stop when every task that is no daemon has finished.
     costs
-        Machine constants. None: :func:`costs_of` the machine.
+        Machine constants. None: ``costs_of(machine)``.
     considered, load
-        Whether to log the CPUs that each decision looked at, and the weight of the runqueues.
+        ``considered``: whether to log the CPUs that each decision looked at. ``load``: whether to log the weights of the
+        runqueues.
     decisions
         Whether to log every call of load_balance(): what it saw and why it gave up.
     trees
         Domains at boot and after each hotplug step of the program. None: they are built here.
     log_records
-        How many records the engine collects before they are taken out of its table. The result does not depend on it.
-        None: as many as stay in the processor's cache.
+        How many records the engine collects before they are taken out of its table. The result does not depend on this
+        number. None: as many records as fit in the processor's cache.
     plain
-        The engine as plain Python, which then runs instead of the compiled one.
+        The engine as plain Python, which then runs instead of the compiled engine.
 
     Returns
     -------
@@ -87,10 +88,10 @@ def simulate(
     Raises
     ------
     WorkloadError
-        The program deadlocks, never ends, loops without time, keeps a task off every online CPU, unlocks what is not
-        locked, or makes more than a million tasks.
+        The program deadlocks, never ends, has a loop that takes no simulated time, has a task that may run on no online CPU or
+        that unlocks a lock without holding it, or makes more than a million tasks.
     UsageError
-        The seed or the end of time is out of range, or the machine has more CPUs than the engine's CPU sets hold.
+        The seed or ``until_ns`` is out of range, or the machine has more CPUs than the engine's CPU sets hold.
     """
     from wastedcores.simulator.engine import run_jit
     from wastedcores.simulator.world import build_world
@@ -164,7 +165,7 @@ def _run(
     from wastedcores.simulator.world import grown
 
     while True:
-        with np.errstate(over="ignore"):  # splitmix64 wraps; only the uncompiled engine notices
+        with np.errstate(over="ignore"):  # splitmix64 overflows; only uncompiled code would warn
             ended = int(run(m))
         log.add(*_drain(m))
         if ended == status.TASKS_FULL:
@@ -178,7 +179,7 @@ def _run(
 
 
 def with_steps(machine: Machine, program: Program) -> Machine:
-    """Return the machine with the program's hotplug steps after its own.
+    """Return the machine with the program's hotplug steps added after its own steps.
 
     Parameters
     ----------
@@ -194,12 +195,12 @@ def with_steps(machine: Machine, program: Program) -> Machine:
 
 
 def trees_of(machine: Machine, program: Program, kernel: KernelModel) -> list[Domains]:
-    """Return the domains when the replay begins, after the machine's own steps, and after each step of the program."""
+    """Return the domains when the replay begins (the machine has then done its own steps) and after each step of the program."""
     return domain_events(with_steps(machine, program), kernel.linux)[len(machine.hotplug) :]
 
 
 def _drain(m: np.ndarray) -> tuple[np.ndarray, int]:
-    """Empty the log; return the number of its records, and the rows that hold them until the engine continues."""
+    """Empty the log. Return the rows that hold its records until the engine continues, and the number of records."""
     first, n = int(m[0, Kernel.log0]), int(m[0, Kernel.log_n])
     m[0, Kernel.log_n] = 0
     return m[first : first + table.rows_for(n * log_column.WIDTH), : table.LIST], n
@@ -272,7 +273,7 @@ def _failure(m: np.ndarray, ended: int, program: Program, machine: Machine) -> W
 
 
 def _waits_for(m: np.ndarray, row: int, program: Program) -> str:
-    """Return what a task waits for, as the program numbers it."""
+    """Return what a task waits for; a wait object has the number by which the program names it."""
     kind = int(m[row, TaskStruct.waits_for])
     before = {
         waits_for.BARRIER: 0,

@@ -1,4 +1,4 @@
-"""The engine's log as a trace, on which every figure, check and reader works as on a capture."""
+"""Converts the engine's log to a trace. Every figure, check and reader works on this trace as on a capture."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def to_trace(
     raw, program
         The replay and the program that ran.
     machine, kernel, name, seed
-        What the header says about the replay.
+        Values for the header of the trace.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def to_trace(
     return Trace(frame.lazy(), header)
 
 
-#: the kinds of records that fill each of four columns: PID, OTHER (as the causing task), SRC and VALUE
+#: for each of four columns, the kinds of records that fill it: PID, OTHER (if it holds the causing task), SRC and VALUE
 _OF_A_TASK = (
     log_kind.SWITCH, log_kind.WAKEUP, log_kind.WAKEUP_NEW, log_kind.MIGRATE, log_kind.FORK, log_kind.EXIT, log_kind.MARK,
     log_kind.REFUSED, log_kind.TICK, log_kind.AFFINITY,

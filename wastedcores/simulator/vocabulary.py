@@ -11,7 +11,7 @@ def _names(codes: ModuleType) -> tuple[str, ...]:
     return tuple(name.lower() for name in vars(codes) if name.isupper())
 
 
-#: kinds of records; a refused suggestion of a module has a code of its own and is a balance event
+#: the kinds of log records; a module's refused suggestion has a code of its own, but the name of a balance event
 KINDS = tuple("balance" if name == "refused" else name for name in _names(log_kind))
 
 #: why a task moved, at which moment a CPU balanced, or which kernel function examined CPUs
@@ -32,13 +32,13 @@ GROUP_TYPES_V6_12 = (
     "has_spare", "fully_busy", "misfit_task", "smt_balance", "asym_packing", "imbalanced", "overloaded",
 )  # fmt: skip
 
-#: what is to move (enum migration_type) and the comparisons that find a domain balanced, since v5.5
+#: since v5.5: what is to move (enum migration_type), and the comparisons that may find a domain balanced
 MIGRATIONS = ("load", "util", "task")
 BALANCED = (
     "not balanced", "no task", "local type", "local load", "above average", "margin", "busy", "idle CPUs", "single task",
     "no imbalance",
 )  # fmt: skip
 
-#: the outcomes of asking a module of a design for a suggestion, and the reasons for refusing one
+#: the outcomes of asking a module of a design for a suggestion, and the reasons for refusing a suggestion
 ANSWERS = ("silent", "taken", "refused")
 REFUSALS = ("a core would stay idle", "not possible")

@@ -51,15 +51,16 @@ from wastedcores.workload.program import Costs, Program, Row, TaskSpec
 _CHILDREN = 1024
 #: room for log records in the engine's table; this many stay in the processor's cache
 _LOG_RECORDS = 1 << 16
-#: six rows of scratch, the globals of v6.12, the four named CPU sets and the core row
+#: every replay has these rows from k.scratch on: six rows of scratch, the globals of modern kernels (world/structs: Modern), the
+#: four named CPU sets (world/cpuset.py) and the core row (Design)
 _SCRATCH_ROWS = 12
-#: constants of a machine, each of which has a column of the same name
+#: the constants of a machine; each of them has a column of the same name in Kernel
 _COSTS = (
     "tick_ns", "irq_ns", "skew_ns", "ipi_ns", "switch_ns", "wake_ns", "spin_ns", "lb_base_ns", "lb_cpu_ns", "idle_ticks",
 )  # fmt: skip
 #: names of kernel threads that exist once per CPU (is_per_cpu_kthread(), v6.12.107)
 _PER_CPU_KTHREAD = re.compile(r"(kworker|ksoftirqd|migration|cpuhp|irq_work|idle_inject)/\d+")
-#: group_imbalance of a kernel model -> k.group_imbalance_fix
+#: for each value of KernelModel.group_imbalance: the value of k.group_imbalance_fix
 _GROUP_IMBALANCE = {
     None: group_imbalance_fix.NONE,
     "paper": group_imbalance_fix.PAPER,
@@ -81,7 +82,7 @@ def build_world(
     log_records: int | None = None,
     plain: Plain | None = None,
 ) -> np.ndarray:
-    """Build the table of a replay, for compiled functions or for plain ones.
+    """Build the table of a replay, for the compiled engine or for the engine as plain Python.
 
     Row 0 says where each section begins (table.py).
     """
@@ -102,7 +103,7 @@ def build_world(
     weight_lists = len(lists)
     domain_lists = weight_lists + len(WEIGHTS) + len(INVERSES)
     tasks = len(program.tasks) + (_CHILDREN if program.templates else 0)
-    # parts that only some replays have, in the order of their rows, which follow the core row
+    # the row counts of the parts that only some replays have; the rows of these parts follow the core row, in this order
     extra = (
         design.rows_of(machine, kernel),
         parts.clock_rows(machine),
@@ -110,7 +111,7 @@ def build_world(
         parts.realtime_rows(program, n),
         parts.modern_rows(trees, kernel),
     )
-    # ``runs`` and ``ticks`` are powers of two; a CPU has at most two ticks in the ring, its next one and a cancelled one
+    # ``runs`` and ``ticks`` are powers of two; a CPU has at most two ticks in the ring, its next tick and a cancelled tick
     runs = 1 << (n - 1).bit_length()
     ticks = 4 * runs
     groups = len(program.shares)
@@ -179,7 +180,7 @@ def build_world(
 
 
 def _with_heap_and_log(head: np.ndarray, g: np.ndarray, steps: int, records: int) -> np.ndarray:
-    """Return the table ``head``, whose last section is the tasks, followed by the heap and the log."""
+    """Return a table that begins with ``head``, whose last section is the tasks, and then has the heap and the log."""
     room = 2 * (8 * int(g[Kernel.nr_cpus]) + steps + int(g[Kernel.task_room])) + 64
     heap = rows_for(4 * (room + 3))
     g[Kernel.heap0], g[Kernel.heap_room] = len(head), room
@@ -204,7 +205,7 @@ def grown(m: np.ndarray, tasks: int, steps: int) -> np.ndarray:
 
 
 def _waits(program: Program) -> Iterator[tuple[int, int]]:
-    """Yield column and value of each wait object: barriers, then locks, then semaphores."""
+    """Yield for each wait object the column to fill and its value. Barriers come first, then locks, then semaphores."""
     yield from ((WaitObject.parties, parties) for parties in program.barriers)
     yield from ((WaitObject.parties, 0) for _ in range(program.locks))
     yield from ((WaitObject.count, value) for value in program.semaphores)
@@ -262,7 +263,7 @@ def _write_programs(
 ) -> None:
     """Write the programs.
 
-    Targets of loops and CPU sets become numbers of rows; wait objects are numbered from the first barrier on.
+    The targets of loops and the CPU sets become numbers of rows. The numbers of wait objects count from the first barrier.
     """
     op0, cpuset0 = int(m[0, Kernel.op0]), int(m[0, Kernel.cpuset0])
     out: list[Row] = []
@@ -297,7 +298,7 @@ def _write_specs(
         m[row, TaskStruct.pc] = g[Kernel.op0] + starts[spec.rows]
         m[row, TaskStruct.cpus_allowed] = -1 if inherits else g[Kernel.cpuset0] + cpusets[i]
         m[row, TaskStruct.nr_cpus_allowed] = allowed[i]
-        m[row, TaskStruct.nice] = -1000 if template else spec.nice  # -1000: the parent's
+        m[row, TaskStruct.nice] = -1000 if template else spec.nice  # -1000: take the parent's
         m[row, TaskStruct.daemon] = spec.daemon
         m[row, TaskStruct.kthread] = _PER_CPU_KTHREAD.match(spec.comm) is not None
 
@@ -312,7 +313,7 @@ def _start(m: np.ndarray, program: Program, base_slice_ns: int | None, plain: Pl
         k = plain.kernel(m)
         add_step, add_top, start_state = map(plain.of, (add_step, add_top, start_state))
     g = m[0]
-    with np.errstate(over="ignore"):  # splitmix64 wraps; only the uncompiled engine notices
+    with np.errstate(over="ignore"):  # splitmix64 overflows; only uncompiled code would warn
         phase = int(start_state(k))
         if base_slice_ns is not None:
             m[0, Kernel.base_slice] = base_slice_ns

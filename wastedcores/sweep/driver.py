@@ -22,12 +22,12 @@ from wastedcores.sweep.run import LIVE, Run, Value, digest, execute, live_machin
 from wastedcores.sweep.store import Store, table_of
 
 _PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
-#: how long to wait for a scheduler, in seconds
+#: wait at most this many seconds for a scheduler to answer
 CONNECT_S = 10
 
 
 def _end_with(parent: int) -> None:
-    """Make this worker end when its parent process ends or is killed; else the worker would wait for work forever."""
+    """Make this worker end when its parent process ends or is killed; otherwise it would wait for work forever."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent has ended already
@@ -49,7 +49,7 @@ def on_cluster(
             "--scheduler: live would be another machine on each worker. Name a preset, or a file that all of them can read."
         )
     try:
-        # if there is no scheduler, the client would also print errors from a thread of its own
+        # without this, if there is no scheduler, the client would also print errors from a thread of its own
         _try_to_connect(address)
         client = Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as e:
@@ -85,7 +85,7 @@ def on_cluster(
 
 
 def _try_to_connect(address: str) -> None:
-    """Raise OSError if nobody listens at ``tcp://host:port`` or ``tls://host:port``; the client checks other addresses."""
+    """Raise OSError if nobody listens at a ``tcp`` or ``tls`` address; the client itself checks addresses of other kinds."""
     at = urlsplit(address)
     if at.scheme not in ("tcp", "tls") and "://" in address:
         return
@@ -101,7 +101,7 @@ def _installed(modules: list[str]) -> str:
     return " ".join([version, *(digest(module) for module in modules)])
 
 
-#: a run is given up when its process has died this many times
+#: a run is given up when its worker process has died this many times
 LIVES = 3
 
 
@@ -110,20 +110,21 @@ def on_processes(
 ) -> Generator[tuple[Run, dict[str, Value]], None, None]:
     """Execute runs in processes of this machine.
 
-    When a process dies, all runs that were under way lose one life and are started again in new processes. A run with
-    only one life left is executed alone, so that no run is given up because of another run. No more runs are handed out at a
-    time than there are workers, so that it is known which runs were under way, and Ctrl-C need not wait for queued runs.
+    Each run has :data:`LIVES` lives. When a process dies, all runs that were under way lose one life and are started again in new
+    processes. A run with only one life left is executed alone, so that no run is given up because of another run. At most as many
+    runs as there are workers are handed out at a time. So it is known which runs were under way, and Ctrl-C need not wait for
+    queued runs.
     """
     lives = {run.key: LIVES for run in runs}
     waiting = list(reversed(runs))
     under_way: dict[Future, Run] = {}
     processes = min(workers, len(runs))
     pool = None
-    # the first run is executed alone: it compiles the engine, and the other processes find the compiled code in the cache
+    # the first run is executed alone, because it compiles the engine; later runs find the compiled code in the cache
     allowed = 1
 
     def most() -> int:
-        """Return how many runs may be under way together with the next one."""
+        """Return how many runs may be under way, including the next one."""
         together = (*under_way.values(), *waiting[-1:])
         return 1 if any(lives[run.key] == 1 for run in together) else allowed
 
@@ -155,7 +156,7 @@ def on_processes(
                             {"error": f"its worker process died {LIVES} times (out of memory?)"},
                         )
     finally:
-        if pool is not None:  # the next sweep executes the runs that were under way again
+        if pool is not None:  # the next sweep executes the lost runs again
             pool.shutdown(kill_workers=True)
 
 
@@ -163,7 +164,7 @@ def on_processes(
 def _no_ctrl_c() -> Iterator[None]:
     """Block Ctrl-C while processes are started, so that these processes never receive it.
 
-    A terminal sends Ctrl-C to the whole process group, but only the parent decides what happens then.
+    A terminal sends Ctrl-C to the whole process group, but only the parent process must react to it.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -186,9 +187,10 @@ def sweep(
     """Execute every run once and write one Parquet table with a row per run.
 
     A row has ``run`` (the key), ``code`` (digest of the sources), the arguments, the task's values, and ``error``. Runs that are
-    in an earlier ``out`` or in ``OUT.runs/`` are not executed again; with ``keep``, the rows of other runs stay in the table if
-    the same code made them. ``scheduler`` is the address of a Dask scheduler whose workers can import this package. ``note`` is
-    called with remarks, such as how many runs were kept, and ``first`` is what the progress bar says until the first run ends.
+    in an earlier ``out`` or in ``OUT.runs/`` are not executed again. With ``keep``, the rows that an earlier ``out`` has of other
+    runs stay in the table if the same code made them. ``scheduler`` is the address of a Dask scheduler whose workers can import
+    this package. ``note`` is called with remarks, such as how many runs were kept. The progress bar shows ``first`` until
+    the first run ends.
     """
     # a module may have been edited since the last sweep of this process, and a CPU may have gone offline
     digest.cache_clear()
@@ -216,13 +218,13 @@ def sweep(
                 bar.set_description(first)
             for run, row in finished:
                 bar.set_description(refresh=False)
-                # a run may come twice if its worker was wrongly taken for dead; it counts once
+                # a run comes twice if a living worker was taken for dead; only its first row is kept
                 if run.key not in done:
                     store.keep(run.key, row)
                     done[run.key] = row
                     bar.update()
     except KeyboardInterrupt:
-        # the interrupt may have come while a run was being written
+        # count again, because the interrupt may have come while a run was being written
         kept = len(store.finished(set(keys)))
         say(f"{kept} of {len(todo)} runs are kept in {store.folder}; the same command continues")
         raise

@@ -1,4 +1,4 @@
-"""Many machines in one table: a row per machine and hour, from a Prometheus that scrapes ``wastedcores watch``."""
+"""Asks a Prometheus that scrapes ``wastedcores watch`` for a table with one row per machine and hour."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_HOUR = {
     "longest_s": "max by (instance) (max_over_time(wastedcores_longest_wait_seconds[1h]))",
     "_violations": 'max by (instance) (max_over_time(wastedcores_verdict{wastedcores_verdict="violations"}[1h]))',
     "_unknown": 'max by (instance) (avg_over_time(wastedcores_verdict{wastedcores_verdict="unknown"}[1h]))',
-    # how many of twelve or thirteen moments have a sample in the ten minutes before them
+    # the hour is asked for at twelve or thirteen moments: how many of them have a sample in the ten minutes before
     "_seen": "count_over_time(max by (instance) "
     '(present_over_time(wastedcores_verdict{wastedcores_verdict="unknown"}[10m]))[1h:5m])',
 }
@@ -37,11 +37,12 @@ _GROUPS = (
     f"topk({MOST_GROUPS}, sum by (cgroup) (increase(wastedcores_cgroup_seconds_total"
     '{{state="wasted"}}[{hours}h])))'
 )
-#: the verdict of an hour is unknown if it was unknown for more than this share of the hour, or if fewer than this many of its
-#: moments have a sample
+#: the verdict of an hour without violations is unknown if watch said "unknown" for more than this share of the hour, or if fewer
+#: than this many moments of the hour have a sample
 _MOST_UNKNOWN = 0.5
 _FEWEST_SEEN = 6
-#: an hour has this many moments, five minutes apart, that are asked for; a thirteenth moment also belongs to the hour before
+#: an hour is asked for at this many moments, five minutes apart; an answer may have a thirteenth moment, where the previous hour
+#: ends
 _MOMENTS = 12
 
 
@@ -68,7 +69,7 @@ class Prometheus:
 def machine_hours(address: str, hours: int, now: float | None = None) -> pl.DataFrame:
     """Return a row for every machine in each of the last hours.
 
-    One hour is asked for at a time, so the memory holds only the table and one answer.
+    Each request is about one hour, so the memory holds only the table and one answer at a time.
     """
     source, end = Prometheus(address), time.time() if now is None else now
     parts = [_hour(source, end - ago * _HOUR_S) for ago in reversed(range(hours))]
@@ -82,7 +83,7 @@ def machine_hours(address: str, hours: int, now: float | None = None) -> pl.Data
 
 
 def wasted_by_group(address: str, hours: int, now: float | None = None) -> pl.DataFrame:
-    """Return the control groups whose tasks waited longest beside an idle CPU: cgroup and wasted_s, the sum of all machines."""
+    """Return a table (cgroup, wasted_s summed over all machines) of the control groups that waited longest beside an idle CPU."""
     found = Prometheus(address).ask(
         _GROUPS.format(hours=hours), time.time() if now is None else now
     )
@@ -112,7 +113,7 @@ def _hour(source: Prometheus, end: float) -> pl.DataFrame:
         .when(pl.col("_seen").fill_null(0) < _FEWEST_SEEN).then(pl.lit("unknown"))
         .otherwise(pl.lit("clean"))
     )  # fmt: skip
-    # a machine that is new, or that told nothing for a while, counts for as long as it was watched
+    # if a machine is new or told nothing for a while, its hour is only as long as the time in which it was watched
     watched_s = pl.col("_seen").fill_null(0.0).clip(0, _MOMENTS) * (_HOUR_S / _MOMENTS)
     return hosts.select(
         "host",

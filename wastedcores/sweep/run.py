@@ -1,9 +1,9 @@
-"""A run: the name of a task and its arguments; and the task that replays a scenario.
+"""Defines a run, that is, the name of a task with its arguments, and the task that replays a scenario.
 
 A run includes a digest of the code that it executes, so that results of other code are never reused.
 
-The digest covers all source files of the package except those that only present results: rewording a page does not make
-any replay necessary.
+The digest covers all source files of the package except those that only present results, so a change in the words of a page
+does not make any replay necessary.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wastedcores.errors import ModelWarning, UsageError, WastedCoresError
 
 #: the package that every task uses
 PACKAGE = __name__.partition(".")[0]
-#: subpackages whose code no replay executes
+#: subpackages that only present results; no replay executes their code
 PRESENTATION = ("capture", "cli", "figures", "reports", "widgets", "words")
 
 
@@ -61,20 +61,21 @@ def _files(top: str) -> list[Path]:
 
 
 Value = str | int | float | bool | None
-#: the task of a scenario's replay
+#: the task that replays a scenario
 SCENARIO_TASK = "wastedcores.sweep:replay_once"
 
 
-#: arguments that may name a file (an rt-app workload, a machine)
+#: arguments that may name a file: the file of an rt-app workload or of a machine
 _FILES = ("scenario", "machine")
-#: the machine on which a run is executed
+#: the name that stands for the machine on which a run is executed
 LIVE = "live"
 
 
 def _content(argument: str, name: str) -> str:
-    """Return the digest of a file's content or of this machine; empty if there is no file of that name.
+    """Return a digest of what an argument names: the content of a file or this machine; empty if it names neither.
 
-    A machine may also be ``live``, or a folder with a recording (:func:`wastedcores.topology.source.find_machine`).
+    As a machine, ``live`` names this machine, and the folder of a recording names its ``meta.json``
+    (:func:`wastedcores.topology.source.find_machine`).
     """
     if argument == "machine" and name == LIVE and not os.path.exists(name):
         return live_machine()
@@ -105,7 +106,7 @@ def _content_of(name: str, *version: int) -> str:
 class Run:
     """One call of a task."""
 
-    task: str  #: ``"package.module:function"``; importable wherever it runs
+    task: str  #: ``"package.module:function"``, which can be imported wherever the run is executed
     #: keyword arguments: plain values (str, int, float, bool, None, or lists of them)
     arguments: tuple[tuple[str, Any], ...]
 
@@ -116,7 +117,7 @@ class Run:
 
     @property
     def key(self) -> str:
-        """Hash that identifies the run: of the task, its code, its arguments, and the content of files and machines they name."""
+        """A hash of the task, its code, its arguments, and the files and machines that these name; it identifies the run."""
         files = [_content(name, str(v)) for name, v in self.arguments if name in _FILES]
         text = json.dumps([self.code, self.task, sorted(self.arguments), files], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
@@ -130,7 +131,7 @@ class Run:
 def grid(
     task: str, axes: Mapping[str, Sequence[Any]], *, fixed: dict[str, Any] | None = None
 ) -> list[Run]:
-    """Return one run for each combination of the values of each argument in ``axes``; the last axis varies fastest.
+    """Return one run for each combination of the values in ``axes``, which has a list for each argument; the last varies fastest.
 
     ``fixed`` holds arguments that are the same in all runs.
     """
@@ -147,7 +148,7 @@ def grid(
 def replay_once(
     scenario: str, kernel: str, machine: str, seed: int, **given: Any
 ) -> dict[str, Value]:
-    """Replay a scenario once and return the results as a row; an empty ``machine`` stands for the scenario's own.
+    """Replay a scenario once and return the results as a row; an empty ``machine`` stands for the scenario's own machine.
 
     The row has ``machine_name``, ``warning`` (features of this kernel that the replay does not model, see ``replay_warning``),
     ``result`` and its ``result_name``, ``makespan_ns``, ``busy_cpus``, ``idle_while_overloaded`` (share of the window),
@@ -174,11 +175,11 @@ def replay_once(
 def execute(task: str, arguments: tuple[tuple[str, Any], ...], code: str = "") -> dict[str, Value]:
     """Execute one run in this process; return what the task returned, and ``error``: None or a text.
 
-    An exception becomes the ``error`` of the row, so that the other runs continue. It is an ``error``,
-    too, if ``code`` is not the digest of the task's code on this machine.
+    An exception becomes the ``error`` of the row, so that the other runs continue. If ``code`` is not the digest of the task's
+    code on this machine, the task is not executed, and the row has an ``error``, too.
     """
     module, _, function = task.partition(":")
-    # the digest is computed for the first run, when this process imports the modules, so both belong to the same code
+    # this process computes the digest at its first run, when it also imports the modules, so both are of the same code
     if code and digest(module) != code:
         return {"error": f"{socket.gethostname()} has other code than the sweep ({task})"}
     try:

@@ -17,14 +17,14 @@ _RESERVED = ("run", "code", "error")
 
 
 class Store:
-    """Finished runs of one sweep: a folder with a file per run, and the table when all have ended."""
+    """The finished runs of one sweep: in a folder with a file per run, and in a table when all runs have ended."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
         self.folder = out.with_name(out.name + ".runs")
 
     def _earlier(self) -> list[dict[str, Value]]:
-        """Return the rows of the existing table, without failed ones."""
+        """Return the rows of the existing table except those of failed runs."""
         if not self.out.exists():
             return []
         try:
@@ -42,14 +42,14 @@ class Store:
         return table.filter(pl.col("error").is_null()).to_dicts()
 
     def others(self, runs: Sequence[Run]) -> list[dict[str, Value]]:
-        """Return the rows of the existing table that belong to other runs of the same code."""
+        """Return the rows of the existing table that the same code made for other runs."""
         keys, codes = {r.key for r in runs}, {r.code for r in runs}
         return [
             row for row in self._earlier() if row["run"] not in keys and row.get("code") in codes
         ]
 
     def finished(self, keys: set[str]) -> dict[str, dict[str, Value]]:
-        """Return the rows, by key, of the runs among ``keys`` that need not be executed again."""
+        """Return, by key, the rows of those runs in ``keys`` that need not be executed again."""
         done = {str(row["run"]): row for row in self._earlier() if row["run"] in keys}
         for path in self.folder.glob("*.json"):
             if path.stem in keys:
@@ -98,5 +98,5 @@ def _frame(rows: list[dict[str, Value]]) -> pl.DataFrame:
 
 
 def _written(value: Value) -> Value:
-    """Return a value as it is written to a table: bytes of a name that are no text are escaped."""
+    """Return a value as it is written to a table; bytes of a name that are not valid text are escaped."""
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value

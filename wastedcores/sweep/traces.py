@@ -1,7 +1,7 @@
-"""Many traces as one table: finds them in a folder, in a list or behind a URL, and checks one of them as a run.
+"""Makes one table of many traces: finds the traces in a folder, in a list or at a URL, and checks each of them in a run.
 
-URLs (``s3://``, ``gs://``, ``https://``, ...) are read by fsspec, which is part of ``wastedcores[dask]``; some of them need a
-package of their own, which the error message names. The task of a run first copies a trace from a URL to a temporary folder.
+fsspec, which is part of ``wastedcores[dask]``, reads URLs (``s3://``, ``gs://``, ``https://``, ...). For some kinds of URLs it
+needs one more package, which the error message names. The task of a run first copies a trace from a URL to a temporary folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wastedcores.sweep.run import Run, Value
 
 #: the task that checks a trace
 CHECK_TASK = "wastedcores.sweep.traces:check_once"
-#: endings of files that people keep beside traces
+#: endings of files that people keep beside traces and that are not traces
 NOT_TRACES = (
     ".csv", ".html", ".ipynb", ".json", ".log", ".md", ".png", ".prom", ".py", ".sh", ".sql", ".svg", ".toml", ".yaml", ".yml",
 )  # fmt: skip
@@ -43,10 +43,10 @@ def is_url(name: str) -> bool:
 
 
 def find_traces(where: str, table: Path | None = None, lists: tuple[str, ...] = ()) -> list[Found]:
-    """Find all traces in a folder, in a list, or behind the URL of a folder.
+    """Find all traces in a folder, in a list, or at the URL of a folder.
 
-    The ``table`` about the traces is not taken for a trace. ``lists`` are the lists that led to this one; a list that names
-    itself is refused.
+    ``table`` is the table about the traces, which is not taken for a trace. ``lists`` are the lists that led to this place. A
+    list that names itself, directly or through other lists, is refused.
     """
     if is_url(where):
         found = list(_behind(where))
@@ -57,7 +57,7 @@ def find_traces(where: str, table: Path | None = None, lists: tuple[str, ...] = 
         if where in lists:
             raise UsageError(f"{where}: the list names itself; take that line out of it.")
         inner = (*lists, where)
-        # lines may lead to the same trace, such as a folder and a file in it
+        # several lines may lead to the same trace, for example a folder and a file in this folder
         every = (find_traces(line, table, inner) for line in dict.fromkeys(named))
         found = list(dict.fromkeys(f for some in every for f in some))
     elif (path := Path(where)).is_dir():
@@ -80,10 +80,10 @@ def find_traces(where: str, table: Path | None = None, lists: tuple[str, ...] = 
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Yield the files in a folder and below it; a folder that is itself a trace is yielded instead of its files."""
+    """Yield all files below a folder; if a folder is itself a trace, yield the folder instead of its files."""
     entries = sorted(p for p in folder.iterdir() if not p.name.startswith("."))
     folders = [p for p in entries if p.is_dir() and not p.is_symlink()]
-    # a folder that contains the folder of a trace is also recognised as a trace, but it may hold other traces
+    # _is_trace() is also true for a folder that contains the folder of a trace, but other traces may be in there, too
     if _is_trace(folder) and not any(map(_is_trace, folders)):
         yield folder
         return
@@ -103,9 +103,9 @@ def _is_trace(folder: Path) -> bool:
 
 
 def _may_be_a_trace(name: str, names: Container[str]) -> bool:
-    """Tell whether a file among those with these ``names`` may be a trace."""
+    """Tell whether a file may be a trace; ``names`` are the names of all files that were found."""
     hidden = any(part.startswith(".") for part in name.split("/"))
-    # `watch` writes what it found as text beside each recording
+    # beside each recording, `watch` writes a text about what it found
     about = name.endswith(".txt") and f"{name.removesuffix('.txt')}.parquet" in names
     return not hidden and not about and not name.lower().endswith(NOT_TRACES)
 
@@ -117,7 +117,7 @@ def _local(path: Path) -> Found:
 
 
 def _files_of(url: str) -> tuple[Any, str]:
-    """Return fsspec's file system for a URL, and the name of the URL in it."""
+    """Return fsspec's file system for a URL, and the name that the URL has in this file system."""
     try:
         import fsspec
     except ImportError:
@@ -131,11 +131,11 @@ def _files_of(url: str) -> tuple[Any, str]:
 
 
 def _behind(url: str) -> Iterator[Found]:
-    """Find the traces behind a URL, of a folder or of one file."""
+    """Find the traces at the URL of a folder or of one file."""
     access, name = _files_of(url)
     try:
         files = access.find(name, detail=True) if access.isdir(name) else {name: access.info(name)}
-    except Exception as e:  # each kind of URL has errors of its own
+    except Exception as e:  # each kind of URL raises exceptions of its own
         raise UsageError(f"{url}: cannot be read ({type(e).__name__}: {e}).") from None
     below = {p: p[len(name) :].lstrip("/") if p.startswith(name) else p for p in files}
     names = set(below.values())
@@ -145,7 +145,7 @@ def _behind(url: str) -> Iterator[Found]:
 
 
 def _changed(facts: dict[str, Any]) -> float:
-    """Return when a file was last changed; each kind of URL has another name for this field."""
+    """Return when a file was last changed; the name of this fact depends on the kind of URL."""
     for name in ("mtime", "LastModified", "last_modified", "updated"):
         value = facts.get(name)
         if isinstance(value, datetime):
@@ -157,7 +157,7 @@ def _changed(facts: dict[str, Any]) -> float:
 
 @contextmanager
 def _on_disk(name: str) -> Iterator[str]:
-    """Provide a file with the content of a URL; a path is returned as it is."""
+    """Provide the path of a file with the content of a URL; if the name is a path, provide this path."""
     if not is_url(name):
         yield name
         return
@@ -169,7 +169,7 @@ def _on_disk(name: str) -> Iterator[str]:
 
 
 def runs_of(found: list[Found], **options: Value) -> list[Run]:
-    """Return one run per trace; a trace that has changed is another run."""
+    """Return one run per trace; if a trace changes, it gets another run."""
     return [
         Run.of(CHECK_TASK, trace=f.name, bytes=f.bytes, changed=f.changed, **options) for f in found
     ]
@@ -222,7 +222,7 @@ def _began(
 def ranked(table: pl.DataFrame, by: str) -> pl.DataFrame:
     """Rank machines (``host``), hours (``hour``) or kernels (``kernel``) by the CPUs that they wasted.
 
-    ``wasted_cpus`` is the mean over the traces whose verdict is known, and null if there is none.
+    ``wasted_cpus`` is the mean over the traces whose verdict is known, and null if there is no such trace.
     """
     good = table.filter(pl.col("error").is_null())
     if not good.height:

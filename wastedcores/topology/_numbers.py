@@ -23,7 +23,7 @@ def ids(groups: Iterable[Iterable[int]], cpus: int) -> list[int]:
 
 
 def packages(known: list[int | None], node: list[int]) -> list[int]:
-    """Return the package of each CPU. A CPU without a package is in that of its node; if the node has none, it gets its own."""
+    """Return the package of each CPU. A CPU without one is put into its node's package; a node without one gets its own."""
     of_node = {n: p for n, p in zip(node, known, strict=True) if p is not None}
     beyond = 1 + max((p for p in known if p is not None), default=0)
     return [

@@ -23,7 +23,7 @@ I64 = npt.NDArray[np.int64]
 
 
 class DomainArrays(NamedTuple):
-    """The arrays. ``D`` is the number of domain rows, ``G`` that of groups, ``S`` that of CPU sets, ``R`` that of rings."""
+    """The arrays. ``D`` is the number of domain rows, ``G`` of groups, ``S`` of CPU sets, and ``R`` of rings."""
 
     cpu_ptr: I64  # (cpus + 1,) first domain row of each CPU
     domain_cpu: I32  # (D,)

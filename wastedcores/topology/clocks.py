@@ -1,8 +1,8 @@
 """The clocks of a machine's CPUs: frequencies, and idle states with their exit latencies.
 
 A machine without frequencies and idle states runs all its CPUs at one constant speed. docs/replay-semantics.md, section 12,
-says how a replay uses them. Usually only the frequency range of a processor is published. The delay before a busy core speeds
-up, the turbo table and the time for which an idle core keeps its frequency are assumptions, which a study has to name.
+says how a replay uses them. Usually only the frequency range of a processor is published. All else is an assumption, which a
+study has to name: the delay before a busy core speeds up, the turbo table, and how long an idle core keeps its frequency.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Frequency:
     min_khz: int  #: the frequency of a core that has not been busy for long enough, in kHz
     #: the frequency at which work is counted, in kHz: at this frequency 1 ns of work takes 1 ns
     nominal_khz: int
-    #: pairs: a number of active cores of a package, and the highest frequency in kHz while at most so many cores are active.
+    #: pairs: a number of active cores of a package, and the highest frequency in kHz while at most this many cores are active.
     #: From pair to pair the frequency never rises. The last pair also holds for more cores.
     turbo: tuple[tuple[int, int], ...]
     #: a core leaves ``min_khz`` at the tick that finds it busy for the ``ramp_ticks``-th time

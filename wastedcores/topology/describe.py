@@ -15,7 +15,7 @@ A description has ``cpus`` and any of these fields:
   ``idle_states`` (a list of [name, exit_ns, residency_ns]): the speed of the CPUs, see :mod:`wastedcores.topology.clocks`
 - ``microarchitecture``: ``granite-rapids``, ``clearwater-forest`` or ``zen``, because some kernels build other domains for them
 - ``asymmetric: true`` if the distance table is asymmetric on purpose
-- ``name``; ``nodes``, their number, or ``node_ids``, their numbers, if some have no CPU
+- ``name``; if some nodes have no CPU: ``nodes`` (how many nodes there are) or ``node_ids`` (a list of their numbers)
 - ``kernel`` (a release or a model) and ``sched_debug``, for the domains
 
 A field with another name is refused.
@@ -158,7 +158,7 @@ def _cpulist(value: Any, where: str) -> list[int]:
 
 
 def _refuse_unknown(data: dict[str, Any], name: str) -> None:
-    """Refuse a field that is not read, because the machine would not be the one that is meant."""
+    """Refuse an unknown field, because without this field the machine may differ from the machine that is meant."""
     extra = _GUEST if "variant" in data else set()
     for key in data:
         if key in _KNOWN or key in extra:

@@ -8,7 +8,7 @@ Interface::
     d.span, d.cpus             CPU set as an integer (topology/cpumask.py), as a list
     d.groups                   tuple of Group in ring order, sd->groups first
     doms.to_dict()             {"17": [{"level", "span", "groups": [{"span", "mask"}]}]}, the form of the oracle
-    domain_events(machine, kernel)   [Domains]: at boot and after each step; ``.when`` says which
+    domain_events(machine, kernel)   [Domains]: at boot and after each step; ``.when`` names the step
 
 Equal domains and groups are one object even if they belong to different CPUs, so machines of 8192 CPUs fit into memory.
 """
@@ -49,7 +49,7 @@ class Domain:
     weight: int
     #: how many tasks a node may have before an imbalance of two tasks between nodes counts (from v5.18)
     imb_numa_nr: int = 0
-    #: the flags of ``sd->groups``; :func:`wastedcores.topology.group_flags.group_flags` has those of all groups
+    #: the flags of ``sd->groups``; :func:`wastedcores.topology.group_flags.group_flags` returns the flags of all groups
     local_flags: int = 0
 
     @property
@@ -126,7 +126,7 @@ class Domains(Shown):
 
     @cached_property
     def prints_every_mask(self) -> bool:
-        """True if every group prints its balance mask. From v4.13, only NUMA groups whose mask differs from their span do."""
+        """True if the kernel prints every group's balance mask. From v4.13, it prints only NUMA masks that are not the span."""
         return not self.kernel.at_least(4, 13)
 
     def to_dict(self) -> dict[str, list[dict[str, Any]]]:
@@ -229,8 +229,8 @@ class _Topology:
             if self.kernel.loses_numa_levels and self._sees_numa_in_package(cpu):
                 self.without_die, self.numa_lost = True, True
         if rescans:
-            # kernel/sched/topology.c: sched_update_numa(), v5.18. If the last CPU of a node goes offline, it removes the node
-            # from the masks across nodes
+            # kernel/sched/topology.c: sched_update_numa(), v5.18. If the last CPU of a node goes offline, this function removes
+            # the node from the masks across nodes
             self._scan(self.up)
         return self.levels(masks, self.up if rescans else masks)
 
@@ -246,7 +246,7 @@ class _Topology:
         )
 
     def levels(self, masks: set[int], numa_masks: set[int]) -> list[Level]:
-        """Return the level table. ``masks`` has the CPUs in the sibling masks, ``numa_masks`` those in the masks across nodes."""
+        """Return the level table. ``masks`` has the CPUs in sibling masks, ``numa_masks`` the CPUs in masks across nodes."""
         table = lv.base_levels(self.machine, self.kernel, sorted(masks), self.without_die)
         if not self.numa_lost:
             table += lv.numa_levels(self.machine, self.kernel, sorted(numa_masks), self.distances)

@@ -119,7 +119,7 @@ class GroupBuilder:
         return self._children[level].get(span, 0) & span
 
     def _plain(self, level: int, cpu: int) -> Ring:
-        """Build groups without overlap: one ascending ring for the whole span. For each CPU it begins with the CPU's own group.
+        """Build groups without overlap: one ascending ring for the whole span. The ring of a CPU begins with its group.
 
         kernel/sched/core.c: build_sched_groups(), get_group(), v4.1; topology.c, v6.1: the balance mask is the group.
         """
@@ -174,7 +174,7 @@ class GroupBuilder:
             ring = (self._shared(level, cpu, own, span), *ring)
             start = 1 + balancer[cpu] if cpu in balancer else 0
             return ring[start:] + ring[:start]
-        # "Make sure the first group of this domain contains the canonical balance cpu": the last such group wins
+        # the kernel says: "Make sure the first group of this domain contains the canonical balance cpu". The last such group wins
         start = balancer.get(cpu, -1)
         if start < 0:
             start = self._first_with(key, ring, cpu)

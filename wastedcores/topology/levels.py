@@ -53,7 +53,7 @@ def sched_distance(machine: Machine, kernel: KernelModel) -> IntArray:
 
 
 def _by_package(machine: Machine, size: int) -> IntArray:
-    """Average the distances between each two packages of ``size`` nodes. If nodes and packages do not match, average nothing."""
+    """Average the distances between every two packages of ``size`` nodes. If nodes and packages do not match, average nothing."""
     d = machine.distance
     of_node = {
         n: set(machine.package_of_cpu[machine.node_of_cpu == n].tolist()) for n in range(len(d))
@@ -73,7 +73,7 @@ def _by_package(machine: Machine, size: int) -> IntArray:
 
 
 # include/linux/sched.h, v4.1: the bits that the oracle cases of v4.1 contain. Later kernels number them differently and have
-# neither SD_LOAD_BALANCE nor SD_SHARE_POWERDOMAIN. This numbering serves all versions.
+# neither SD_LOAD_BALANCE nor SD_SHARE_POWERDOMAIN. Here this numbering serves all versions.
 SD_LOAD_BALANCE = 0x0001
 SD_BALANCE_NEWIDLE = 0x0002
 SD_BALANCE_EXEC = 0x0004
@@ -103,7 +103,7 @@ class Level:
 def numa_distances(
     machine: Machine, kernel: KernelModel, nodes_with_cpus: Sequence[int]
 ) -> list[int]:
-    """Return the distances, greater than the local one, that have a NUMA level.
+    """Return the distances for which there is a NUMA level; all are greater than the local distance.
 
     kernel/sched/core.c (topology.c from v4.11): sched_init_numa(). Before v5.12 it scans row 0 of the SLIT only. With
     ``sched_debug`` it also scans the later rows, but these can only add distances greater than all distances found before.

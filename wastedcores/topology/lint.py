@@ -1,6 +1,6 @@
 """A linter that finds CPUs between which load can never move, by reading the domains as a graph of possible pulls.
 
-At each of its domains a CPU pulls from the CPUs of the groups that do not contain it (kernel/sched/fair.c:
+At each of its domains a CPU pulls from the CPUs of those groups that do not contain the CPU itself (kernel/sched/fair.c:
 update_sd_lb_stats() calls a group *local* if it contains ``dst_cpu``, and never takes tasks from it). Load can move from A
 to B if there is a chain of such pulls whose CPUs are all allowed. Idleness, loads and averages play no role here: a movement
 that this module calls impossible is impossible for every workload.
@@ -187,7 +187,7 @@ def _third_party(domains: Domains, allowed: int, direct: dict[int, int]) -> dict
 
 
 def _split(missing: int, helped: dict[int, int], target: tuple[int, ...]) -> list[tuple[int, bool]]:
-    """Split unreachable sources into those from which no CPU can move load, and those from which a third party can."""
+    """Split sources into those whose load no CPU can move to the target, and those whose load a third party can move there."""
     allowed = cpumask_of(list(helped))
     by_help = missing
     for cpu in target:

@@ -56,7 +56,7 @@ class Machine(Shown):
         Name of the preset, file or host, for headings only.
     node_of_cpu, package_of_cpu, core_of_cpu, llc_of_cpu, l2_of_cpu
         int32 arrays of shape (cpus,). Core, LLC and L2 numbers are unique in the whole machine, and two CPUs with the same
-        number share the core or cache. None of them spans two nodes, because the kernel splits it there
+        number share the core or cache. No core or cache spans two nodes, because the kernel splits it at the node's border
         (arch/x86/kernel/smpboot.c: match_smt(), match_llc(), topology_sane()).
     distance
         int32 array of shape (nodes, nodes), from the node of the row to the node of the column.
@@ -243,7 +243,7 @@ class Machine(Shown):
         return self.after((("online", cpu),))
 
     def after(self, steps: Sequence[tuple[str, int]]) -> Machine:
-        """Return the machine after more hotplug steps. Each step must change the state of an existing CPU; one stays online."""
+        """Return the machine after more hotplug steps. Each step must change the state of a CPU, and one CPU must stay online."""
         return replace(self, hotplug=(*self.hotplug, *((w, int(c)) for w, c in steps)))
 
     def rebooted(self) -> Machine:

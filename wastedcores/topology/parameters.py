@@ -32,8 +32,8 @@ def sd_init(
     """Return the flags and numbers of a new domain.
 
     kernel/sched/core.c: sd_init(), v4.1; kernel/sched/topology.c: sd_init(), v6.1. PREFER_SIBLING became the default
-    with v4.20 (9c63e84db29b), ``busy_factor`` 16 and ``imbalance_pct`` 117 with v5.10. SD_OVERLAP is in v6.18
-    and gone in v7.1.
+    with v4.20 (9c63e84db29b), ``busy_factor`` 16 and ``imbalance_pct`` 117 with v5.10. SD_OVERLAP exists in
+    v6.18, but no longer in v7.1.
     """
     modern, no_idx = kernel.at_least(5, 10), kernel.at_least(5, 3)
     always_sibling = kernel.at_least(4, 20)
@@ -105,7 +105,7 @@ def parent_degenerate(
     """Tell whether a domain adds nothing to its child (sd_parent_degenerate(), in the same files).
 
     If the domain has one group, the flags that need groups do not count. Before v5.10, NUMA, OVERLAP and (with several nodes)
-    SERIALIZE are not among these flags, so a NUMA level with the span of its child stays. From v5.10 they need groups, too.
+    SERIALIZE are not among these flags, so a NUMA level with the span of its child stays. From v5.10 all three need groups.
     """
     if degenerate(flags, span, groups, kernel):
         return True

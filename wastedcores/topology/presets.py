@@ -18,7 +18,7 @@ from wastedcores.topology.clocks import Frequency, IdleState
 from wastedcores.topology.machine import ZEN, Machine
 
 #: SLIT of the paper's machine: N(0) = {1,2,4,6} and N(3) = {1,2,4,5,7} (paper 3.2), nodes 1 and 2 are not adjacent, and there are
-#: at most two hops (paper 5.1, Figure 4). All else is from a public SLIT of the same platform with d(3,7) = 16; see
+#: at most two hops (paper 5.1, Figure 4). All other distances are from a public SLIT of the same platform with d(3,7) = 16; see
 #: docs/scheduler-model.md, section 3.5.
 BULLDOZER = (
     (10, 16, 16, 22, 16, 22, 16, 22),

@@ -1,7 +1,7 @@
-"""The machine on which this runs, from ``/sys``, and the domains that its kernel shows.
+"""Reads the running machine from ``/sys``, and the domains that its kernel shows.
 
-This works in containers, where ``/sys`` belongs to the host, even if lxcfs replaces a part of it. It also works with offline
-CPUs. The kernel hides the core and the caches of an offline CPU; such a CPU counts as a core and a cache of its own, in the
+Reading works in containers, where ``/sys`` belongs to the host, even if lxcfs replaces a part of it. It works with offline
+CPUs, too. The kernel hides the core and the caches of an offline CPU; such a CPU counts as a core and a cache of its own, in the
 package of its node.
 """
 
@@ -47,8 +47,8 @@ def live(root: str | Path = "/", name: str | None = None) -> Machine:
         package[cpu] = int(told) if told else None
         core[cpu] = siblings
         llc[cpu], l2[cpu] = _caches(here / "cache")
-    # drivers/base/topology.c: when a CPU goes offline, topology_remove_dev() removes these files. If lxcfs writes the list of
-    # online CPUs, it has the CPUs of the container, so the files tell better which CPUs are online.
+    # drivers/base/topology.c: when a CPU goes offline, topology_remove_dev() removes these files. If lxcfs provides the list of
+    # online CPUs, the list names the CPUs of the container. So these files tell better which CPUs are online.
     online = [cpu for cpu in everyone if core[cpu] is not None]
     if not online:
         online = parse_cpulist(text_of(cpu_dir / "online") or present, f"{cpu_dir}/online")

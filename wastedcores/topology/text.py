@@ -93,7 +93,7 @@ def describe_lint(result: LintResult) -> str:
 
 
 def _designated(result: LintResult) -> Iterable[str]:
-    """Describe the designated CPUs of the groups in which a CPU that may not run the pinned tasks can be designated."""
+    """Describe the designated CPUs of the groups whose balance mask has CPUs that may not run the pinned tasks."""
     open_to_others = [d for d in result.designated if len(d.allowed) < len(d.mask)]
     if open_to_others:
         yield "  designated CPUs (the first idle one of the mask balances periodically):"

@@ -1,8 +1,8 @@
-"""The recording that an export for Perfetto carries: its Parquet file, in packets that Perfetto skips.
+"""The recording that an export for Perfetto carries: the recording's Parquet file, in packets that Perfetto skips.
 
 Perfetto's format cannot hold many facts on which a verdict rests: the machine, the affinity of threads, their state before the
 first event, recorded lengths of runqueues. So the file of ``wastedcores export`` holds the recording itself in a field that
-Perfetto does not know, after the first packet and before all others.
+Perfetto does not know. The packets with this field come after the first packet and before all others.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from wastedcores.trace.recognisers import OWN
 from wastedcores.trace.spool import kept_until_exit
 from wastedcores.trace.trace import Trace
 
-#: Bytes of the recording in one packet, and the most bytes that the file's first packet can have.
+#: The number of bytes of the recording in one packet, and the most bytes that the file's first packet can have.
 _PIECE, _FIRST = 1 << 20, 1 << 16
-#: The content of the field in a file with two runs, which carries no recording.
+#: How the content of the field begins in a file that shows two runs and therefore carries no recording.
 _TWO_RUNS = b"two runs\n"
 
 
@@ -80,7 +80,7 @@ def carried(path: Path) -> Trace | None:
 
 
 def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the pieces in the packets at the beginning of the file, up to the first one that is cut short."""
+    """Yield the pieces of the recording in the packets at the beginning of the file, up to a packet that is cut short."""
     own = False
     for number in range(1 << 24):
         if stream.read(1) != b"\n":

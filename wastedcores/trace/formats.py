@@ -1,4 +1,4 @@
-"""The foreign formats of traces: one row each, from which every list of formats in help and documents is written.
+"""The foreign formats of traces, with one row for each. Every list of formats in help and documents is made from these rows.
 
 A row names its reader, and the reader is imported when a file of its format is opened.
 """
@@ -110,7 +110,7 @@ _ROWS = (
         "babeltrace2`)",
         "recordings of LTTng 2.1 and 2.5, and of perf", _PLACED, known=are.is_ctf, folder=True,
     ),
-    # asked last, because its recogniser is its reader
+    # this recogniser is asked last, because it runs a part of its reader
     Format(
         "schedlog", "SchedLog's rings", ("schedlog", "SchedLogReading"),
         "a folder of SchedLog's rings (24-byte records, one file per CPU)", "", "**constructed rings only**",
@@ -123,7 +123,7 @@ FOREIGN: dict[str, Format] = {row.name: row for row in _ROWS}
 
 
 def late_moves(source_format: str) -> bool:
-    """Tell whether a format tells of moves late; formats that are not foreign, such as ``replay``, do not."""
+    """Tell whether a format records moves of tasks late; formats that are not foreign, such as ``replay``, do not."""
     row = FOREIGN.get(source_format)
     return row is not None and row.late_moves
 

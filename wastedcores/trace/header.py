@@ -1,4 +1,4 @@
-"""The facts about a trace that are no events. They travel as JSON in the Parquet file's metadata."""
+"""The facts about a trace that are not in its events. They are stored as JSON in the Parquet file's metadata."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TaskFacts(BaseModel):
     pid: int
     tgid: int | None = None
     ppid: int | None = None
-    #: when it began, in clock ticks since boot. A pid can be used again; the two together cannot.
+    #: when the task began, in clock ticks since boot. A pid can be used again, but no two tasks have the same pid and start.
     start_ticks: int | None = None
     comm: str | None = None
     kthread: bool | None = None  #: whether it is a kernel thread (PF_KTHREAD)
@@ -46,16 +46,16 @@ class TaskFacts(BaseModel):
     policy: str | None = None
     nice: int | None = None
     rt_prio: int | None = None
-    #: path of the control group that limits its CPU time, and path of its cpuset
+    #: path of the control group that limits the task's CPU time, and path of the task's cpuset
     cgroup: str | None = None
     cpuset: str | None = None
     #: name of its autogroup; None if it has none, or if that is not known
     autogroup: str | None = None
     #: its cookie of core scheduling (0: none); None if it is not known
     core_cookie: int | None = None
-    #: whether it ran or waited for a CPU when one of the snapshots was taken
+    #: whether the task ran or waited for a CPU when one of the snapshots was taken
     runnable: bool | None = None
-    #: names of those of the facts above that had changed when the trace ended
+    #: names of the fields above whose values had changed when the trace ended
     changed: tuple[str, ...] = ()
 
 
@@ -64,7 +64,7 @@ class CpuCounts(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    #: the time for which tasks ran that have stopped since, and the number of times a task began to run
+    #: for how long tasks ran (without the present run of the running task), and how often a task began to run
     ran_ns: int
     slices: int
     #: for how long the CPU was busy and idle, counted in ticks
@@ -79,7 +79,7 @@ class CpusetFacts(BaseModel):
 
     path: str  #: its path, ``/`` for the root
     cpus: str  #: its CPUs that are online, in the kernel's list format
-    #: ``cpuset.sched_load_balance`` of version 1; in version 2, whether the cpuset is not an isolated partition
+    #: in version 1, the value of ``cpuset.sched_load_balance``; in version 2, False if the cpuset is an isolated partition
     load_balance: bool | None = None
     #: ``cpuset.cpus.partition`` of version 2 (``member``, ``root``, ``isolated``, or one of these with ``invalid``); None in
     #: version 1
@@ -119,7 +119,7 @@ class Header(BaseModel):
     recording
         Name of the recorder's run from which a bundled data set was made.
     cpus
-        Number of CPUs: the online ones, or one more than the highest seen.
+        Number of CPUs: the number of online CPUs, or one more than the highest CPU number in the events.
     cpus_online
         Numbers of the online CPUs, if known.
     machine
@@ -135,9 +135,9 @@ class Header(BaseModel):
     highest_cpu, highest_pid
         The highest numbers in the events; None for a trace that was not written as Parquet.
     every_switch
-        True if the source records every context switch, so that a CPU without one event was idle.
+        True if the source records every context switch, so that a CPU without any event was idle.
     silent_is_idle
-        True if it is known that a CPU without any event ran nothing; otherwise one thread may have run there alone.
+        True if it is known that a CPU without any event was idle; otherwise one thread may have run on it all the time.
     some_tasks
         True if only the events of some tasks were recorded.
     every_cpu
@@ -148,7 +148,7 @@ class Header(BaseModel):
     wakings
         True if the wakeups are sched_waking events, which come before the thread is put on a runqueue.
     lost
-        Lost events per CPU. CPU -1: the source does not say which; a count of -1: some, number unknown.
+        Lost events per CPU. CPU -1: the source does not say which CPU. A count of -1: some events, and nobody knows how many.
     overwritten
         Events per CPU that a ring buffer overwrote before the first event that it kept (also counted in ``lost``).
     tasks
@@ -156,9 +156,9 @@ class Header(BaseModel):
     later_tasks
         The tasks that began during the trace, as a snapshot at its end shows them; None without a snapshot.
     follows_affinity
-        Whether changes of affinity are among the events; None: as the source format usually does.
+        Whether changes of affinity are among the events; None: this is as usual for the source format.
     quotas
-        CPU time per period in us of every control group that has a limit; empty: none has; None: unknown.
+        CPU time per period, in us, of every control group that has a limit; empty: no group has a limit; None: unknown.
     task_groups
         The control groups among which CPU time is shared, without the root; None: unknown.
     boot_id
@@ -166,7 +166,7 @@ class Header(BaseModel):
     boot_parameters
         The kernel's command line.
     isolated_cpus
-        CPUs that are in no scheduling domain on purpose (``isolcpus``); empty: none is; None: unknown.
+        CPUs that are in no scheduling domain on purpose (``isolcpus``); empty: no CPU is isolated; None: unknown.
     nohz_full_cpus
         CPUs without a regular tick; None: unknown.
     cpusets
@@ -178,14 +178,14 @@ class Header(BaseModel):
     core_scheduling
         Whether any task had a cookie of core scheduling; None: unknown.
     autogroups
-        Whether each autogroup was a group of its own (``kernel.sched_autogroup_enabled``). The kernel names the autogroups of
-        tasks even if they are not. None: unknown.
+        Whether each autogroup was a group of its own (``kernel.sched_autogroup_enabled``); None: unknown. The kernel tells the
+        names of tasks' autogroups even if autogroups are disabled.
     changed
-        Names of the fields from ``quotas`` on that were different when the trace ended.
+        Names of the fields from ``quotas`` on whose values were different when the trace ended.
     truncated_last_line
         What the reader left out because the file ends within it; None if the file is complete.
     unproven
-        Why a change of the events since the recording would go unnoticed; None if the file's seal proves that there is none.
+        Why a change of the events since the recording would go unnoticed; None if the file's seal proves that nothing changed.
     stolen_ns
         For how long a hypervisor ran something else on each CPU during the trace, as the kernel counts it; None: unknown.
     provenance

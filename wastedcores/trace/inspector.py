@@ -13,8 +13,8 @@ from wastedcores.errors import TraceContentError
 from wastedcores.limits import MAX_CPUS, PID_MAX_LIMIT
 from wastedcores.trace.schema import ASIDE, UNCOUNTED
 
-#: No kernel is silent for this long, since its own threads wake up. If no CPU has an event for longer, the machine slept, the
-#: clock was set, two recordings follow one another, or events are missing.
+#: No kernel is silent for this long, since its own threads wake up. If no CPU has an event for more than this time, the machine
+#: slept, the clock was set, two recordings follow one another, or events are missing.
 JUMP_NS = 60_000_000_000
 
 _PIDS = ("pid", "prev_pid", "by_pid")
@@ -27,22 +27,22 @@ class Inspector:
     where: str  #: name of the file in messages
     #: the CPUs of the given topology; None: any CPU that a kernel can have
     cpus: Collection[int] | None = None
-    #: what was seen so far. Transitions between user and kernel mode count as events only.
+    #: what was seen so far. Kinds in ``UNCOUNTED`` count in ``events`` only.
     start_ns: int | None = None
     end_ns: int | None = None
     events: int = 0
     tells: bool = False  #: whether any event states who ran or waited where
-    #: the numbers of events that do not state this, until an event does
+    #: numbers of events by kind, counted only until the first event that states this
     silent: Counter[str] = field(default_factory=Counter)
     highest_cpu: int = -1
     jumps: int = 0  #: number of gaps longer than :data:`JUMP_NS`
-    #: time of the last line of a text, which is not always the latest one
+    #: time of the last line of a text; another line can have a later time
     last_line_ns: int | None = None
     #: what is unusual, for the header's provenance
     notes: dict[str, str] = field(default_factory=dict)
 
     def ranges(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-        """Check tables in file order, and yield them. Numbers that this or any machine cannot have are refused."""
+        """Check tables in file order, and yield them. Numbers that the given machine, or any machine, cannot have are refused."""
         for frame in frames:
             if "line" in frame.columns and frame.height:
                 self.last_line_ns = int(frame["ts_ns"][-1])
@@ -60,7 +60,7 @@ class Inspector:
 
     @property
     def ends_early(self) -> bool:
-        """Whether the last line is older than another line: if the file was cut there, events between the two are missing."""
+        """Whether the last line is older than another line: if the file was cut, events between these two times are missing."""
         return None not in (self.last_line_ns, self.end_ns) and self.last_line_ns < self.end_ns  # type: ignore[operator]
 
     def order(self, frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -85,7 +85,7 @@ class Inspector:
             yield table
 
     def _with_jumps(self, frame: pl.DataFrame, ts: np.ndarray, before: int) -> pl.DataFrame:
-        """Put a ``lost`` event before each event that comes after a gap: nobody knows what happened in it."""
+        """Put a ``lost`` event before each event that comes after a gap: nobody knows what happened in the gap."""
         gaps = np.diff(ts, prepend=before)
         at = np.flatnonzero(gaps > JUMP_NS)
         if not at.size:
@@ -159,13 +159,13 @@ class Inspector:
 
 
 def scheduling(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the events of a table without the transitions between user and kernel mode."""
+    """Return the events of a table without the kinds in ``UNCOUNTED``."""
     among = frame["kind"].is_in(UNCOUNTED)
     return frame.filter(~among) if among.any() else frame
 
 
 def _put(rows: pl.DataFrame, frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a table with a few more rows in order of time; rows of equal time stay in order."""
+    """Return a table with a few more rows, sorted by time; rows of equal time keep their order."""
     same = rows.select(pl.col(c).cast(frame.schema[c]) for c in rows.columns if c in frame.columns)
     more = rows.select(c for c in rows.columns if c not in frame.columns)
     return pl.concat([frame, same.hstack(more)], how="diagonal").sort("ts_ns", maintain_order=True)

@@ -35,12 +35,12 @@ from wastedcores.trace.schema import conform
 from wastedcores.trace.spool import kept_until_exit, seekable
 from wastedcores.trace.trace import Trace
 
-#: nothing is said before this many seconds
+#: for how many seconds a file is read before its progress is shown
 SILENT_S = 1.0
 
 
 def told(frames: Iterator[pl.DataFrame], name: str) -> Iterator[pl.DataFrame]:
-    """Pass tables on; after a second, show the number of rows so far on standard error, if that is a terminal."""
+    """Pass tables on; after a second, show the number of rows so far on standard error if this is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield from frames
         return
@@ -57,10 +57,10 @@ def told(frames: Iterator[pl.DataFrame], name: str) -> Iterator[pl.DataFrame]:
             print(f"\r{' ' * len(said)}\r", end="", file=sys.stderr, flush=True)
 
 
-#: Lines at the beginning of a file that have a vote on its format.
+#: Number of lines at the beginning of a file that have a vote on its format.
 SNIFF_LINES = 200
 
-#: Events that ``open_trace`` keeps in memory; a trace with more goes through a temporary Parquet file.
+#: The most events that ``open_trace`` keeps in memory; a trace with more events goes through a temporary Parquet file.
 MEMORY_EVENTS = 4_000_000
 
 
@@ -119,14 +119,14 @@ def _sniff_folder(path: Path) -> str:
 def open_trace(path: str | Path, format: str | None = None) -> Trace:
     """Open a trace file of any known format.
 
-    A Parquet file of wastedcores is opened lazily. Any other trace is read to the end; one of more than
-    :data:`MEMORY_EVENTS` events goes through a temporary Parquet file, and a message on stderr says so.
+    A Parquet file of wastedcores is opened lazily. Any other trace is read to the end; if it has more than
+    :data:`MEMORY_EVENTS` events, it goes through a temporary Parquet file, and a message on stderr says so.
 
     Parameters
     ----------
     path
-        The file, or the folder of a trace that has several files. ``-`` is the standard input; that and a named pipe are
-        copied to a temporary file first.
+        The file, or the folder of a trace that has several files. ``-`` is the standard input. The standard input and named
+        pipes are copied to a temporary file first.
     format
         ``parquet`` or a name in :data:`wastedcores.trace.formats.FOREIGN`. Default: detected from the content.
 
@@ -138,7 +138,7 @@ def open_trace(path: str | Path, format: str | None = None) -> Trace:
     Raises
     ------
     WastedCoresError
-        One of its classes. The message names the file and the line, and says what to do.
+        One of its subclasses is raised. The message names the file and the line, and says what to do.
     """
     with seekable(path) as file, _reading_as(file, format) as kind:
         if native := _native(file, kind):
@@ -170,17 +170,17 @@ def import_trace(
     Parameters
     ----------
     src, dst
-        Any trace, as for :func:`open_trace`, and the Parquet file to write, which appears only when it is complete.
+        The trace to read (any that :func:`open_trace` opens), and the Parquet file to write, which appears only when complete.
     format
-        One of :data:`FORMATS`; read the trace as that. Default: detected from the content.
+        The format as which ``src`` is read, named as for :func:`open_trace`. Default: detected from the content.
     machine
         Topology to store in the header (``Machine.to_dict()``).
     cpus
-        CPU numbers of that machine; an event on any other CPU is an error.
+        CPU numbers of the machine with this topology; an event on any other CPU is an error.
     source
         Where the events came from, for the header; default: name and hash of ``src``.
     facts
-        Fields of the header that the file does not tell, by name; ``provenance`` is added to what the file tells.
+        Values of header fields, by name, that the file does not tell. Entries of ``provenance`` are added to those of the file.
 
     Returns
     -------
@@ -190,7 +190,7 @@ def import_trace(
     Raises
     ------
     WastedCoresError
-        One of its classes, as for :func:`open_trace`; or ``dst`` cannot be written.
+        ``src`` cannot be read (as for :func:`open_trace`), or ``dst`` cannot be written.
     """
     dst = Path(dst)
     if dst.exists() and Path(src).exists() and dst.samefile(src):
@@ -215,7 +215,7 @@ def import_trace(
 
 
 def _native(file: Path, kind: str) -> Trace | None:
-    """Open a Parquet file of wastedcores, alone or in an export for Perfetto; None: the file is of another format."""
+    """Open a Parquet file of wastedcores, which may be inside an export for Perfetto; None: the file is of another format."""
     if kind == "parquet":
         return read_parquet(file)
     if kind != "perfetto":
@@ -282,7 +282,7 @@ class _Import:
             every_switch=facts.every_switch,
             wakings=facts.wakings,
             some_tasks=some_tasks_only(notes.get("source cmdline", "")),
-            # perf script prints only what it is asked for, for example the events of one CPU
+            # not for texts of perf script, which may print a part only, for example the events of one CPU
             every_cpu=facts.source_format == "perf.data"
             and every_cpu(notes.get("source cmdline", "")),
             follows_affinity=facts.follows_affinity,
@@ -313,7 +313,7 @@ class _Import:
 
 
 def _counted(skipped: Mapping[str, int], most: int | None) -> str:
-    """Return the skipped events, the most frequent ones first."""
+    """Return as text how many events of each name were skipped, the most frequent ones first."""
     return ", ".join(f"{n} {k}" for k, n in Counter(skipped).most_common(most))
 
 
@@ -331,7 +331,7 @@ def _spill(run: _Import, frames: Iterator[pl.DataFrame]) -> Trace:
 
 @contextmanager
 def _reading_as(path: Path, format: str | None) -> Iterator[str]:
-    """Provide the format of a file; an error in a file whose format was named says what the content looks like."""
+    """Provide the format of a file; if the caller named the format, an error also says what the content looks like."""
     if format is None:
         yield sniff(path)
         return
@@ -354,7 +354,7 @@ def _reading_as(path: Path, format: str | None) -> Iterator[str]:
 
 
 def _check_possible(path: Path, format: str) -> None:
-    """Refuse a file that cannot be of a format: its first bytes differ, or a folder stands where a file should, or vice versa."""
+    """Refuse a file that cannot be of a format: its first bytes differ, or it is a folder and the format needs a file."""
     foreign = FOREIGN.get(format)
     magic = foreign.magic if foreign else MAGIC
     if foreign and foreign.folder and foreign.known and (path.is_dir() or not magic):

@@ -1,4 +1,4 @@
-"""Opens what a person means by a trace: a Trace, a file of any format, or a data set by its name."""
+"""Opens whatever a person names as a trace: a Trace, a file of any format, or a data set by its name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUFFIX = ".parquet"
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the registry: file name, SHA-256, and the address to fetch it from (None: bundled)."""
+    """A line of the registry: the file's name, its SHA-256, and the address from which it is fetched (None: it is bundled)."""
 
     file: str
     sha256: str
@@ -57,7 +57,7 @@ def registry(path: Path | None = None) -> dict[str, Entry]:
 
 
 def fetch(name: str | Path) -> Path:
-    """Find a trace: a file that exists, else the data set of that name, checked and fetched if necessary."""
+    """Find a trace: the file of this name if it exists, else the data set of this name, fetched if necessary and checked."""
     given = Path(name)
     if given.exists():
         return given
@@ -135,8 +135,9 @@ def open(
     format
         Name of the format; default: detected from the content.
     between
-        Only this window: its start and its end, each a time in ns, the beginning of a mark's text, or a time in seconds as
-        text. Of a long Parquet file only the part around the window is read (:func:`~wastedcores.trace.window.cut`).
+        The start and the end of the window to which the trace is cut. Each is a time in ns, the beginning of a mark's text, or
+        a time in seconds as text. Only the part around the window is read of a long Parquet file
+        (:func:`~wastedcores.trace.window.cut`).
 
     Returns
     -------

@@ -35,8 +35,8 @@ def upgraded(trace: Trace) -> Trace:
     """Bring the header of a trace to the present schema version.
 
     Version 1 kept the measured window ("first mark | last mark"), the counted CPUs in list format, the kernel model, the
-    recording's name and the truncated last line as text in ``provenance``. Text that cannot be read as such (a mark that
-    the trace does not have) stays there.
+    recording's name and the truncated last line as text in ``provenance``. An entry that cannot be converted (for example, it
+    names a mark that the trace does not have) stays in ``provenance``.
     """
     header = trace.header
     if header.schema_version >= SCHEMA_VERSION:
@@ -58,10 +58,10 @@ def upgraded(trace: Trace) -> Trace:
 MAGIC = b"PAR1"
 HEADER_KEY = "wastedcores"
 #: The number of rows in each of the first row groups, and the number of these groups. Each further group has twice as many rows
-#: as the one before, up to BATCH_ROWS. While the last group is written, nothing is left to read, so the groups of a short trace
-#: are small.
+#: as the group before it, up to BATCH_ROWS. While the last group is written, nothing is left to read, so no time is saved by
+#: doing both at once. Therefore the groups of a short trace are small.
 FIRST_ROWS, FIRST_GROUPS = 1 << 16, 16
-#: What polars raises when it reads a damaged file; where it did not expect damage, its Rust code panics.
+#: What polars raises when it reads a damaged file: an error or, if its Rust code did not expect the damage, a panic.
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 _FACT_COLUMNS = ("ts_ns", "kind", "cpu", "src_cpu", "pid", "prev_pid", "by_pid")
 
@@ -74,8 +74,8 @@ def read_parquet(path: Path) -> Trace:
         if not sealed:
             check_decodes(path)
         metadata = pl.read_parquet_metadata(path)
-        # without a seal, statistics are not used: damaged statistics would hide rows, and a filter must decode the same pages
-        # as the comparison below, without skipping any
+        # if there is no seal, statistics are not used: damaged statistics would hide rows, and a later filter must decode all
+        # pages that the comparison below decodes
         frame = pl.scan_parquet(
             path, use_statistics=sealed, parallel="auto" if sealed else "row_groups"
         )
@@ -135,9 +135,9 @@ def read_parquet(path: Path) -> Trace:
 
 
 def check_decodes(path: Path, rows: bool = True) -> set[str]:
-    """Decode a file by pyarrow, if nothing proves that it is whole.
+    """Decode with pyarrow a file of which nothing proves that it is whole, and return the names of its columns.
 
-    polars trusts every number in a file. A damaged number made it request 2 EB of memory, which ends the process.
+    polars trusts every number in a file. A damaged number made polars request 2 EB of memory, which ends the process.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq  # imported here, because only reading a file without a seal needs it
@@ -152,7 +152,7 @@ def check_decodes(path: Path, rows: bool = True) -> set[str]:
 
 
 def _compared(trace: Trace) -> Trace:
-    """Compare the header of a file without a seal with its rows, and note in the header that no more is proven."""
+    """Compare the header of a file without a seal with its rows, and note in the header what this comparison cannot prove."""
     header, facts = trace.header, _Facts()
     try:
         for table in trace.batches(tuple(sa.COLUMNS)):  # of all columns, since damage may be in any
@@ -216,7 +216,7 @@ def stream_parquet(
 ) -> Path:
     """Write event tables as they come, in constant memory. The file appears under its name when it is complete.
 
-    One thread writes a group of rows while the next ones are read. Measured on 2.8 million events of guest recordings
+    One thread writes a group of rows while the next rows are read. Measured on 2.8 million events of guest recordings
     (2026-11-22), this takes as much CPU time as polars' own sink, and the files are 9 % smaller because times are stored
     as differences.
     """
@@ -269,7 +269,7 @@ def _writer(sink: Sealing) -> pq.ParquetWriter:
 def _write(writer: pq.ParquetWriter, table: pl.DataFrame) -> None:
     import pyarrow as pa
 
-    # polars would take a third of the time of this conversion for columns without any value
+    # columns without any value would take polars a third of the time of this conversion
     absent = {c for c in table.columns if table[c].null_count() == table.height}
     present = _arrow(table.drop(absent))
     columns = [
@@ -287,7 +287,7 @@ def _arrow(table: pl.DataFrame) -> pa.Table:
 def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Gather tables until they have enough rows for a row group.
 
-    Each group is one chunk, because several chunks have dictionaries of their own, which take longer to write.
+    Each group is made one chunk, because every chunk has its own dictionaries, and several dictionaries take longer to write.
     """
     gathered: list[pl.DataFrame] = []
     enough, groups = FIRST_ROWS, 0
@@ -303,7 +303,7 @@ def _row_groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 
 def _watched(frames: Iterable[pl.DataFrame], failed: list[OSError]) -> Iterator[pl.DataFrame]:
-    """Pass the tables on, and note an error that comes from reading them, to tell it from errors of writing."""
+    """Pass the tables on, and note an error that comes from reading them, so that it is not taken for an error of writing."""
     try:
         yield from frames
     except OSError as e:
@@ -312,7 +312,7 @@ def _watched(frames: Iterable[pl.DataFrame], failed: list[OSError]) -> Iterator[
 
 
 class _Facts:
-    """Facts counted while writing, for which every later reader would otherwise scan the whole file."""
+    """Facts that are counted while a file is written, so that no later reader has to scan the whole file for them."""
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()

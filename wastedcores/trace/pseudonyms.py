@@ -1,7 +1,7 @@
-"""Pseudonyms of names, for traces, snapshots and metrics that are given away.
+"""Pseudonyms for the names in traces, snapshots and metrics that are given away.
 
 A pseudonym is an HMAC of the name under a secret key, so that equal names stay equal in all files that were made with one key,
-and nobody without the key can try out names. Numbers, times, and the names of the kernel's own threads stay.
+and nobody without the key can try out names. Numbers, times, and the names of the kernel's own threads are not replaced.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KEPT_NOTES = ("skipped", "clock jump", "state columns", "wakeups", "frequency", 
 
 
 def renamed(trace: Trace, names: Pseudonyms) -> Trace:
-    """Return a trace whose names are pseudonyms; texts that people and programs wrote into it count as names."""
+    """Return a trace whose names are pseudonyms; texts that people and programs wrote into the trace count as names."""
     import polars as pl
 
     from wastedcores.trace.trace import Trace
@@ -75,7 +75,7 @@ def _header(header: Header, names: Pseudonyms) -> Header:
 
 
 def written_again(make: Callable[[Path], Trace], output: Path, names: Pseudonyms | None) -> Trace:
-    """Let ``make`` write a trace to a temporary place; what it returns becomes ``output``, with pseudonyms if there are any."""
+    """Let ``make`` write a trace to a temporary place, and write the trace that it returns to ``output``, renamed if asked."""
     from wastedcores.trace.parquet import read_parquet, write_parquet
 
     with written_whole(output) as part:
@@ -135,7 +135,7 @@ class Pseudonyms:
         return hmac.new(self._key, text.encode("utf-8", "surrogateescape"), hashlib.sha256).digest()
 
     def name(self, text: str, what: str = "task") -> str:
-        """Return the pseudonym of a name; that of a task has at most the kernel's 15 characters."""
+        """Return the pseudonym of a name; a task's pseudonym has at most 15 characters, as the kernel's names have."""
         return f"{what}-{self._digest(text).hex()[:10]}"
 
     def task(self, comm: str) -> str:

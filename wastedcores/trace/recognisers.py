@@ -1,6 +1,6 @@
 """How each foreign format is recognised, without importing its reader.
 
-Regular expressions of lines are those of polars, which need time in proportion to the text.
+The regular expressions for lines are run by polars, whose engine needs time in proportion to the length of the text.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ PERF_DATA = b"PERFILE2"
 TRACE_DAT = b"\x17\x08\x44tracing"
 #: The head of the collectors' file.
 SCHEDTRACE = b'{"format": "wastedcores.schedtrace"'
-#: Common Trace Format 1.8, 6.1: the magic number of a packet of metadata, and how metadata in text begins
+#: Common Trace Format 1.8, section 6.1: the magic numbers of packets of events and of metadata, and how metadata in text begins
 CTF_METADATA = (b"\xc1\x1f\xfc\xc1", b"\x57\x1d\xd1\x75", b"\x75\xd1\x1d\x57", b"/* CTF 1.8")
-#: CTF 2: the record separator before each JSON text of the metadata
+#: Common Trace Format 2: the record separator, which comes before each JSON text of the metadata
 CTF2_METADATA = b"\x1e"
 
 #: kernel/trace/trace_output.c:trace_print_context and trace_print_lat_fmt (4.1 ... 6.18): "%16s-%-7d ", an optional
@@ -30,8 +30,8 @@ FTRACE_LINE = (
     r"^ *(?P<comm>.*?)-(?P<pid>\d{1,9}) +(?:\( *[\d-]+\) +)?\[(?P<cpu>\d{1,9})\] +(?:(?P<flags>[^\s]{4,7}) +)?"
     r"(?P<sec>\d{1,10})\.(?P<frac>\d{1,9}): +(?P<name>[\w.-]+)(?:: ?| <-)(?P<payload>.*)$"
 )
-#: The latency format (trace_print_lat_fmt; "%8.8s-%-7d %3d", flags, "%4lldus%c: ", in us since the beginning; since 6.5 with one
-#: more flag, with PREEMPT_RT with three), also as `trace-cmd report -l` prints it, with seconds.
+#: The latency format (trace_print_lat_fmt; "%8.8s-%-7d %3d", flags, "%4lldus%c: ", in us since the beginning). There is one more
+#: flag since 6.5, and there are three more with PREEMPT_RT. `trace-cmd report -l` prints the same format with seconds.
 FTRACE_LATENCY_LINE = (
     r"^ *(?P<comm>.*?)-(?P<pid>\d{1,9}) +(?P<cpu>\d{1,4})(?P<flags>[dDXbB.][^\s]{3,6}) +"
     r"(?:(?P<us>\d{1,15})us.?|(?P<sec>\d{1,10})\.(?P<frac>\d{1,9})): +(?P<name>[\w.-]+)(?:: ?| <-)(?P<payload>.*)$"
@@ -45,14 +45,15 @@ PERF_SCRIPT_LINE = (
     r"^ *(?P<comm>.*?) +(?:\d+/)?(?P<pid>-?\d{1,9}) +\[(?P<cpu>\d{1,9})\] +"
     rf"{_PERF_TIME}(?P<name>[\w.-]+:[\w.:-]+|[\w./,=-]+){_PERF_FIELDS}"
 )
-#: The same without the number of the thread, or without any name.
+#: The same line without the thread's number, or without its number and its name.
 PERF_SCRIPT_NO_PID = (
     r"^ *(?P<comm>.*?)(?P<pid>) *\[(?P<cpu>\d{1,9})\] +"
     rf"{_PERF_TIME}(?P<name>[\w.-]+:[\w.:-]+){_PERF_FIELDS}"
 )
 #: A line without the [cpu] column. It is recognised so that the message can say what is missing.
 PERF_SCRIPT_NO_CPU = r"^ *\S.*? +(?:\d+/)?-?\d+ +\d+\.\d{6,9}: +(?:\d+ +)?[\w-]+:[\w-]+: "
-#: State lines and the fork have a tab and a leading space; "# " begins the authors' lines of considered cores.
+#: In lines with the states of CPUs, and in all lines of the fork, a tab and sometimes a space come before the time. "# " begins
+#: the lines in which the authors' profiler tells the considered cores.
 SCHED_PROFILER_LINE = (
     r"^(?P<state>[-\d ]*?)(?P<mark># |\t ?|  *)(?P<ts>\d+) nsecs (?P<kind>[A-Z_]+)"
     r"(?P<args>(?: +[0-9a-f-]+)*) *$"
@@ -66,7 +67,7 @@ KUTRACE_SPAN = (
 
 
 class Candidate(NamedTuple):
-    """What a recogniser looks at: a path, and the first 64 kB of the file there, unpacked; a folder has none."""
+    """What a recogniser looks at: a path, and the first 64 kB of the file there, unpacked (empty for a folder)."""
 
     path: Path
     start: bytes = b""
@@ -76,8 +77,8 @@ FTRACE = rf"^# tracer:|^cpus=\d+\s*$|{FTRACE_LINE}|{FTRACE_LATENCY_LINE.replace(
 PERF_SCRIPT = rf"^# captured on\s*:|{PERF_SCRIPT_NO_CPU}|{PERF_SCRIPT_LINE}|{PERF_SCRIPT_NO_PID.replace('?P<', '?P<n')}"
 KUTRACE = rf"{KUTRACE_SPAN}|\"axisLabelX\"\s*:\s*\"Time \(sec\)\""
 
-#: What stands before the events in a page of systrace, and in a page of KUtrace (postproc/makeself.cc). The second text, of old
-#: pages of systrace, ends with a newline, because the scripts of newer pages contain a pattern that searches for this text.
+#: What stands before the events in a page of systrace, and in a page of KUtrace (postproc/makeself.cc). The texts for old pages
+#: of systrace end with a newline, because the scripts of newer pages contain a pattern that searches for the rest of these texts.
 SYSTRACE_BLOCKS = (
     rb'<script class="trace-data" type="application/text">',
     b'linuxPerfData = "\\\n',
@@ -85,9 +86,9 @@ SYSTRACE_BLOCKS = (
 )
 KUTRACE_BLOCK = rb"var myString = '"
 _HTML = re.compile(rb"\s*<(?:!doctype\s+html|html)\b", re.IGNORECASE)
-#: The scripts of such a page have a few MB; the data come after them.
+#: The scripts of a page have a few MB, and the data come after them. The data are searched for in this many bytes.
 _MOST_SCRIPTS = 64 << 20
-#: frameworks/native/cmds/atrace: the text, or with -z a stream of zlib, follows this line
+#: The beginning of what atrace writes (frameworks/native/cmds/atrace). After this line comes the text or, with -z, a zlib stream.
 ATRACE = re.compile(rb"(?:[^\n]{0,200}\n){0,3}?TRACE:\r?\n(?=\x78[\x01\x5e\x9c\xda])")
 
 
@@ -107,7 +108,7 @@ def is_kutrace_page(file: Candidate) -> bool:
 
 
 def page_block(path: Path) -> bytes | None:
-    """Return what stands before the events in a page; None if nothing known does."""
+    """Return the known text that stands before the events in a page; None if the page has no such text."""
     from wastedcores.trace.readers.support.text_reading import unpacked
 
     words = (*SYSTRACE_BLOCKS, KUTRACE_BLOCK)
@@ -129,11 +130,9 @@ def is_atrace(file: Candidate) -> bool:
     return bool(ATRACE.match(file.start))
 
 
-#: Fields of a TracePacket that begin files (protos/perfetto/trace/trace_packet.proto): clock_snapshot, ftrace_events,
-#: trusted_uid,
-#: process_tree, timestamp, trusted_packet_sequence_id, track_event, sequence_flags, trace_config, system_info,
-#: synchronization_marker,
-#: compressed_packets, track_descriptor, and others that services write.
+#: Numbers of the TracePacket fields with which files begin (protos/perfetto/trace/trace_packet.proto): clock_snapshot,
+#: ftrace_events, trusted_uid, process_tree, timestamp, trusted_packet_sequence_id, track_event, sequence_flags, trace_config,
+#: system_info, synchronization_marker, compressed_packets, track_descriptor, and others that services write.
 _PACKET_FIELDS = {
     *range(1, 4), 5, 6, *range(8, 15), *range(33, 37), 41, 42, 45, 50, *range(56, 61), 72, 79, 87, 89, 92, 97, 109, 133,
 }  # fmt: skip
@@ -142,7 +141,7 @@ OWN = 2998
 
 
 def is_perfetto(file: Candidate) -> bool:
-    """Tell whether this is a Trace of Perfetto: packets that are known messages, one after the other."""
+    """Tell whether this is a Trace of Perfetto, that is, a sequence of packets of which one has a known field."""
     at, whole, known = 0, 0, False
     while at < len(file.start) and whole < 4:
         if file.start[at] != 0x0A:
@@ -175,7 +174,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _fields(message: bytes) -> Iterator[int | None]:
-    """Yield the numbers of a message's fields; None where the bytes are not a message, or the message is cut."""
+    """Yield the numbers of a message's fields, and then None if the bytes are not a message or the message is cut."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -198,7 +197,7 @@ def _fields(message: bytes) -> Iterator[int | None]:
 
 
 def is_systing(file: Candidate) -> bool:
-    """Tell whether this is a folder with a ``sched_slice.parquet`` of systing, or such a file."""
+    """Tell whether this is a ``sched_slice.parquet`` of systing, or a folder with one."""
     if file.path.is_dir():
         return any(file.path.glob("*sched_slice.parquet"))
     if not file.start.startswith(b"PAR1"):
@@ -214,12 +213,12 @@ def is_systing(file: Candidate) -> bool:
         return False
 
 
-#: The columns of systing's sched_slice that are needed.
+#: The columns of systing's sched_slice that its reader needs.
 SYSTING_SLICE = {"ts", "dur", "cpu", "utid", "end_state"}
 
 
 def ctf_folders(path: Path) -> list[Path]:
-    """Return the traces of the Common Trace Format in a folder: those with a ``metadata`` file, at most four folders deep."""
+    """Return the folders with a ``metadata`` file of the Common Trace Format; they are at most four levels below ``path``."""
     found = [m.parent for depth in range(5) for m in path.glob("*/" * depth + "metadata")]
     return [folder for folder in found if _is_ctf_metadata(folder / "metadata")]
 
@@ -253,7 +252,7 @@ def is_schedviz(file: Candidate) -> bool:
 
 
 def is_perf_folder(file: Candidate) -> bool:
-    """Tell whether this is the folder that `perf record --threads` writes: a ``data`` file and others beside it."""
+    """Tell whether this is the folder that `perf record --threads` writes: it has a ``data`` file of perf."""
     if not file.path.is_dir():
         return False
     try:
@@ -264,7 +263,7 @@ def is_perf_folder(file: Candidate) -> bool:
 
 
 def is_schedlog(file: Candidate) -> bool:
-    """Tell whether this is a ring of SchedLog or a folder of them; only its reader can tell, and it is asked last."""
+    """Tell whether this is a ring of SchedLog or a folder of rings; this runs a part of the reader, so it is asked last."""
     from wastedcores.trace.readers.schedlog import looks_like
 
     return looks_like(file.path)
@@ -298,7 +297,7 @@ NOT_TRACES = {
 
 
 def refuse_summary(path: Path, lines: list[str]) -> None:
-    """Refuse a text that a tool made of a trace, with the way to the trace itself."""
+    """Refuse a text that a tool made from a trace, and say how to get the trace itself."""
     for name, (pattern, why) in NOT_TRACES.items():
         hits = sum(bool(re.search(pattern, line)) for line in lines)
         if hits and (name != "perf sched map" or hits > len(lines) // 2):

@@ -1,7 +1,8 @@
-"""The counters of /proc/schedstat, as text or as `perf sched stats record` keeps them.
+"""Reads the counters of /proc/schedstat, from its text or from the file that `perf sched stats record` writes.
 
-Formats: kernel/sched/stats.c:show_schedstat (version 15 until 6.8, 16 until 6.14, then 17), and perf_record_schedstat_cpu and
-perf_record_schedstat_domain in tools/lib/perf/include/perf/event.h (7.0), in another order when they were first posted.
+The text is that of kernel/sched/stats.c:show_schedstat (version 15 until 6.8, 16 until 6.14, then 17). The records of perf are
+perf_record_schedstat_cpu and perf_record_schedstat_domain in tools/lib/perf/include/perf/event.h (7.0); in the first posted
+patches their fields had another order.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from wastedcores.errors import TraceFormatError
 from wastedcores.limits import MAX_CPUS
 from wastedcores.trace.recognisers import PERF_DATA
 
-#: The counters of a CPU; the last three have 64 bits, the others 32.
+#: The counters of a CPU; the last three have 64 bits, the others have 32 bits.
 CPU_FIELDS = (
     "yld_count", "array_exp", "sched_count", "sched_goidle", "ttwu_count", "ttwu_local", "rq_cpu_time", "run_delay", "pcount",
 )  # fmt: skip
@@ -48,7 +49,7 @@ def domain_fields(version: int) -> tuple[str, ...]:
     return (*(f"{kind}_{name}" for kind in IDLENESS[version] for name in per_kind), *_LAST)
 
 
-#: Number or name of a domain -> its counters; None for one that is not known.
+#: Name of a counter -> its value; None if the value is not known.
 Counts = dict[str, int | None]
 
 
@@ -81,7 +82,7 @@ class Counters:
     notes: tuple[str, ...] = ()  #: sentences about what these counters lack
 
     def since(self, before: Counters) -> Counters:
-        """Return what was counted between two samples of one machine, ``before`` and this one.
+        """Return what was counted between two samples of one machine: ``before`` and this sample.
 
         Each of the two samples counts from the start of the machine.
         """
@@ -126,7 +127,7 @@ def _less(now: Counts, before: Counts, narrow: tuple[str, ...]) -> Counts:
 
 
 def read_counters(path: Path) -> Counters | None:
-    """Read a file with counters; None: it is something else."""
+    """Read a file with counters; None: the file is something else."""
     try:
         # a pipe can be read only once
         if not path.is_file() or path.stat().st_size > _MOST_BYTES:
@@ -204,7 +205,7 @@ def _text(text: str, path: Path) -> list[Counters]:
 
 
 def has_counters(data: bytes) -> bool:
-    """Tell whether a perf.data file has counters instead of events: no attributes, and records of two kinds, from 83 on."""
+    """Tell whether a perf.data file has counters: no event attributes, and at most two kinds of records, numbered from 83 on."""
     if len(data) < 104 or struct.unpack_from("<Q", data, 32)[0]:
         return False
     kinds = {kind for kind, _ in _records(data)}
@@ -253,7 +254,7 @@ def _perf(data: bytes, path: Path) -> Iterator[Counters]:
 
 
 def _fields(record: bytes, is_cpu: bool, path: Path) -> tuple[int, int, int, tuple[int, ...], str]:
-    """Return number of the CPU, version, time, counters and the domain's name of a record of any version of perf."""
+    """Return the CPU's number, the version, the time, the counters and the domain's name from a record of any version of perf."""
 
     def at(form: str, place: int) -> int:
         value: int = struct.unpack_from(form, record, place)[0]

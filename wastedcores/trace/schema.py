@@ -29,7 +29,7 @@ class ColumnSpec:
 
 @dataclass(frozen=True)
 class EventSpec:
-    """One event kind: the columns it must fill, those it may fill, where the kernel emits it, and what it says."""
+    """One event kind: the columns that it must fill or may fill, where the kernel emits it, and what it says."""
 
     kind: str
     required: tuple[str, ...]
@@ -84,7 +84,7 @@ EVENTS: dict[str, EventSpec] = {
         EventSpec("lost", ("value",), ("cpu",),
             "ring buffer overrun markers",
             "`value` events of `cpu` (null: unknown CPU; -1: unknown number) were lost just before this point."),
-        # files hold kinds by their position, so new ones are added at the end
+        # files store the position of a kind in this list, so new kinds are added at the end
         EventSpec("cpu_online", ("cpu", "value"), (),
             "cpuhp:cpuhp_exit of the state sched:active", "`cpu` may run tasks from now on (`value` 1), or may not (0)."),
         EventSpec("throttle", ("cpu", "pid"), ("comm", "value"),
@@ -113,17 +113,17 @@ EVENTS: dict[str, EventSpec] = {
 }  # fmt: skip
 
 TRANSITIONS = ("kernel_entry", "kernel_exit")
-#: Events that tell nothing about runqueues. They do not count for a trace's range, its gaps and its CPUs, so that a check gives
-#: the same answer with and without them.
+#: Events that tell nothing about runqueues. The range, the gaps and the CPUs of a trace are found without these events, so that a
+#: check gives the same answer whether a trace has them or not.
 UNCOUNTED = (*TRANSITIONS, "waking")
 
-#: Events that do not state who ran or waited where. A file that has no others is not a trace of the scheduler.
+#: Events that do not state who ran or waited where. A file that has only such events is not a trace of the scheduler.
 ASIDE = (*UNCOUNTED, "mark", "frequency", "cpu_idle", "cpu_online", "lost", "exec", "fork", "exit")
 
 KINDS: tuple[str, ...] = tuple(EVENTS)
 KIND_DTYPE = pl.Enum(KINDS)
 
-#: ``prev_state`` holds the kernel's letters as printed ("+" only in `R+`), or one of the three words of a snapshot.
+#: ``prev_state`` holds the kernel's letters as printed ("+" only in `R+`); in a ``task_state`` event it is one of three words.
 STATE_DTYPE = pl.Categorical()
 
 COLUMNS: dict[str, ColumnSpec] = {
@@ -152,7 +152,7 @@ COLUMNS: dict[str, ColumnSpec] = {
     )
 }  # fmt: skip
 
-#: Columns that older files lack, because the schema did not have them yet; they are null when such a file is read.
+#: Columns that older files lack, because the schema did not have them yet; they are null when an older file is read.
 ADDED = ("in_irq",)
 
 SCHEMA = pl.Schema({c.name: c.dtype for c in COLUMNS.values()})
@@ -171,7 +171,7 @@ def empty() -> pl.DataFrame:
 
 
 def conform(frame: pl.DataFrame, where: str) -> pl.DataFrame:
-    """Bring a table that has some of the columns to the full schema; missing columns become null."""
+    """Return a table in the full schema; columns that it lacks become null."""
     unknown = [c for c in frame.columns if c not in COLUMNS]
     if unknown:
         raise TraceFormatError(

@@ -4,10 +4,10 @@ The file is Parquet for everybody else. Its seal stands between the row groups a
 
     PAR1 | row groups | MARK, SHA-256 (32 bytes) | footer | length of the footer (4 bytes) | PAR1
 
-The digest covers every other byte of the file, the mark included. Verifying it takes 0.7 ms per MB, which adds 1.8 % to the
-CPU time of the fastest check (10^7 events of runqueue sizes) and 0.4 % to one of task events (measured 2026-11-22 with
-``python -m benchmarks seal``). A digest over the columns would have to decode all of them, while a check reads few, and the
-checksums of Parquet's pages cover neither the footer with the header nor rows that a tool left out.
+The digest covers all bytes of the file except the digest itself. Verifying it takes 0.7 ms per MB, which adds 1.8 % to the CPU
+time of the fastest check (10^7 events of runqueue sizes) and 0.4 % to that of a check of task events (measured 2026-11-22 with
+``python -m benchmarks seal``). To verify a digest over the columns, all columns would have to be decoded, while a check reads
+only a few. The checksums of Parquet's pages cover neither the footer, which holds the header, nor rows that a tool left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from wastedcores.errors import TraceFormatError
 
-#: the entry of the file's metadata that says that the file has a seal, and its value
+#: the entry of the file's metadata which says that the file has a seal, and the value of this entry
 KEY, VALUE = "wastedcores-seal", "sha256"
 MARK = b"WCSEAL01"
 _DIGEST = hashlib.sha256().digest_size
@@ -26,7 +26,7 @@ _BLOCK = 1 << 20
 
 
 class Sealing:
-    """What a Parquet writer writes to: it hashes the row groups and puts the seal before the footer when it is closed."""
+    """The file object to which a Parquet writer writes. It hashes the row groups; :meth:`seal` writes the seal and the footer."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -44,7 +44,7 @@ class Sealing:
         return len(view)
 
     def hold(self) -> None:
-        """Keep what follows in memory: the footer, which is known when the Parquet writer is closed."""
+        """Keep all further data in memory: they are the footer, which the Parquet writer writes when it is closed."""
         self.held = bytearray()
 
     def flush(self) -> None:

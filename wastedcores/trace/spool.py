@@ -1,4 +1,4 @@
-"""Copies what cannot be read several times, such as a pipe or a compressed binary file, to a temporary file."""
+"""Copies a trace that cannot be read several times, such as a pipe or a compressed binary file, to a temporary file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from typing import IO
 from wastedcores.errors import TraceFormatError, UsageError, WastedCoresError
 from wastedcores.trace.recognisers import PERF_DATA, TRACE_DAT
 
-#: Ring buffers of an idle machine, which are mostly zeros, are packed to a hundredth by xz.
+#: A file that unpacks to more than this many times its size is refused. xz packs the ring buffers of an idle machine, which are
+#: mostly zeros, to a hundredth of their size.
 _MOST_TIMES = 2000
 
 
 @contextmanager
 def seekable(path: str | Path) -> Iterator[Path]:
-    """Provide a file that can be read several times, and name the user's file in every error."""
+    """Provide a file that can be read several times; every error names the user's file and not the copy."""
     copy = _copy(path)
     try:
         yield copy or Path(path)
@@ -32,7 +33,7 @@ def seekable(path: str | Path) -> Iterator[Path]:
 
 
 def _copy(path: str | Path) -> Path | None:
-    """Return a copy of a pipe; None: the file can be read as it is, or does not exist."""
+    """Return a copy of a pipe or of a packed binary file; None if the file can be read as it is, or does not exist."""
     if str(path) == "-":
         if sys.stdin.isatty():
             raise UsageError(
@@ -57,7 +58,7 @@ def _copy(path: str | Path) -> Path | None:
 
 
 def _unpacked(path: Path) -> Path | None:
-    """Return a copy of a compressed trace.dat or perf.data, whose readers map the file; text is unpacked as it is read."""
+    """Return an unpacked copy of a compressed trace.dat or perf.data, whose readers map their files; None for any other file."""
     from wastedcores.trace.readers.support.text_reading import head, unpacked
 
     if not path.is_file():

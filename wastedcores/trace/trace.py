@@ -28,7 +28,7 @@ class Trace(Shown):
     header
         See :class:`~wastedcores.trace.header.Header`.
     path
-        The Parquet file the events come from, if any.
+        The file from which the events come, if any.
     """
 
     events: pl.LazyFrame
@@ -83,9 +83,9 @@ class Trace(Shown):
 
     @cached_property
     def names(self) -> pl.DataFrame:
-        """All names that each thread has in the events: pid and comm; both can be null."""
+        """All names that each thread has in the events, as columns ``pid`` and ``comm``; both can be null."""
         pairs = [("pid", "comm"), ("prev_pid", "prev_comm")]
-        # the few distinct names become text, and not those of all events
+        # names become text after the grouping, so that only the few distinct ones are converted
         seen = [
             self.events.group_by(pid=p, comm=c).agg().with_columns(pl.col("comm").cast(pl.String))
             for p, c in pairs
@@ -112,7 +112,7 @@ class Trace(Shown):
         columns
             Names of the columns.
         *kinds
-            Only events of these kinds; without any: all.
+            Only events of these kinds are streamed; if no kind is given, all events are.
         rows
             Number of rows per table.
 

@@ -12,9 +12,9 @@ from wastedcores.errors import UsageError
 from wastedcores.trace.header import Window
 from wastedcores.trace.trace import Trace
 
-#: kinds that tell the state of a CPU until the next event of that kind
+#: kinds of which an event tells the state of its CPU until the CPU's next event of the same kind
 _STATES = ("switch", "nr_running")
-#: the first stretch before the window that is searched for the state of a CPU; each further one is longer
+#: length of the first stretch before the window that is searched for the state of a CPU; each further stretch is longer
 _STRETCH_NS = 1_000_000_000
 
 
@@ -22,15 +22,15 @@ def cut(trace: Trace, between: Sequence[Moment]) -> Trace:
     """Return the part of a trace between two moments, as if it had been recorded alone.
 
     A CPU without an event in the window gets its last event before the window, moved to the window's beginning, because a CPU
-    that runs one task all the time is not idle. CPUs that were offline stay offline. What a snapshot told of the tasks when the
-    trace began is left out, since it may not hold any more. ``check(trace, between=...)`` also reads the trace before the
-    window, and therefore knows more.
+    that runs one task all the time is not idle. CPUs that were offline stay offline. If the window begins after the trace, the
+    facts from the snapshot of the tasks are left out, since they may not hold any more. ``check(trace, between=...)`` also reads
+    the trace before the window, and therefore knows more.
     """
     return cut_and_left(trace, between)[0]
 
 
 def cut_and_left(trace: Trace, between: Sequence[Moment]) -> tuple[Trace, list[int]]:
-    """Return the part that :func:`cut` returns, and the threads that were preempted before it and that no event names since."""
+    """Return the part that :func:`cut` returns, and the threads preempted before the window that no later event in it names."""
     window = find_window(trace, between)
     header, time = trace.header, pl.col("ts_ns")
     start = max(window.start_ns, window.start_ns if header.start_ns is None else header.start_ns)
@@ -61,10 +61,10 @@ def cut_and_left(trace: Trace, between: Sequence[Moment]) -> tuple[Trace, list[i
 
 
 def parks() -> pl.Expr:
-    """Whether a switch stops a thread that parks. Until 2023 libtraceevent's letter for that was x, which elsewhere means dead.
+    """Whether a switch stops a thread that parks. Until 2023 libtraceevent wrote x for parked; elsewhere x means dead.
 
-    The threads that take a CPU down do not die, so their x means parked (scripts and perf: "SDTtZXxW", tools/lib/traceevent,
-    6.1).
+    The threads that take a CPU down do not die, so an x of theirs means parked. (The letters of perf and of scripts are
+    "SDTtZXxW": tools/lib/traceevent, 6.1.)
     """
     state, comm = pl.col("prev_state").cat, pl.col("prev_comm").cat
     hotplug = (comm.starts_with("migration/") | comm.starts_with("cpuhp/")).fill_null(False)
@@ -72,10 +72,10 @@ def parks() -> pl.Expr:
 
 
 def _going_on(trace: Trace, carried: pl.DataFrame, end: int) -> pl.DataFrame:
-    """Return the events before a window, changed so that they tell only what still goes on in it.
+    """Return the events before a window, changed so that they tell only what still goes on in the window.
 
-    A switch tells what the CPU runs. The thread that it stopped waits on if it was preempted and nothing is seen of it later. A
-    thread that parked may be the last one of a CPU that went offline.
+    A switch tells what the CPU runs. The thread that the switch stopped still waits if it was preempted and no later event names
+    it. A thread that parked stays in its switch, because it may be the last thread of a CPU that went offline.
     """
     state, thread = pl.col("prev_state").cast(pl.String), pl.col("prev_pid")
     stays = (state.str.starts_with("R") | state.str.ends_with("+")).fill_null(False)
@@ -97,7 +97,7 @@ def _going_on(trace: Trace, carried: pl.DataFrame, end: int) -> pl.DataFrame:
 
 
 def _counted(events: pl.LazyFrame) -> pl.DataFrame:
-    """Return the number of events of each kind on each CPU, with the highest numbers in them."""
+    """Return the number of events of each kind on each CPU, and the highest ``src_cpu`` and the highest pid in these events."""
     pids = pl.max_horizontal(*(pl.col(p).max() for p in ("pid", "prev_pid", "by_pid")))
     groups = events.group_by("kind", "cpu")
     return groups.agg(pl.len(), pl.col("src_cpu").max(), pid=pids).collect(engine="streaming")
@@ -128,7 +128,7 @@ def _carried(trace: Trace, start: int, end: int, seen: pl.DataFrame) -> pl.DataF
 def _last(
     trace: Trace, kind: str, cpus: Iterable[int], span: tuple[int, int], length_ns: int
 ) -> pl.DataFrame:
-    """Return the last event of a kind on each of some CPUs, reading backwards from the span's end, and no more than needed."""
+    """Return the last event of a kind on each of some CPUs; read backwards from the span's end, and no more than necessary."""
     missing = set(cpus)
     found = [trace.events.clear().collect()]
     first, end = span

@@ -1,4 +1,4 @@
-"""Widgets for notebooks. Each has a static counterpart that makes the same figures without a live kernel.
+"""Widgets for notebooks. For each widget, a function makes the same figures on a page without a live kernel.
 
 A module is imported when one of its names is first used.
 """

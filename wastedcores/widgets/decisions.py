@@ -1,7 +1,7 @@
 """A widget that steps through one call of the balancer, line by line of the paper's Algorithm 1.
 
-The state is a table of decisions, the number of a call in it and the number of a step. :func:`decision_stepper_static` makes a
-figure with the same steps, as in a report.
+The state consists of a table of calls, the number of a call in this table, and the number of a step of this call. For a report,
+:func:`decision_stepper_static` makes a figure with the same steps.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class DecisionStepper(w.VBox):
         self._filter()
 
     def step(self, by: int) -> None:
-        """Go forward, or back with a negative number, as far as there are steps."""
+        """Go this many steps forward (back if the number is negative), but not beyond the first or last step."""
         self.number.value = min(max(self.number.value + by, 0), self.number.max)
 
     @property
@@ -67,7 +67,7 @@ class DecisionStepper(w.VBox):
         return self._chosen.row(self.call.value, named=True) if self._chosen.height else None
 
     def _filter(self, _: Any = None) -> None:
-        """Keep the calls that the controls name, and begin with the first one."""
+        """Choose the calls that match the controls, and begin with the first of these calls."""
         table = self.calls
         for name, control in self.filters.items():
             if control.value != ALL:

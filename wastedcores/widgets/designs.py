@@ -1,4 +1,4 @@
-"""A widget that runs the user's own modules under the core of the design mode and shows what the core refused."""
+"""A widget that runs the user's own modules under the work-conserving core (docs/design-mode.md) and shows what it refused."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from wastedcores.words.rich_text import sentence
 from wastedcores.workload.scenarios import SCENARIOS
 from wastedcores.workload.scenarios import scenario as find_scenario
 
-#: the user's modules run in plain Python, so the machine that is chosen first is small, and a replay stops after a second
+#: the user's modules run in plain Python, so the first choice is a small machine, and a replay stops after a second of simulated
+#: time
 SMALL, LIMIT_MS = "bd-paper-16", 1000
 
 
 class DesignLab(w.VBox):
-    """Controls above a live figure of a replay with modules; see :func:`design_lab`."""
+    """Controls, and below them a live figure of a replay with modules; see :func:`design_lab`."""
 
     def __init__(self, modules: tuple[Module, ...], name: str) -> None:
         wide = w.Layout(width="300px")
@@ -62,7 +63,7 @@ class DesignLab(w.VBox):
         self.parameters.children = parameter_fields(find_scenario(self.scenario.value))
 
     def run(self) -> None:
-        """Replay the scenario under the core with the modules, and show what happened and what was refused."""
+        """Replay the scenario under the core with the modules, and show what happened and which suggestions were refused."""
         self.says.value = "running in plain Python …"
         self.run_button.disabled = True
         try:
@@ -126,12 +127,12 @@ def design_lab(*modules: Module, scenario: str = "overload-on-wakeup") -> Design
     Returns
     -------
     DesignLab
-        A box of ipywidgets; :func:`wastedcores.simulator.replay` does the same without a live kernel.
+        A box of ipywidgets; :func:`wastedcores.simulator.replay` makes the same replay without a notebook.
 
     Raises
     ------
     UsageError
-        Something is no instance of a module, or there is no such scenario.
+        An argument is not an instance of ``Module``, or there is no such scenario.
     """
     find_scenario(scenario)  # refuses unknown names
     for module in modules:

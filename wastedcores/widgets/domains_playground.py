@@ -1,6 +1,6 @@
 """A playground of scheduling domains: choose a machine, kernels, pinned nodes and hotplug, and see which CPUs can help.
 
-The state is a :class:`Choice`, and every picture is made from it by :func:`domain_playground_static`, as in a report.
+The state is a :class:`Choice`. :func:`domain_playground_static` makes every picture from it, in the widget and in a report.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Choice:
     machine
         Preset, file or ``live``.
     kernel, against
-        Names of kernel models; the second is compared with the first.
+        Names of kernel models; ``against`` is compared with ``kernel``.
     pin_nodes
         Nodes on which the tasks may run; empty: all.
     cpu
         The CPU whose domains are drawn; None: the first CPU of the last pinned node.
     hotplug_cpu
-        A CPU that is first taken offline and brought back; None: no CPU.
+        A CPU that is taken offline and brought back before the domains are drawn; None: no CPU.
     """
 
     machine: str = "bulldozer8x8"
@@ -161,7 +161,7 @@ def _kernel_menu(value: str, name: str, layout: w.Layout) -> w.Dropdown:
 def domain_playground(choice: Choice | None = None) -> DomainsPlayground:
     """Show the playground in a notebook, with controls for machine, kernels, pinned nodes and hotplug.
 
-    It begins with the paper's machine and tasks pinned to nodes 1 and 2, unless a first state is given.
+    Without a first state, it begins with the paper's machine and with tasks that are pinned to nodes 1 and 2.
     :func:`domain_playground_static` makes the same pictures without a live kernel.
     """
     return DomainsPlayground(choice or Choice())

@@ -1,4 +1,4 @@
-"""The controls of the explorer's events: a query with completion and its style, and the layers that the reader keeps."""
+"""The controls for events in the explorer: a query with completion, its style, and the layers that the reader has kept."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from wastedcores.words.rich_text import sentence
 if TYPE_CHECKING:
     from wastedcores.widgets.layers import Subject
 
-#: the most completions that are offered at a time, and the most names of tasks that are searched for them
+#: at most this many completions are offered at a time, and at most this many names of tasks are searched for completions
 OFFERED, NAMES = 30, 200
 _HINT = "Enter shows the query as a layer; without one you see who ran and how tasks moved."
 
 
 class EventQueries(w.VBox):
-    """A query, its style, and the kept layers. The explorer draws the ``layers`` of the subject."""
+    """A query, its style, and the kept layers. The explorer draws the layers that the subject has in the end."""
 
     def __init__(self, subject: Subject, draw: Callable[[], None]) -> None:
         """Make the controls."""
@@ -54,7 +54,7 @@ class EventQueries(w.VBox):
         self._typed()
 
     def _names(self) -> list[str]:
-        """Return the names of tasks, the commonest first; read once."""
+        """Return the names of tasks, the commonest first; they are read from the trace once."""
         if self.subject.names is None:
             counted = (
                 self.subject.run.trace.events.group_by("comm").len().sort("len", descending=True)
@@ -66,7 +66,7 @@ class EventQueries(w.VBox):
         return self.subject.names
 
     def _typed(self, _: Any = None) -> None:
-        """Offer completions of what was typed, and say what is wrong with it."""
+        """Offer completions of what was typed, or say what is wrong with it."""
         text = self.query.value
         offered = complete(text, values={"comm": self._names()} if "comm" in text else {})
         self.query.options = tuple(offered[:OFFERED])

@@ -1,6 +1,6 @@
-"""The trace explorer: a figure in a notebook, which the kernel bins again from the trace whenever the window changes.
+"""The trace explorer: a figure in a notebook. Whenever the window changes, the pixels are computed again from the trace.
 
-The state is a :class:`wastedcores.figures.kinds.Look`. Every picture is made from it by :func:`explorer_static`, as in a report.
+The state is a :class:`wastedcores.figures.kinds.Look`. For a report, :func:`explorer_static` makes the same picture from it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 #: the list offers at most this many episodes
 EPISODES = 50
-#: columns of the map of the whole trace
+#: columns of pixels in the map of the whole trace
 MAP_COLS = 600
-#: moves of the window that follow each other more quickly than this are one move
+#: moves of the window count as one move for "back" if less time than this passes between them
 PAUSE_S = 0.6
 _KEYS = (
     "Drag to zoom, double click for the whole trace. Click on the figure, then w s a d or the arrows zoom and move, "
@@ -95,7 +95,7 @@ class Explorer(w.VBox):
             setattr(self, f"{name}_button", button)
         self.finder = TaskFinder(self)
         self.details = w.HTML()
-        # in a VBox, "auto" is the whole width without the margin; with 100%, the margin would go beyond the edge of the cell
+        # in a VBox, "auto" is the whole width less the margin; at 100%, the margin would go beyond the edge of the cell
         shown = "none" if run.trace.path is None else None
         self.cell = w.Text(description="this view:", layout=w.Layout(width="auto", display=shown))
         for control in (self.show, self.reduce, self.palette):
@@ -146,7 +146,7 @@ class Explorer(w.VBox):
 
     @property
     def scene(self) -> Scene:
-        """The rows that are drawn; among events, only CPUs that an event names have a row."""
+        """The rows that are drawn; while events are shown, only CPUs that an event names have a row."""
         return self.subject.events.scene if self.show.value == "events" else self.run.scene
 
     def go_to(self, start_ns: int, end_ns: int) -> None:
@@ -160,23 +160,23 @@ class Explorer(w.VBox):
         self.go_to(start_ns - margin, end_ns + margin)
 
     def step(self, by: int) -> None:
-        """Go to the next episode after the middle of the window, or to the last one before it."""
+        """Go to the next episode after the middle of the window or, if ``by`` is negative, to the last episode before it."""
         if not self.go_beside(self.run.result.episodes, by):
             self.says.value = f"There is no {'later' if by > 0 else 'earlier'} episode."
 
     def go_beside(self, spans: pl.DataFrame, by: int) -> bool:
-        """Go to the next span after the middle of the window, or to the last one before it; return whether there is one."""
-        # the middles of the windows that go_near() shows, which are cut at the ends of the trace
+        """Go to the next span after the middle of the window (before it if ``by`` is negative); return whether there is one."""
+        # for each span, the middle of the window that go_near() would show; that window is clipped to the trace
         first, last = self.run.scene.window
         start, end = (spans[c].to_numpy() for c in ("start_ns", "end_ns"))
         margin = np.maximum((end - start) // 10, 1000)
         low, high = np.maximum(start - margin, first), np.minimum(end + margin, last)
         middles = low + (high - low) // 2
         now = self.window[0] + (self.window[1] - self.window[0]) // 2
-        # a window is at least a microsecond long and has whole ns, so its middle is not exactly that of a span
+        # a window is at least 1 us long and has whole ns, so its middle may differ a little from the middle of the span
         others = np.flatnonzero(middles > now + 1000 if by > 0 else middles < now - 1000)
         if others.size:
-            # spans of several CPUs overlap, so their middles need not be in the order of their starts
+            # spans of different CPUs may overlap, so the middles need not have the same order as the starts
             nearest = middles[others].argmin() if by > 0 else middles[others].argmax()
             row = spans.row(int(others[nearest]), named=True)
             self.go_near(row["start_ns"], row["end_ns"])
@@ -202,7 +202,7 @@ class Explorer(w.VBox):
         if change["new"]:
             _, start, end = self.jumps[change["new"] - 1]
             self.go_near(start, end)
-            # reset the menu, so that the episode that was chosen just now can be chosen again
+            # reset the menu, so that the same episode can be chosen again
             self.episode.value = 0
 
     def _show(self, start_ns: int, end_ns: int) -> None:
@@ -212,14 +212,14 @@ class Explorer(w.VBox):
         self.draw()
 
     def draw(self) -> None:
-        """Bin the window again and show it."""
+        """Compute the pixels of the window again and show them."""
         if self._held:
             return
         try:
             fig = drawn(self.subject, self.look)
             self.finder.mark(fig)
         except WastedCoresError as e:
-            # the earlier figure is sent again, so that the browser learns that its request was answered
+            # send the earlier figure again, so that the browser knows that its request was answered
             self.says.value = sentence(str(e)).html
             if self.figure.drawn is not None:
                 self.figure.show(self.figure.drawn, self.figure.contents.figure["view"])
@@ -252,11 +252,11 @@ class Explorer(w.VBox):
         }
 
     def _heard(self, message: dict[str, Any]) -> None:
-        """React to what the browser reports: a move to another window, or a key."""
+        """React to a message of the browser: a move to another window, or a key."""
         kind = message["kind"]
         if kind == "look":
             zero = self.run.scene.window[0]
-            # moves by a key that is held down count as one step for "back"
+            # while a key is held down, all moves together count as one move for "back"
             if time.monotonic() - self._looked > PAUSE_S:
                 self.before.append(self.window)
             self._looked = time.monotonic()
@@ -267,7 +267,7 @@ class Explorer(w.VBox):
             self._do(kind)
 
     def _inspect(self, message: dict[str, Any]) -> None:
-        """Say who waited: during the stay of a task that was clicked on, or in a selected span on some CPUs."""
+        """Say who waited: during a stay of a task that was clicked on, or on some CPUs during a selected time."""
         first, last = self.run.scene.window
         try:
             cpus, rows = self.scene.cpus, self.scene.rows()
@@ -301,12 +301,12 @@ def explorer(
 ) -> Explorer:
     """Explore a trace in a notebook: zoom, go from episode to episode, find tasks, and ask who waited and why.
 
-    The line of code below the figure opens the same view again in another notebook, if the trace is a file.
+    If the trace is a file, a line of code below the figure opens the same view again in another notebook.
 
     Parameters
     ----------
     trace
-        An examined trace, or a trace, its file or the name of a data set.
+        An examined trace, a trace, a trace file, or the name of a data set.
     at
         First and last second that are shown, counted from the start of the trace; default: all.
     show
@@ -326,7 +326,7 @@ def explorer(
     Raises
     ------
     UsageError
-        The trace has no such layer, or there is no such way to draw it.
+        The trace has no such layer, or ``reduce`` or ``palette_name`` is unknown.
     """
     run = trace if isinstance(trace, Examined) else examine(trace)
     palette(palette_name)  # refuses unknown names

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from wastedcores.widgets.explore import Explorer
 
-#: at most this many names are completed: those of the tasks that ran longest
+#: at most this many names are offered as completions: those of the tasks that ran longest
 NAMES = 300
 
 
@@ -70,7 +70,7 @@ class TaskFinder(w.HBox):
         return f"{tasks}, {count(found.height, 'run')} of {ran} in all; marked yellow"
 
     def step(self, by: int) -> None:
-        """Go to the next run of the found tasks after the middle of the window, or to the last run before it."""
+        """Go to the next stay of the found tasks after the middle of the window (before it if ``by`` is negative)."""
         if self.found is None or self.found.is_empty():
             return
         if not self.explorer.go_beside(self.found, by):
@@ -98,7 +98,7 @@ def _names(stays: pl.DataFrame) -> list[str]:
 
 
 def cell_of(run: Examined, look: Look, task: str) -> str:
-    """Return a line of code that opens a view in another notebook; empty if the trace has no file, like a replay."""
+    """Return a line of code that opens a view in another notebook; empty if the trace has no file, such as a replay in memory."""
     if run.trace.path is None:
         return ""
     zero = run.scene.window[0]

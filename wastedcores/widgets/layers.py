@@ -1,6 +1,6 @@
-"""The layers of the trace explorer: each draws one kind of data in a window of a trace, as a plain figure.
+"""The layers of the trace explorer. Each layer draws one kind of data in a window of a trace, as a plain figure.
 
-A new layer is a figure with a button in :data:`wastedcores.figures.kinds.KINDS`.
+To add a layer, add a kind of figure with a button to :data:`wastedcores.figures.kinds.KINDS`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from wastedcores.words.rich_text import sentence
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-#: pixels per row that the explorer draws; a figure is at most this wide without its margins
+#: the explorer draws this many pixels per row; without its margins, a figure is at most this wide
 COLS = 900
 
 
 @dataclass
 class Subject:
-    """A trace that is explored, with the tables that all windows share."""
+    """A trace in the explorer, with the tables that are the same for all windows."""
 
     run: Examined  #: the examined trace
     #: names of tasks for completions, the commonest first; None: not read yet
@@ -41,7 +41,7 @@ class Subject:
 
     @property
     def stays(self) -> pl.DataFrame:
-        """Who ran where in the whole trace, see :func:`wastedcores.figures.timelines.runs`; computed once."""
+        """A table of who ran where in the whole trace, computed once; see :func:`wastedcores.figures.timelines.runs`."""
         if self._stays is None:
             self._stays = runs(self.run.trace, *self.run.scene.window)
         return self._stays
@@ -96,8 +96,8 @@ def _events(subject: Subject, look: Look) -> go.Figure:
     return subject.events.figure(look.window, cols=COLS)
 
 
-#: the layers whose windows share a table or that have a title of their own; the command line and the explorer draw all others
-#: in the same way
+#: the layers that the explorer draws differently from the command line, because they have a title of their own, or a table that
+#: is the same for all windows
 _DRAWN: dict[str, Callable[[Subject, Look], go.Figure]] = {
     "runqueues": _runqueues,
     "tasks": _tasks,
@@ -106,7 +106,7 @@ _DRAWN: dict[str, Callable[[Subject, Look], go.Figure]] = {
 
 
 def layers_of(run: Examined) -> list[str]:
-    """The layers that the explorer offers for a trace: the kinds of figures with a button, in their order."""
+    """Return the layers that the explorer offers for a trace: the buttons of the kinds of figures, in the order of KINDS."""
     present = run.trace.kinds()
     return [
         kind.button

@@ -1,7 +1,7 @@
-"""A figure in a notebook that is replaced in place: one widget and one connection per view, however often it changes.
+"""A figure in a notebook that is replaced in place. However often a view changes, it needs one widget and one connection.
 
-The page gets the plotting library once, compressed, and after that only the arrays that a figure shows. Keys, the mouse and
-the map of the whole trace are in ``live_figure.js``.
+The page gets the compressed plotting library once, and after that only the arrays that a figure shows. ``live_figure.js`` reacts
+to keys and the mouse, and draws the map of the whole trace.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _HERE = Path(__file__).parent
-#: a table of texts has at most this many different texts, so that a code fits into 16 bits
+#: a table with at most this many different texts is sent as 16-bit codes
 _MOST_NAMES = 1 << 16
 
 
 class Contents(w.Widget):
-    """The contents of a figure, and the messages of its browser.
+    """The contents of a figure, and the messages from the browser that shows it.
 
-    They are kept in a model of ipywidgets and not in that of anywidget. If the page is busy for two seconds while a model of
+    Both are in a model of ipywidgets and not in a model of anywidget. If the page is busy for two seconds while a model of
     anywidget starts, anywidget gives up, and every later message is lost, so that the cell would stay empty. A model of
     ipywidgets has no such limit.
     """
@@ -48,7 +48,7 @@ class LiveFigure(anywidget.AnyWidget):
     Attributes
     ----------
     contents
-        All that the kernel sends after the figure was made.
+        Everything that the kernel sends to the browser after it has made the widget.
     drawn
         The figure that is shown.
     """
@@ -87,7 +87,7 @@ class LiveFigure(anywidget.AnyWidget):
         if message.get("kind") == "library":
             self.contents.send({"kind": "library"}, [_library()])
             return
-        # the answer may take long and change no figure, so the browser is told at once that its message arrived
+        # tell the browser at once that its message arrived, because the answer may take long and need not change the figure
         self.contents.send({"kind": "heard"})
         if message.get("kind") == "look":
             self._answers = {k: message[k] for k in ("by", "number")}
@@ -96,7 +96,7 @@ class LiveFigure(anywidget.AnyWidget):
 
 
 def packed(value: Any) -> Any:
-    """Return a part of a figure with its arrays as bytes, and with tables of texts as codes into a list of the texts."""
+    """Return a part of a figure in which arrays are bytes, and a table of texts is a list of texts and codes into this list."""
     if isinstance(value, dict):
         if "bdata" in value:
             return {**value, "bdata": memoryview(base64.b64decode(value["bdata"]))}

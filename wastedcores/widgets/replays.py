@@ -1,4 +1,4 @@
-"""A widget that replays a scenario under two kernels and shows both heat maps and the difference."""
+"""A widget that replays a scenario under two kernels and shows both heat maps and their difference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wastedcores.words.replays import runs_compared
 from wastedcores.words.rich_text import sentence
 from wastedcores.workload.scenarios import SCENARIOS, Scenario, as_text, scenario
 
-#: kernels that can be replayed and to which fixes can be added
+#: the kernels that can be replayed, without fixes
 BASES = tuple(k for k in KERNELS if "+" not in k and KernelModel.named(k).is_replayed)
 
 
@@ -129,7 +129,7 @@ class ReplayLab(w.VBox):
                 f"{name} on {machine}, seed {seed}. {_gain(*found.table['wasted_core_s'])} "
                 "Drag to zoom, double click for everything."
             )
-            # a notebook does not show the warnings of code that a button starts
+            # a notebook does not show warnings of code that a button started
             warning = KernelModel.named(self.kernel.value).replay_warning
             self.says.value = f"{said} {warning[0].upper()}{warning[1:]}." if warning else said
         except WastedCoresError as e:
@@ -141,7 +141,7 @@ class ReplayLab(w.VBox):
 
 
 def _gain(before_s: float, after_s: float) -> str:
-    """Say first what the fix gains in time and waste, because single numbers of a short run may become worse."""
+    """Say how much less core time is wasted with the fixes; this comes first, as other numbers of a short run may get worse."""
     if not before_s and after_s:
         return f"Without the fixes nothing is wasted, and with them {human_ns(1e9 * after_s)} of core time."
     if not before_s:

@@ -1,7 +1,7 @@
 """A widget that steps through a balancing pass, forward and back, from loads, weights and a topology that the user chooses.
 
-The state is an :class:`wastedcores.lecture.Example` and the number of a decision, and
-:func:`balancing_stepper_static` makes a figure with the same steps, as in a report.
+The state consists of an :class:`wastedcores.lecture.Example` and the number of a decision. For a report,
+:func:`balancing_stepper_static` makes a figure with the same steps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: the kernels of the lecture
 KERNELS = ("v4.1", "v4.1+group_imbalance", "v4.1+missing_domains")
-#: the fields of CpuThreads except for the last one: heading, smallest and greatest value
+#: for each field of CpuThreads but the last one: the heading, and the smallest and the greatest value
 _COLUMNS = (("threads", 0, 16), ("weight", 1, 100), ("% of a CPU", 1, 100), ("in session", 1, 64))
 
 
@@ -82,7 +82,7 @@ class BalancingStepper(w.VBox):
         self._changed()
 
     def step(self, by: int) -> None:
-        """Go forward, or back with a negative number, as far as there are decisions."""
+        """Go this many decisions forward (back if the number is negative), but not beyond the first or last decision."""
         self.number.value = min(max(self.number.value + by, 0), self.number.max)
 
     def _table(self) -> w.GridBox:
@@ -98,7 +98,7 @@ class BalancingStepper(w.VBox):
             self.show(change["new"])
 
     def _changed(self, _: Any = None) -> None:
-        """Compute the pass again, and begin at its beginning."""
+        """Compute the pass again, and show its first decision."""
         if self._filling:
             return
         known = self.state

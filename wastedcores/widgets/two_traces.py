@@ -1,4 +1,4 @@
-"""A widget for two recorded traces on one time axis: aligned by a mark, by first activity, or by hand."""
+"""A widget that shows two recorded traces on one time axis, aligned by a mark, by their first activity, or by hand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEYS = "Drag to zoom, double click for everything. The keys w s a d, the arrows
 
 
 class PairFigure(LiveFigure):
-    """A live figure of two traces on one time axis, which zooms by itself."""
+    """A live figure of two traces on one time axis; it reacts itself when the reader zooms."""
 
     def __init__(self) -> None:
         super().__init__(self._heard)
@@ -30,7 +30,7 @@ class PairFigure(LiveFigure):
         self.palette_name = "safe"
 
     def put(self, pair: Pair, palette_name: str = "safe") -> None:
-        """Show two traces, in the window that was shown before."""
+        """Show two traces in the window that was shown before, or whole if there was none."""
         self.pair, self.palette_name = pair, palette_name
         self.look(*(self.window or ()))
 

@@ -1,4 +1,4 @@
-"""Two recorded traces compared in words: what may be compared, and how the wasted cores differ."""
+"""Compares two recorded traces in words: whether a comparison means something, and how many cores each trace wasted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wastedcores.analysis.alignment import Pair, differences, not_known_same
 from wastedcores.units import human_ns, number
 from wastedcores.words.rich_text import RichText, enumerated, sentence, table
 
-#: a difference of less than this share of the larger value is not called better or worse
+#: two values that differ by at most this share of the larger one are called the same
 SAME = 0.02
 
 
@@ -40,7 +40,7 @@ def rows(pair: Pair) -> list[dict[str, float | str | None]]:
 
 
 def compared(pair: Pair) -> RichText:
-    """Compare two recorded traces: a sentence, and a table that says better or worse only where that means something."""
+    """Compare two recorded traces in a sentence and a table, which says better or worse only if a comparison means something."""
     run, against = pair.runs
     other, found = _apart(pair), rows(pair)
     verdicts = f"{run.label}: {run.result.verdict}. {against.label}: {against.result.verdict}. "
@@ -68,7 +68,7 @@ def compared(pair: Pair) -> RichText:
 
 
 def _apart(pair: Pair) -> list[str]:
-    """Return a sentence about what differs besides the scheduler, or else about what is not known to be the same."""
+    """Return what differs between the traces besides the scheduler; if nothing does, return what is not known to be the same."""
     return differences(*pair.runs) or not_known_same(*pair.runs)
 
 

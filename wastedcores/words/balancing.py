@@ -86,7 +86,7 @@ def decision_place(d: Decision) -> str:
 
 
 def group_table(levels: list[tuple[str, tuple[Group, ...]]]) -> RichText:
-    """Return the groups that a CPU compares, one row per level and group, as a table.
+    """Return a table of the groups that a CPU compares, with one row for each group of each level.
 
     ``levels`` is what :func:`wastedcores.simulator.plain.stepping.groups_seen` returned.
     """

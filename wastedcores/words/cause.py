@@ -70,7 +70,7 @@ def _times(n: int) -> str:
     return "once" if n == 1 else f"{n:,} times"
 
 
-#: what a finding of :func:`wastedcores.analysis.explain.explain` is called in a sentence
+#: finding of :func:`wastedcores.analysis.explain.explain` -> its name in a sentence
 NAMES = {
     "group_imbalance": "the Group Imbalance bug (paper 3.1)",
     "group_construction": "the Scheduling Group Construction bug (paper 3.2)",
@@ -95,7 +95,8 @@ def why(run: Examined, advice: Advice | None = None) -> RichText:
     run
         The examined trace.
     advice
-        What replays of the recorded work tell, if they were made; then a bug whose fix gains nothing is not named.
+        What replays of the recorded work showed; None if there were no replays. A bug is not named if its fix gains nothing in
+        the replays.
 
     Returns
     -------
@@ -117,7 +118,7 @@ def why(run: Examined, advice: Advice | None = None) -> RichText:
     )
     verb = "" if found.looks_like == "nothing" else "this looks like "
     head = f"{run.label}: {where} {verb}{NAMES[found.looks_like]}."
-    # without an episode, the evidence would only repeat the head
+    # if nothing kept CPUs idle, the evidence would only repeat the first sentence
     points = (
         []
         if found.looks_like == "nothing"
@@ -137,7 +138,7 @@ def fix_sentences(found: Explanation) -> list[str]:
     return out
 
 
-#: what a judgement of :class:`wastedcores.analysis.price.Price` is called
+#: judgement of :class:`wastedcores.analysis.price.Price` -> its words in a sentence
 JUDGEMENTS = {
     PAYS: "moving a thread to the idle CPU would have paid",
     RIGHTLY_IDLE: "idle, and rightly so",
@@ -174,7 +175,7 @@ def price_sentences(price: Price | None) -> list[str]:
 
 
 def _longer(price: Price) -> str:
-    """Say how much of the time was in waits that lasted longer than a move costs."""
+    """Say what share of the waiting time was in waits that lasted longer than a move costs."""
 
     def costs(of: tuple[int, int]) -> str:
         near = human_ns(of[0]) if of[0] else "nothing"

@@ -45,7 +45,7 @@ def describe(result: CheckResult, longest: int = 10, moved: str = "") -> str:
     of_time = 100 * result.mean(result.wall_ns)
     persistent = int(result.episodes["persistent"].sum())
     episodes = result.episodes.height + result.episodes_dropped
-    # the header counts the events of the whole trace
+    # the header has the number of events of the whole trace, even if only a part of the trace was checked
     part = result.window is not None or len(result.counted_cpus) < result.cpus
     events = f"{' of a trace with' if part else ','} {count(header.events or 0, 'event')}"
     lines = [
@@ -104,7 +104,7 @@ def _mean_cpus(number: float) -> str:
 
 
 def _chronic(result: CheckResult) -> list[str]:
-    """Return one line about the worst ten slices; no line if they are not known or wasted too little."""
+    """Return one line about the ten consecutive slices that wasted most; no line if they are unknown or wasted too little."""
     if result.chronic is None or not result.chronic.share:
         return []
     c = result.chronic
@@ -152,7 +152,7 @@ def _bound(result: CheckResult) -> list[str]:
     ]
 
 
-#: how it is known that a thread may use an idle CPU, in words; docs/verdict.md explains these ways of knowing
+#: a way of knowing that a thread may use an idle CPU -> its words; docs/verdict.md explains these ways
 _KNOWN_BY = {
     "told_ns": "told by the trace or a snapshot",
     "inherited_ns": "inherited from a parent that was told",
@@ -175,7 +175,7 @@ def _evidence(result: CheckResult) -> list[str]:
 
 
 def _avoidable(result: CheckResult) -> list[str]:
-    """Return one line about the threads that waited beside an idle CPU; no line if there are none or no tasks are known."""
+    """Return one line about the threads that waited beside an idle CPU; no line if no such thread is known."""
     table = result.avoidable
     if not table.height:
         return []
@@ -224,12 +224,12 @@ def _longest_episodes(result: CheckResult, most: int) -> list[str]:
 
 
 def _in_doubt(result: CheckResult) -> list[str]:
-    """Return lines about the spans in which the state of a CPU is not certain; none if there are none."""
+    """Return lines about the spans in which the state of a CPU is not certain; no line if there is no such span."""
     if not result.doubts.height:
         return []
     doubts = result.doubts
     cpus = _clip(format_cpulist(sorted({c for c in doubts["cpu"] if c >= 0})))
-    # spans of several CPUs, or with several reasons, may overlap
+    # spans may overlap if they are of different CPUs or have different reasons
     covered = merged(doubts.with_columns(cpu=pl.lit(0, pl.Int32)), 1)
     length = human_ns(int((covered["end_ns"] - covered["start_ns"]).sum()))
     where = f" on CPU{'' if cpus.isdecimal() else 's'} {cpus}" if cpus else ""

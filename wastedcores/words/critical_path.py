@@ -22,7 +22,7 @@ def path_cost(path: CriticalPath) -> RichText:
 
 
 def path_threads(path: CriticalPath, most: int = 8) -> RichText:
-    """List the threads on a critical path, those with most time first.
+    """List the threads on a critical path; the thread that spent most time on the path comes first.
 
     Parameters
     ----------

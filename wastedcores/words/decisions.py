@@ -1,4 +1,4 @@
-"""The balancer's decisions in words: a table of refusals, and one call line by line against the paper's Algorithm 1."""
+"""The balancer's decisions in words: a table of the refused calls, and single calls followed through the paper's Algorithm 1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 from wastedcores.analysis.decisions import REFUSALS, RESULTS, refused_calls
 from wastedcores.words.rich_text import RichText, count, sentence, table
 
-#: how the comparison of two loads ended without a pull -> the words for a table
+#: why a comparison of two groups ended without a pull -> the words in a table
 _WHY = {
     "no thread": "no other group has a thread",
     "average": "busiest ≤ local",
@@ -28,7 +28,7 @@ _WHY = {
     "single task": "a single thread in the busiest group",
     "no imbalance": "moving a thread would gain nothing",
 }
-#: the same for Linux 5.5 and later, as sentences
+#: why a comparison ended without a pull in Linux 5.5 and later -> the beginning of a sentence
 _WHY_SINCE_V5_5 = {
     "no task": "No other group has a thread that could be taken",
     "local type": "The type of the local group says that it is fuller than the busiest one",
@@ -224,7 +224,7 @@ def _compared(call: Mapping[str, Any]) -> list[Step]:
         return [*steps, Step(15, f"{busiest} > {local}: go on{aim}.")]
     why = "Linux 4.1 goes on for an imbalanced or overloaded group"
     if call["moment"] is None:
-        # the loads were only sampled shortly before the call, and this kernel also compares other values
+        # the loads were sampled shortly before the call, not during it; and this kernel also compares other values
         why = "the kernel went on"
     return [*steps, Step(15, f"{busiest} ≤ {local}, but {why}{aim}.")]
 
@@ -272,7 +272,7 @@ def _pulled(call: Mapping[str, Any]) -> list[Step]:
 
 
 def _kept(call: Mapping[str, Any]) -> str:
-    """Say why the threads of the source stayed there."""
+    """Say why the threads of the source CPU stayed on it."""
     words = {
         "running": "running",
         "hot": "cache-hot",

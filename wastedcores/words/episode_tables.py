@@ -1,4 +1,4 @@
-"""The episodes of a trace in sentences and tables: the costliest, the worst one, and who waited in it."""
+"""The episodes of a trace in sentences and tables: the costliest episodes, the worst episode, and who waited in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def episodes(run: Examined, most: int = 8) -> RichText:
     Returns
     -------
     RichText
-        A table with one row per episode, the costliest first, and a sentence that says what share of the waste it shows.
+        A table with one row per episode, the costliest first, and a sentence about the share of these episodes in the waste.
     """
     found = run.result.episodes
     if not found.height:
@@ -46,7 +46,7 @@ def episodes(run: Examined, most: int = 8) -> RichText:
         }
         for row in part.iter_rows(named=True)
     ]
-    # the totals also count the short episodes that the check dropped because there were very many
+    # the check drops short episodes if there are very many, but its totals count the dropped ones, too
     share = int(part["wasted_ns"].sum()) / max(1, run.result.thread_ns)
     total = found.height + run.result.episodes_dropped
     listed = table(pl.DataFrame(rows))
@@ -96,7 +96,7 @@ def worst(run: Examined) -> RichText:
 
 
 def _waiting(run: Examined, row: dict[str, Any]) -> pl.DataFrame:
-    """Return who waited in an episode: for the longest ones, the check tells it; for others, it is computed from all waits."""
+    """Return who waited in an episode. The check knows this for the longest episodes; for others, compute it from all waits."""
     found = run.result.waiting.filter(pl.col("episode") == row["episode"])
     if found.height or not run.result.names_tasks:
         return found
@@ -154,7 +154,7 @@ def main_nodes(by_node: pl.DataFrame, column: str) -> list[tuple[int, float]]:
 
 
 def waited_most(run: Examined, most: int = 8) -> RichText:
-    """List the threads that waited longest in the worst episode, or in all of the window if there is none.
+    """List the threads that waited longest in the worst episode, or in the whole window if there is no episode.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def avoidable(run: Examined, most: int = 8) -> RichText:
     Returns
     -------
     RichText
-        A sentence and a table with one row per thread or process, the greatest loss first.
+        A sentence and a table with one row per thread or process, sorted by the time waited beside an idle CPU.
     """
     found = run.avoidable
     if not found.height:

@@ -65,7 +65,7 @@ def _cause(run: Examined) -> str:
 
 
 def _compared(run: Examined, against: Examined) -> str:
-    """Compare the waste, and the lengths of two windows between marks, or say why a comparison would mean nothing."""
+    """Compare the waste of two traces, and also the lengths of windows between marks, or say why this would mean nothing."""
     a, b = run.result, against.result
     if other := differences(run, against):
         return f"{run.label} and {against.label} cannot be compared: {enumerated(other)}."
@@ -89,7 +89,7 @@ def _unknown_waste(run: Examined) -> str:
     return f"How much core time {run.label} wasted is not known{known}."
 
 
-#: the words for a verdict that a reader sees
+#: verdict -> the words that a reader sees
 WORDS = {
     "violations": "cores were wasted",
     "clean": "neither persistent nor chronic waste",
@@ -232,7 +232,7 @@ def verdict(run: Examined, against: Examined | None = None) -> RichText:
         if note not in said
     )
     if against and unlike and not differences(run, against):
-        # skipped if the differences are in the headline already
+        # nothing is added if the headline already names the differences
         why = f"There is no row for the change, because {enumerated(unlike)}."
         text += f"\n{why}"
         notes += f'<p class="wc-note">{escape(why)}</p>'
@@ -262,7 +262,7 @@ def _undecided(*runs: Examined) -> list[str]:
 
 
 def _results(run: Examined) -> dict[str, Any]:
-    """Return what ``wastedcores check --json`` prints, with counts instead of the list of episodes."""
+    """Return what ``wastedcores check --json`` prints, but counts of episodes instead of the list, and no doubts."""
     found = run.result.to_json(limit=0)
     for name in ("episodes", "doubts"):
         del found[name]
@@ -356,7 +356,7 @@ def waiting_sentence(run: Examined, against: Examined | None = None) -> RichText
             f"{r.label}: threads waited for a CPU {times}, {human_ns(r.waited_ns)} in all{inside}."
         )
         if lengths.size > 1:
-            # both are lengths that some wait had; a hundredth of the waits is named only if there are at least 100
+            # inverted_cdf: both percentiles are lengths of real waits. The 99th is printed only if there are at least 100 waits.
             half, most = np.percentile(lengths, [50, 99], method="inverted_cdf")
             few = "" if lengths.size < 100 else f" one in a hundred {human_ns(most)} or more,"
             text += f" Half of the waits lasted {human_ns(half)} or less,{few} and the longest {human_ns(lengths.max())}."
@@ -372,7 +372,7 @@ def cost(run: Examined, against: Examined | None = None) -> RichText:
     run
         The examined trace.
     against
-        A second examined trace. The difference between the two is the gain if both did the same work.
+        A second examined trace. If both traces show the same work, the difference between their waste is the gain.
 
     Returns
     -------
@@ -387,7 +387,7 @@ def cost(run: Examined, against: Examined | None = None) -> RichText:
         if unknown := _unknown_waste(run):
             return sentence(unknown)
         had = len(a.counted_cpus) * a.duration_ns
-        # the same sum as in the figure of the waiting times; the lengths of runqueues alone miss wakeups onto idle CPUs
+        # the figure of the waiting times has this sum, too; a sum of runqueue lengths would lack waits after wakeups on idle CPUs
         waited = run.waited_ns if run.waits.height else a.waiting_ns
         return sentence(
             f"{run.label} wasted {_seconds(a.thread_ns, 'core-second')}, {a.thread_ns / max(1, had):.1%} of what "

@@ -1,4 +1,4 @@
-"""Sentences and tables that compare kernels by what they did with the same workloads, and recorded runs with their replays.
+"""Sentences and tables: some compare kernels under the same workloads, others compare recorded runs with their replays.
 
 Functions that compare kernels take the table of :func:`wastedcores_studies.recordings.kernels.read_kernels`. Those that compare
 recordings take the table of :func:`wastedcores_studies.recordings.agreement.compare_recordings` or ``read_agreement``.
@@ -13,7 +13,7 @@ from wastedcores.words.rich_text import RichText, count, sentence, table
 
 
 def recorded_verdict(rows: pl.DataFrame) -> RichText:
-    """Say how many quantities of how many runs agree with replays, which ones do not, and when the table was made."""
+    """Say how many quantities of how many runs agree with replays, which quantities do not, and when the table was made."""
     if not rows.height:
         raise UsageError(
             "recorded_verdict: the table has no row. Name quantities that it has, such as 'busy CPUs', or leave them out."
@@ -51,7 +51,8 @@ def recorded_table(rows: pl.DataFrame) -> RichText:
     )
 
 
-#: a kernel is slower if it takes this many times as long as the fastest one; two recordings of one kernel differ by less
+#: a kernel counts as slower if it takes at least this many times as long as the fastest one; two recordings of the same
+#: kernel differ by less
 SLOWER = 1.02
 
 

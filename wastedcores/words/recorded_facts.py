@@ -10,7 +10,7 @@ from wastedcores.trace.header import Header, TaskFacts
 from wastedcores.units import human_ns
 from wastedcores.words.rich_text import count, enumerated
 
-#: how many groups or cpusets are named
+#: at most this many groups or cpusets are named
 _MOST = 6
 
 

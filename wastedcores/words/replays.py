@@ -1,4 +1,4 @@
-"""Tables about replays: the paper's statements and its Table 4 beside replayed results, and the suggestions that a core refused.
+"""Tables about replays: the paper's statements and its Table 4 beside replayed results, and refused suggestions of a design.
 
 The functions for Table 4 take the table of :func:`wastedcores_studies.table4.table_4`.
 """
@@ -52,7 +52,7 @@ def _impact(value: float, unit: str) -> str:
 
 
 def claims(rows: Sequence[tuple[str, str, str]]) -> RichText:
-    """Tabulate what is measured, what the paper says, and what this replay gives; ``rows`` has these three texts."""
+    """Tabulate what is measured, what the paper says, and what this replay gives; each row of ``rows`` has these three texts."""
     columns = ["measured", "the paper", "this replay"]
     return table(pl.DataFrame(list(rows), schema=columns, orient="row"))
 
@@ -85,7 +85,7 @@ def runs_compared(found: Comparison) -> RichText:
 
 
 def _change(first: float | str, last: float | str) -> str:
-    """Say how a number changed; empty if the value is a word or was 0."""
+    """Say how a number changed; empty if one of the values is a word or the first one is 0."""
     if isinstance(first, str) or isinstance(last, str) or not first:
         return ""
     if not last:

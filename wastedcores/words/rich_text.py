@@ -13,9 +13,10 @@ from wastedcores.errors import MissingEventsError
 
 
 def written_for(**parameters: tuple[Any, Any]) -> RichText | None:
-    """Say for which parameters the text of a notebook was written, if others were chosen.
+    """Say for which parameters the text of a notebook was written, if other values were chosen.
 
-    Each parameter has the chosen value, and the value for which the text was written. None if no parameter differs.
+    Each argument is a pair: the chosen value, and the value for which the text was written. The result is None if the values of
+    every pair are equal.
     """
     other = {name: pair for name, pair in parameters.items() if pair[0] != pair[1]}
     if not other:
@@ -31,7 +32,7 @@ def written_for(**parameters: tuple[Any, Any]) -> RichText | None:
 #: the MIME type under which the output of a cell carries the numbers of the verdict; a report's manifest collects them from there
 RESULTS_MIME = "application/vnd.wastedcores.results+json"
 
-#: short cells of a table, such as a number with its unit, are not broken into lines
+#: the class of short cells of a table, such as a number with its unit, which are not broken into lines
 _SHORT = " class='wc-short'"
 
 Figure = TypeVar("Figure")

@@ -15,7 +15,7 @@ from wastedcores.trace.schedstat import (
 )
 
 _WIDE = 100
-#: a counter of a CPU -> the counter of which its share is shown
+#: a counter of a CPU -> the counter by which it is divided for its percentage
 _PART_OF = {"sched_goidle": "sched_count", "ttwu_local": "ttwu_count", "run_delay": "rq_cpu_time"}
 _EVERY = ("lb_count", "lb_balanced", "lb_failed", "lb_nobusyq", "lb_nobusyg")
 _HEADS = {
@@ -55,7 +55,7 @@ MEANING = {
 
 
 def summary(found: Counters) -> Cpu:
-    """Return the mean of all CPUs, rounded down; domains are matched by their place in the lists of the CPUs."""
+    """Return the mean of all CPUs, rounded down; domains with the same index in the CPUs' lists are averaged."""
     cpus = list(found.cpus.values())
     deepest = max(cpus, key=lambda c: len(c.domains)).domains
     domains = []
@@ -75,7 +75,7 @@ def _mean(counts: Sequence[Counts]) -> Counts:
 
 
 def table(found: Counters, against: Counters | None = None, *, cpus: bool = False) -> Iterator[str]:
-    """Yield the lines of the table, for one set of counters or for two and their difference; with ``cpus``, for each CPU, too."""
+    """Yield the lines of the table for one set of counters, or for two sets and their difference; ``cpus`` adds each CPU."""
     both = [found] if against is None else [found, against]
     line = "-" * _WIDE
     yield f"{'Time elapsed (in jiffies)':<65}: " + ",".join(f"{c.jiffies:>11.0f}" for c in both)
@@ -93,7 +93,7 @@ def table(found: Counters, against: Counters | None = None, *, cpus: bool = Fals
         yield line
         for i in range(min(len(c.domains) for c in each)):
             domains = [c.domains[i] for c in each]
-            # with two sets of counters, the CPUs of the first one are named, as in perf
+            # of two sets of counters, only the CPUs of the first set are named, as in perf
             span = f" CPUS <{domains[0].cpus}>" if domains[0].cpus and name[0] != "<" else ""
             yield from (f"CPU {name}, DOMAIN {domains[0].name}{span}", line)
             yield from _domain([d.counts for d in domains], version, jiffies)
@@ -137,7 +137,7 @@ def _domain(counts: Sequence[Counts], version: int, jiffies: Sequence[float]) ->
 
 
 def _derived(kind: str, counts: Sequence[Counts]) -> Iterator[str]:
-    """Yield what follows from the counters of a kind of idleness: calls that moved threads, and threads per such call."""
+    """Yield what follows from the counters of busy, idle or newidle calls: how many moved threads, and threads per such call."""
     moved: list[int | None] = []
     for c in counts:
         called, balanced, failed = (
@@ -158,7 +158,7 @@ def _derived(kind: str, counts: Sequence[Counts]) -> Iterator[str]:
 
 
 def _row(name: str, values: Sequence[float | None], more: str) -> str:
-    """Return a line: one value, or two and how they differ."""
+    """Return a line with one value, or with two values and their difference in per cent."""
     said = [
         f"{'-' if v is None else f'{v:.2f}' if isinstance(v, float) else v:>11}" for v in values
     ]

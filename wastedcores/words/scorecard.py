@@ -22,7 +22,7 @@ MINUS, TIMES, SPACE, FIRM = "\u2212", "\u00d7", "\u202f", "\u00a0"
 class Group:
     """Rows that belong together."""
 
-    key: str  #: the ``group`` of its rows; anchors contain it
+    key: str  #: the value of ``group`` in its rows; the anchors of the page contain this key
     title: str  #: the heading in tables
     short: str  #: the name on axes
 
@@ -62,7 +62,7 @@ def predictions(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def text(value: Any, unit: str) -> str:
-    """Write a number with its unit, in three significant digits."""
+    """Write a number with its unit and with three significant digits."""
     if value is None:
         return "none"
     if isinstance(value, str):
@@ -71,13 +71,13 @@ def text(value: Any, unit: str) -> str:
         rounded = round(float(value), 1) + 0.0
         return f"{rounded:+.1f}{FIRM}%".replace("-", MINUS) if rounded else f"0{FIRM}%"
     number = f"{value:,.0f}".replace(",", SPACE) if abs(value) >= 1000 else f"{value:.3g}"
-    if unit == "text":  # a number beside a statement in words; its label contains the unit
+    if unit == "text":  # a number that is compared with words; its label has the unit
         return number
     return number + (TIMES if unit == "ratio" else f"{FIRM}{unit}")
 
 
 def span(row: dict[str, Any]) -> str:
-    """Write the 5-95 % range of a row; it is empty where all replays agree or there is only one."""
+    """Write the 5-95 % range of a row; empty if all replays agree or there is only one replay."""
     if row["low"] is None:
         return ""
     low, high = text(row["low"], row["unit"]), text(row["high"], row["unit"])
@@ -94,7 +94,7 @@ _SOURCES = {
     "sites": "Sites' article",
     "newidle": "reports on newidle balancing, 5.16 to 7.0",
 }
-#: the sign of each kind, as in the dot plot
+#: kind of a number -> its symbol, which is the same in the dot plot
 _SIGNS = {
     "predicted": "\u25cf",
     "calibrated": "\u25a0",
@@ -105,7 +105,7 @@ _SIGNS = {
 
 
 def score_verdict(result: dict[str, Any]) -> RichText:
-    """Summarise the scorecard: numbers of each kind, and what was reproduced, what was not, and what was not attempted."""
+    """Summarise the scorecard: the count of each kind of number, and what was reproduced, not reproduced, and not attempted."""
     s = result["summary"]
     tested = predictions(result["rows"])
     right = sum(r["reproduced"] is True for r in tested)
@@ -251,7 +251,7 @@ def score_table(
         rows = [r for r in all_rows if r["kind"] in kinds]
         if not rows:
             continue
-        # the notebook shows two such tables; a group with rows in both has its anchor in the table with its predictions
+        # the notebook shows two such tables. If a group has rows in both, its anchor is in the table with its predictions
         first = all(r["kind"] == "calibrated" for r in all_rows) or "calibrated" not in kinds
         anchor = f' id="group-{group.key}"' if first else ""
         html.append(f"<tr{anchor}><th colspan={len(heads)}>{escape(group.title)}</th></tr>")

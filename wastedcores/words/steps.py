@@ -31,7 +31,7 @@ _LARGER = {
 
 
 _PART = {"--whole", "--between", "--cpus"}
-#: command -> its options that say what is asked of a trace
+#: command -> those of its options that say which part of a trace counts, and what counts as waste
 _TAKEN = {
     "check": {*_PART, "--persist", "--chronic", "--ignore-affinity", "--silent"},
     "explain": {*_PART, "--persist", "--ignore-affinity"},
@@ -70,7 +70,7 @@ def next_steps(run: Examined, name: str, machine: str = "", kernel: str = "") ->
         lo, hi = (f"{(t - run.scene.window[0]) / 1e6:.3f}ms" for t in run.worst_window())
         figure = f"wastedcores figure {said}{_asked(run, 'figure')}"
         what, kind = "the worst part closely", ""
-        if "switch" in run.trace.kinds():  # nothing else tells who ran
+        if "switch" in run.trace.kinds():  # only context switches tell who ran
             what, kind = "who ran where in the worst part", " --kind tasks"
         steps.append((f"See {what}:", f"{figure}{kind} --from {lo} --to {hi} -o worst.html"))
     if r.verdict == "clean" and r.episodes.height:
@@ -100,7 +100,7 @@ def next_steps(run: Examined, name: str, machine: str = "", kernel: str = "") ->
 
 
 def _asked(run: Examined, verb: str, but: str = "") -> str:
-    """Return the options with which a command asks the same about the same part of the trace, as far as it has such options."""
+    """Return the options that make a command ask the same question about the same part of the trace, if it has such options."""
     header = run.trace.header
     window, cpus = header.window, header.counted_cpus
     whole = (window and not run.window) or (cpus and not run.cpus)
@@ -157,7 +157,7 @@ def _record_again(r: CheckResult) -> tuple[str, str]:
 
 
 def _gain(run: Examined, said: str, placed: str) -> list[tuple[str, str]]:
-    """Return the step that leads from violations to their cause and fix; ``placed`` has the options of machine and kernel."""
+    """Return the step that leads from violations to their cause and fix; ``placed`` has --machine and --kernel."""
     if run.result.verdict != "violations":
         return []
     explain = f"wastedcores explain {said}{placed}{_asked(run, 'explain')}"

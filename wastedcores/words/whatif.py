@@ -145,7 +145,7 @@ def trust(found: WhatIf) -> RichText:
 
 
 def amount(v: Variant) -> str:
-    """Write the result of a variant: the time of the window, else the number of busy CPUs."""
+    """Write the result of a variant: the time of the window, or the number of busy CPUs if that time is not known."""
     if (window := v.window_ns) is not None:
         return f"{human_ns(window.median)} ({human_ns(window.low)} to {human_ns(window.high)})"
     busy = v.busy_cpus
@@ -164,7 +164,7 @@ def _recorded(found: WhatIf) -> str:
 
 
 def _moved(v: Variant) -> str:
-    """Write how often threads move in the replays of a variant: ``1,040 (300, 246)``."""
+    """Write how many threads move per second in a variant: ``1,040 (300, 246)``, that is all, across caches, across nodes."""
     if v.moves is None or v.moves["per_s"] is None:
         return ""
     caches, nodes = v.moves["across_caches_per_s"], v.moves["across_nodes_per_s"]

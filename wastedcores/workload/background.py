@@ -40,7 +40,7 @@ def add_transients(
     """Add to each online CPU a kernel thread that runs for a short time now and then, even if a user thread is running there.
 
     These are the transient threads of paper 3.3 ("logging or irq handlers"). Each makes its CPU busy for less than a
-    millisecond, and the balancing in this time is hard to undo.
+    millisecond, but moves that balancing makes in this time are hard to undo.
     """
     noise = Script().loop().sleep_exponential(period_ns, 8 * period_ns)
     noise.compute(low_ns, high_ns).end()

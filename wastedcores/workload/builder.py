@@ -120,7 +120,7 @@ class Workload:
     measure
         The result that it reports, if any.
     counted_nodes
-        Nodes whose CPUs count as available to it; None for all.
+        Nodes whose CPUs count as available to the workload; None for all.
     random_phase
         Whether it begins at a random moment within a tick.
     notes

@@ -7,11 +7,11 @@ had autogroups off. With autogroups on (footnote 4) each container process is an
 different pools have different weights and a kernel thread weighs as much as a whole pool.
 
 There are two generators. :func:`tpch` creates the workers when the query arrives; it is the scenario of the command
-line. :func:`resident_pools` creates them long before the query, as in the paper; the studies use it. Both take stages
-of 1.8 to 2.2 ms from the recorded workload ``db64``. They differ in their kernel threads. ``tpch`` has those of ``db64``
-(100 to 500 us every 40 ms on each CPU, 1600 a second on 64 CPUs). But the paper says that they move a worker
+line. :func:`resident_pools` creates them long before the query, as in the paper; the studies use it. Both have stages
+of 1.8 to 2.2 ms, like the recorded workload ``db64``. They differ in their kernel threads. ``tpch`` has the kernel threads of
+``db64`` (100 to 500 us every 40 ms on each CPU, 1600 a second on 64 CPUs). But the paper says that kernel threads move a worker
 "occasionally", with "nothing else on the machine". Therefore ``resident_pools`` has the kernel threads of the recorded idle
-guests, one per CPU that runs once a second (``vmstat_update()``, ``stat_interval``).
+guests: each CPU has one kernel thread, which runs once a second (``vmstat_update()``, ``stat_interval``).
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def resident_pools(
         session = w.session() if autogroups else 0
         container = Script()
         first = sum(pools[:i])
-        # pinned workers have one template each; others share two: one for the worker that writes the marks, one for all others
+        # each pinned worker has its own template; workers that are not pinned share two: one for the worker that writes the
+        # marks, and one for all others
         counts = [1] * workers if pin else [1, workers - 1]
         for j, count in enumerate(counts):
             if not count:

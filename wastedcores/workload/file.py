@@ -1,8 +1,8 @@
 """Workloads as JSON files, which can be read, edited and replayed: schema ``wastedcores.workload/1``.
 
 A task is an object; its ``script`` is a list of operations, each a list of a name and its numbers, such as
-``["compute", 1000000, 1000000]``. docs/replay-semantics.md, section 2, explains the operations and their fields a to d. Fields at
-the end that are 0 are left out.
+``["compute", 1000000, 1000000]``. docs/replay-semantics.md, section 2, explains the operations and their fields a to d. If the
+last fields of an operation are 0, they are left out.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def _pin(w: Workload, cpus: Iterable[int]) -> None:
 
 
 def _bursts(w: Workload, cpu: int, work_ns: int, at_ns: int, free: Iterable[int] = ()) -> None:
-    """Add a thread that computes once every 40 ms from ``at_ns`` on; if ``free`` is given, it may then run on these CPUs."""
+    """Add a thread that computes once every 40 ms from ``at_ns`` on. From then on it may run on the CPUs ``free``, if given."""
     clock = w.timer()
     script = Script().timer(clock, at_ns)
     if free:
@@ -108,7 +108,7 @@ def other_cache(machine: Machine, seed: int, workers: int = 2, rounds: int = 50)
 
 
 def unscanned(machine: Machine, seed: int, workers: int = 3) -> Workload:
-    """Wake threads of a busy CPU 1 ms after another CPU went offline, while all other CPUs of their cache are idle."""
+    """Take a CPU offline, and 1 ms later wake threads of a busy CPU while all other CPUs of their cache are idle."""
     w = _begin("idle-unscanned", machine, 3)
     _pin(w, [0])
     go = w.semaphore()
@@ -129,10 +129,10 @@ def requeued(machine: Machine, seed: int, rounds: int = 50) -> Workload:
 
 
 def sleeper(machine: Machine, seed: int, pinned: bool = True, length_ms: int = 1000) -> Workload:
-    """Leave one CPU idle in the second cache, where a sleeping thread is still queued, with one thread too many in the first.
+    """Give the first cache a thread too many, while the second has an idle CPU and a sleeping thread that is still queued.
 
-    Every 40 ms a thread runs for 1 ms on a CPU where another thread has not run yet, and then naps, so that it stays queued.
-    0.5 ms later the tick of the overloaded CPU wakes the idle CPU, which balances.
+    Every 40 ms a thread runs for 1 ms while another thread waits for the same CPU, and then it naps. So it stays queued. 0.5 ms
+    after the nap began, the tick of the overloaded CPU wakes the idle CPU, which balances.
     """
     w = _begin("idle-sleeper", machine, 4)
     half, everywhere, at_ns = machine.cpus // 2, range(machine.cpus), 4 * MS + MS // 2
@@ -152,7 +152,7 @@ def sleeper(machine: Machine, seed: int, pinned: bool = True, length_ms: int = 1
 
 
 def idle_far_away(machine: Machine, seed: int, idle: int = 1, length_ms: int = 1000) -> Workload:
-    """Let all CPUs compute at once for 4 ms every 40 ms, with one thread too many on node 0 and idle CPUs two hops away."""
+    """Every 40 ms, let all CPUs compute for 4 ms except ``idle`` CPUs of node 2; two hops away, node 0 has a thread too many."""
     w = _begin("idle-far-away", machine, 4)
     far = [c for c in range(machine.cpus) if machine.node_of_cpu[c] == 2]
     if not 1 <= idle <= len(far):
@@ -164,7 +164,7 @@ def idle_far_away(machine: Machine, seed: int, idle: int = 1, length_ms: int = 1
 
 
 def allowance(machine: Machine, seed: int, threads: int = 2, length_ms: int = 1000) -> Workload:
-    """Let threads of CPU 0 compute at once for 8 ms every 40 ms, while the only CPU of the other node is idle."""
+    """Every 40 ms, wake all threads of CPU 0, which compute for 8 ms, while the only CPU of the other node is idle."""
     w = _begin("idle-allowance", machine, 2)
     for _ in range(threads):
         _bursts(w, 0, 8 * MS, MS, range(machine.cpus))
@@ -183,7 +183,7 @@ def chance(machine: Machine, seed: int) -> Workload:
 
 
 def interval(machine: Machine, seed: int) -> Workload:
-    """Start a thread on CPU 0, which is busy; it may run only there and on the first CPU of the machine's other half."""
+    """Start a thread on the busy CPU 0. This thread may run only there and on the first CPU of the machine's other half."""
     w = _begin("idle-interval", machine, 2)
     _pin(w, [0])
     late = Script().affinity([0, machine.cpus // 2]).compute(400 * MS)
@@ -192,7 +192,7 @@ def interval(machine: Machine, seed: int) -> Workload:
 
 
 def pinned(machine: Machine, seed: int, pinned: int = 2) -> Workload:
-    """Start a thread on a CPU that pinned threads have shared for a while. It may run anywhere, and another CPU is idle."""
+    """On a CPU that pinned threads have shared for a while, start a thread that may run anywhere. Another CPU is idle."""
     w = _begin("idle-pinned", machine, 2)
     _pin(w, [0] * pinned)
     late = Script().affinity(range(machine.cpus)).compute(400 * MS)

@@ -3,8 +3,8 @@
 The paper (sections 2 and 4.1) gives the phases of the build of the whole kernel: a nearly sequential preparation with a short
 burst on all cores at about 2 s, compilers on all cores from 5 to 34 s, and a nearly sequential end. In the sequential phases
 make, sh, gcc, cc1 and as fork and wait for each other. Each process computes for less time than a core needs to speed up. The
-numbers of recipes here are chosen so that the phases have these lengths under CFS. The paper does not give these times for
-kernel/sched, and gives no lengths of stretches at all; both are assumptions here.
+numbers of recipes here are chosen so that the phases have these lengths under CFS. For kernel/sched the paper does not
+give these times, and it nowhere says how long a process computes; both are assumptions here.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Program:
     #: the top-level tasks in order, and the tasks that FORK copies
     tasks: tuple[TaskSpec, ...]
     templates: tuple[TaskSpec, ...] = ()
-    shares: tuple[int, ...] = (1024,)  #: weight of each task group; root (0) is the first
+    shares: tuple[int, ...] = (1024,)  #: weight of each task group; the first is the root group (0)
     masks: tuple[frozenset[int], ...] = ()  #: the CPU sets of AFFINITY
     barriers: tuple[int, ...] = ()  #: the parties of each barrier
     locks: int = 0  #: the number of locks
@@ -71,7 +71,7 @@ class Costs:
 
     ``refill_ns`` is the time that a task loses when it first runs on a CPU with another last-level cache than before.
     ``syscall_ns`` is the time for which a task computes at the end of a system call: after a wait, and after it has woken other
-    tasks. Both are 0 unless they were measured for the workload.
+    tasks. ``refill_ns`` and ``syscall_ns`` are 0 unless they were measured for the workload.
     """
 
     tick_ns: int = 4_000_000
@@ -95,6 +95,6 @@ GUEST = Costs(
 
 
 def costs_of(machine: Machine) -> Costs:
-    """Return the machine constants: the recorded guest's if the machine is one of the guest's, else the defaults."""
+    """Return the machine constants: for a machine of the recorded guests, the guest's constants; else the defaults."""
     guest = machine.name.startswith(("bd-paper-", "guest-")) or "(guest)" in machine.name
     return GUEST if guest else Costs()

@@ -1,4 +1,4 @@
-"""Checks of the operations in a file, so that compiled code never leaves its tables. Script's methods check the same."""
+"""Checks the operations in a file, so that compiled code never reads outside its tables. Script's methods check the same."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Scenario:
     #: a function that takes a machine, a seed and the parameters, and returns the workload
     make: Callable[..., Workload]
     machine: str  #: preset of the machine for which it is made
-    fix: str = ""  #: the fix that cures its bug, as in kernel names; empty if no single fix does
+    fix: str = ""  #: the fix for its bug, as in kernel names; empty if no single fix cures it
     #: the parameters whose values differ from the defaults of the function, with their values
     defaults: dict[str, Any] = field(default_factory=dict)
     considered: bool = False  #: log the CPUs that the balancer examined
@@ -67,7 +67,7 @@ class Scenario:
             ) from e
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of all parameters. Some of them are given, perhaps as texts."""
+        """Return the values of all parameters: the given values, which may be texts, and defaults for the rest."""
         known = self.parameters()
         values = dict(known)
         for name, value in given.items():
@@ -217,7 +217,7 @@ def workload_scenario(path: str) -> Scenario:
 
 
 def scenario(name: str) -> Scenario:
-    """Find a scenario by name, or make one of a workload's file or an rt-app file (``*.json``)."""
+    """Find a scenario by name, or make a scenario from a workload's file or an rt-app file (``*.json``)."""
     if is_workload(name):
         return workload_scenario(name)
     if name.endswith(".json") or (name not in SCENARIOS and Path(name).is_file()):

@@ -100,7 +100,7 @@ class Script:
         count
             Number of rounds; None for no limit.
         until_ns
-            No round begins later than this after the start of the task, in ns.
+            No round begins later than this many ns after the start of the task.
         stopped_by
             A barrier whose deadline ends the loop.
         """
@@ -151,7 +151,7 @@ class Script:
         how, limit_ns
             ``spin``, ``block``, or ``spin_block``: spin for ``limit_ns`` ns and then block.
         deadline_ns
-            The barrier stops the loops that name it when this time in ns has passed since the start of the workload.
+            When this many ns have passed since the start of the workload, the barrier stops the loops that name it.
         """
         return self._add(
             ops.OP_BARRIER,
@@ -213,7 +213,7 @@ class Script:
         return self._add(ops.OP_POST, number, whole(units, "units of a post"), int(sync))
 
     def wait(self, number: int, how: str = "block", limit_ns: int = 0) -> Script:
-        """Lower a semaphore by one unit; if it has none, wait for one.
+        """Lower a semaphore by one unit; if it has no unit, wait for one.
 
         Parameters
         ----------
@@ -261,9 +261,9 @@ class Script:
         return self.lock(lock, how, limit_ns) if lock >= 0 else self
 
     def timer(self, number: int, period_ns: int, absolute: bool = False) -> Script:
-        """Sleep until the timer's next time, which is one period after its last time. Its first time is that of its first use.
+        """Sleep until the timer's next time, which is one period after its last time.
 
-        If the next time is already over, the task does not sleep.
+        At the first use of a timer, the present counts as its last time. If the next time is over, the task does not sleep.
 
         Parameters
         ----------
@@ -272,7 +272,8 @@ class Script:
         period_ns
             The period in ns. 0 sets a timer that was not used yet to the present time, and does nothing to a used timer.
         absolute
-            True: each period begins at the end of the last one. False: if the timer's time was over, the period begins now.
+            True: each period begins at the end of the last period, even if the next time is already over. False: if it is over,
+            the following period begins now.
         """
         return self._add(ops.OP_TIMER, number, whole_ns(period_ns, "period"), int(absolute))
 
@@ -284,7 +285,7 @@ class Script:
         template
             The template, from :meth:`Workload.template`.
         session
-            Session of the child; None for that of the parent.
+            Session of the child; None for the session of the parent.
         thread
             Whether the child is a thread. The creation of a thread leaves no work for RCU.
         """
@@ -341,7 +342,7 @@ class Script:
         return self._add(ops.OP_EXEC)
 
     def sleep_jiffies(self, ticks: int, wheel: int | None = None) -> Script:
-        """Sleep on the timer wheel. A softirq of the wheel's CPU wakes the task, in the context of the task running there.
+        """Sleep on a CPU's timer wheel. A softirq on this CPU wakes the task, in the context of the task that runs then.
 
         Parameters
         ----------
@@ -388,9 +389,9 @@ class Script:
         return self._add(ops.OP_FLUSH, semaphore, offset, whole(period, "period"))
 
     def shepherd(self, first_semaphore: int) -> Script:
-        """Wake the waiting flusher of each CPU whose page counters changed (vmstat_shepherd()).
+        """Wake the waiting kworker (:meth:`flush`) of each CPU whose page counters changed (vmstat_shepherd()).
 
-        The flusher of CPU c waits at the semaphore ``first_semaphore`` + c.
+        The kworker of CPU c waits at the semaphore ``first_semaphore`` + c.
         """
         return self._add(ops.OP_SHEPHERD, first_semaphore)
 

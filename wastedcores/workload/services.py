@@ -1,12 +1,12 @@
 """Workloads that measure a service: schbench, a web server, a database, UnixBench's shell scripts, and hackbench.
 
-The first four depend on newidle balancing and measure their throughput: the rounds of their workers, clients, terminals or
-loopers per second.
+The first four depend on newidle balancing. Their measure is the throughput: how many rounds
+their workers, clients, terminals or loopers finish per second.
 
 hackbench works like rt-tests' hackbench.c and perf's ``bench sched messaging``: in a group every receiver reads its own pipe,
-and every sender writes ``loops`` times to each pipe in turn. All tasks wait for one signal to begin. A pipe is a pair of
-semaphores, which count the messages in it and the room that is left. A message costs the writer and the reader a fixed time
-(100 bytes through a pipe take about a microsecond at each end).
+and every sender writes ``loops`` times to each pipe of the group in turn. All tasks wait for one signal to begin. A pipe is a
+pair of semaphores, which count the messages in it and the room that is left. A message costs the writer and the reader a fixed
+time (100 bytes through a pipe take about a microsecond at each end).
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def schbench(
 ) -> Workload:
     """Let message threads wake workers, which send the next message at once, as ``schbench -L -M auto -n 0 -r 0 -s 0`` does.
 
-    Each message thread is bound to a CPU of its own, and its ``workers`` run on the other CPUs. The two times are the CPU time
-    that a message takes in the message thread and in the worker. The seed changes nothing here.
+    Each message thread is bound to a CPU of its own, and its ``workers`` run on the CPUs without a message thread. A message
+    takes ``message_ns`` of CPU time in the message thread and ``worker_ns`` in the worker. The seed changes nothing here.
     """
     _check("schbench", messengers=messengers, workers=workers, ms=ms)
     if messengers >= machine.cpus:
@@ -115,8 +115,8 @@ def webserver(
 ) -> Workload:
     """Let client threads keep connections busy. Each connection has a thread of the server (wrk and Apache on one machine).
 
-    The two times are the mean CPU time of a request in the server and in the client. The CPU time of a request is exponentially
-    distributed.
+    ``request_us`` and ``client_us`` are the mean CPU times of a request in the server and in the client. The CPU times of
+    requests are exponentially distributed.
     """
     _check("webserver", connections=connections, clients=clients, ms=ms)
     w = Workload("webserver", _rate("requests", "client"))
@@ -145,7 +145,7 @@ def database(
 ) -> Workload:
     """Let terminals send requests that need the CPU for a random time; between requests a terminal thinks for a random time.
 
-    There are ``per_cpu`` terminals per CPU. Both times are means of exponential distributions.
+    There are ``per_cpu`` terminals per CPU. ``request_us`` and ``think_us`` are means of exponential distributions.
     """
     _check("database", per_cpu=per_cpu, ms=ms)
     w = Workload("database", _rate("requests", "terminal"))
@@ -169,7 +169,7 @@ def shell16(
     """Let copies of UnixBench's ``shell16`` run: each starts 16 scripts at once, waits for all of them, and begins again.
 
     There is one copy per CPU, unless ``copies`` is given. A script runs its commands one after the other; the CPU time of a
-    command varies by half of ``command_us``. Loops that have begun when ``ms`` is over are finished.
+    command is 0.5 to 1.5 times ``command_us``. A loop that has begun before ``ms`` is over is still finished.
     """
     copies = copies or machine.cpus
     _check("shell16", copies=copies, scripts=scripts, commands=commands, ms=ms)

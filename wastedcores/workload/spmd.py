@@ -3,14 +3,15 @@
 There are four kinds:
 
 * ``none``: every thread has one piece of work (ep).
-* ``barrier``: work, then a barrier (bt, cg, ft, is, mg, sp). The barrier works like that of libgomp: a waiting thread spins for
+* ``barrier``: work, then a barrier (bt, cg, ft, is, mg, sp). The barrier works like libgomp's: a waiting thread spins for
   a while and then sleeps on a futex.
-* ``lock``: like ``barrier``, but in each interval every thread also enters a short critical section once. Two threads each share
+* ``lock``: like ``barrier``, but in each interval every thread also enters a short critical section once. Every two threads share
   a lock (ua: the locks of its mortar points, which neighbouring elements share).
 * ``pipeline``: sweeps over planes. A thread starts on a plane when its neighbour has finished its own part of the plane. The
   sweeps go first forwards and then backwards, with a barrier after each sweep (lu: ``sync_left`` and ``sync_right``, flags in
   memory that are polled without a limit, NPB 3.3 LU/ssor.f and syncs.f). The rows of a plane are distributed as
-  ``schedule(static)`` does. If they do not divide evenly, the first threads have one row more, and all other threads wait.
+  ``schedule(static)`` does. If the rows do not divide evenly, the first threads have one row more, and the other threads
+  wait for them.
 
 The master is thread 0, as in OpenMP, and creates the others as pthread_create() does (``builder.py``). It marks every
 interval, so that rates can be measured on a trace.
@@ -50,7 +51,7 @@ class Spmd:
     kind: str
     #: mean work of a thread in an interval, in ns (``pipeline``: on a plane; ``none``: all work of the thread)
     grain_ns: int
-    #: the number of planes of a sweep, and of the rows of a plane, which the threads share. With 0 rows all have the same work.
+    #: the number of planes in a sweep, and of rows in a plane. The threads share the rows; with 0 rows all have the same work.
     planes: int = 0
     rows: int = 0
     #: nodes to which the program is bound (``numactl --cpunodebind``); None for all nodes
@@ -58,7 +59,7 @@ class Spmd:
     start_node: int = 1  #: the node of the program's shell
     #: a CPU that goes offline and comes back before the program starts; None for no CPU
     reonline: int | None = None
-    #: number of single-threaded programs in sessions of their own that always run (the paper's R), started one after the other
+    #: number of single-threaded programs that always run (the paper's R). Each has its own session; they start one by one.
     hogs: int = 0
     kworker_ns: int = SECOND  #: time between two runs of the kernel thread of each CPU, in ns
     #: see :data:`SPIN_LIMIT_NS` and :data:`SPREAD`
@@ -158,7 +159,7 @@ def _check(spec: Spmd) -> None:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The things that the threads share: a barrier, locks, and for a pipeline two flags per pair of neighbours and direction."""
+    """What the threads share: a barrier, locks, and in a pipeline two flags for each pair of neighbours and direction."""
 
     spec: Spmd
     meet: int

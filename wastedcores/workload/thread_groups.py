@@ -26,7 +26,7 @@ def groups(
     """Run groups of 1, 2, ... ``most`` threads. Each group begins when all threads of the group before it have ended.
 
     The seed chooses the phase of a tick at which the program begins. A thread works for ``work_ms`` on a CPU of nominal speed.
-    The policy is ``other``, ``fifo`` or ``rr`` for the main program and all threads, or ``batch`` or ``idle``. The workload
+    The main program and all threads have the policy ``other``, ``batch``, ``idle``, ``fifo`` or ``rr``. The workload
     measures ``groups_s``, the time that all groups take, in seconds.
     """
     return _groups("groups", machine, most, work_ms, policy, 0, 0)
@@ -59,7 +59,7 @@ def _groups(
     # the main program joins the threads in the order of their creation
     done = [w.semaphore() for _ in range(most)]
     main = Script().affinity(range(machine.cpus))
-    if policy != "other":  # the program already has ``other``
+    if policy != "other":  # a new program already has ``other``
         main.policy(policy, PRIORITY if policy in ("fifo", "rr") else 0)
     main.compute(CREATE_NS).mark(START)
     for n in range(1, most + 1):

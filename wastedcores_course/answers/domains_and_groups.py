@@ -19,7 +19,7 @@ def _within(distance: Table, node: int, limit: int) -> list[int]:
 
 
 def _domains(distance: Table, cpu: int) -> Spans:
-    """Build one domain per distance, and leave out a domain that equals the one below it."""
+    """Build one domain per distance, and leave out a domain that equals the next smaller domain."""
     spans: Spans = []
     for limit in sorted({d for row in distance for d in row}):
         span = [c for n in _within(distance, cpu // CPUS_PER_NODE, limit) for c in cpus_of(n)]

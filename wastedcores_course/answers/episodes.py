@@ -1,4 +1,4 @@
-"""The right answer of lab 1's last task, which also tells whether a variation of the lab is fair."""
+"""The right answer to the last task of lab 1. The lab itself uses this function, too, to draw fair variations."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from __future__ import annotations
 def episodes(rows: list[tuple[int, int, int]], start_ns: int, end_ns: int) -> list[tuple[int, int]]:
     """Return the times at which one of two CPUs is idle and the other one is overloaded.
 
-    * ``rows``: the changes of the runqueues.
-    * Returns first and last ns of each episode.
+    * ``rows``: the changes of the runqueues, as ``rows()`` of the lab returns them.
+    * Returns the first and the last ns of each episode.
     """
     found, begin = [], None
     nr: dict[int, int] = {}

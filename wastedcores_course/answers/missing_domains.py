@@ -73,7 +73,7 @@ class _OneNode(Module):
 
 
 class _Silent(Module):
-    """A module without an opinion."""
+    """A module that never suggests anything."""
 
     name = "silent"
 

@@ -23,7 +23,7 @@ Allowed = frozenset[int]
 
 
 def _choose(prev_cpu: int, allowed: Allowed, cpus: Sequence[Cpu]) -> int | None:
-    """Return the previous CPU if it is idle, or else the one that has been idle for longest (paper, 3.3)."""
+    """Return the previous CPU if it is idle, or else the CPU that has been idle for longest (paper, 3.3)."""
     idle = [c for c in sorted(allowed) if cpus[c].online and cpus[c].nr_running == 0]
     if prev_cpu in idle:
         return prev_cpu

@@ -1,4 +1,4 @@
-"""Lab 4: a balancer that compares averages leaves a core idle; one that compares minimums does not, but it never settles."""
+"""Lab 4: a balancer that compares averages leaves a core idle; comparing minimums fills this core but never settles."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 TITLE = "average against minimum load"
 #: Algorithm 1 of the paper decides in these lines that two groups are balanced
 BALANCED_LINES = (15, 16)
-#: a balancer should have settled after this many passes, and it must not move anything in this many further passes
+#: a balancer must have settled after the first number of passes: it must not move a thread in the second number of later passes
 SETTLED_AFTER, WATCHED = 8, 3
-#: the number of states with unequal averages in which a rule must settle, too
+#: a rule must also settle in this many states with unequal averages
 TRIALS = 3
 #: rounding errors up to this size do not make a difference
 _EXACT = 1e-6
@@ -60,8 +60,8 @@ class Variation:
 
     weight: int  #: weight of a session on the scale of the slides
     lone_cpu: int  #: the CPU of the session with one thread
-    threads: int  #: the threads of the other session, half of them on each CPU of the other node
-    #: the threads of the second session in the experiment, and the CPU time of each
+    threads: int  #: the number of threads of the other session, half of them on each CPU of the other node
+    #: the number of threads of the second session in the experiment, and the CPU time of each thread
     jobs: int
     job_ms: int
     seed: int  #: seed of the pairs of groups on which functions are tried
@@ -83,7 +83,7 @@ class Variation:
         return first, first + 1
 
     def state(self) -> list[Thread]:
-        """The threads: a lone one, and those of the other session."""
+        """The lone thread, and then the threads of the other session."""
         many = [
             Thread(cpu, self.weight, session_threads=self.threads)
             for cpu in self.crowded
@@ -94,7 +94,7 @@ class Variation:
 
 def draw(rng: random.Random) -> Variation:
     """Draw a variation."""
-    # with 8 or 14 threads the minimum moves threads for ever; with other even numbers below 18 it settles
+    # if minimums are compared, 8 or 14 threads are moved for ever; other even numbers below 18 settle
     return Variation(
         weight=rng.randrange(6, 25),
         lone_cpu=rng.randrange(4),
@@ -127,7 +127,7 @@ def decisions(v: Variation, kernel: str = "v4.1", passes: int = 1) -> list[Decis
     """Return the decisions of a real balancer in the state of a variation.
 
     * ``kernel``: ``v4.1``, or ``v4.1+group_imbalance`` with the authors' fix.
-    * ``passes``: the largest number of passes; they end early when a pass has moved nothing.
+    * ``passes``: the largest number of passes; there are fewer if a pass moves nothing.
     """
     return balancing_pass(v.machine, kernel, v.state(), passes=passes)
 
@@ -197,7 +197,7 @@ def pairs(v: Variation) -> list[tuple[list[int], list[int]]]:
     rng = random.Random(v.seed)
     load = v.weight * 100
     found = [
-        ([load, 0], [load // 2, load // 2]),  # equal averages, a core idles
+        ([load, 0], [load // 2, load // 2]),  # equal averages, and an idle core
         ([load, load], [load, load]),  # equal in every respect
         ([load // 2, load // 2], [load // 2, load // 2, load // 2]),  # equal averages, other sums
         ([load, load // 4], [load // 2, load // 2]),
@@ -216,7 +216,7 @@ def _measure_rule(v: Variation, rule: Balanced) -> list[bool]:
 
 @lru_cache(maxsize=16)
 def trials(v: Variation) -> list[list[Thread]]:
-    """Return the states in which a rule must settle: the student's own, and some in which the averages differ.
+    """Return the states in which a rule must settle: the student's own state, and some states in which the averages differ.
 
     In the second state, a rule that always pulls never settles.
     """
@@ -225,7 +225,7 @@ def trials(v: Variation) -> list[list[Thread]]:
     while len(found) <= TRIALS:
         weight, many = rng.randrange(6, 25), rng.randrange(6, 17)
         first = 2 * rng.randrange(2)
-        # both CPUs of one node have threads, one of them more; the other node has none
+        # both CPUs of one node have threads, in general not equally many; the other node has none
         left = rng.randrange(2, many - 1)
         cpus = [first] * left + [first + 1] * (many - left)
         threads = [Thread(cpu, weight, session_threads=many) for cpu in cpus]
@@ -235,7 +235,7 @@ def trials(v: Variation) -> list[list[Thread]]:
 
 
 def _outcome(v: Variation, rule: Balanced, threads: list[Thread]) -> dict[str, Any]:
-    """Return the threads per CPU after the passes in which a rule should settle, and the number of moves in later passes."""
+    """Return the threads per CPU after the passes in which a rule must settle, and the number of moves in later passes."""
     passes = [_balanced_by(v, rule, n, threads) for n in (SETTLED_AFTER, SETTLED_AFTER + WATCHED)]
     early, late = (sum(len(d.moved) for d in p) for p in passes)
     return {"queues": [len(q) for q in passes[0][-1].queues], "late moves": late - early}
@@ -246,7 +246,7 @@ def _key(stats: GroupStats) -> list[int]:
 
 
 def _measure_steady(v: Variation, rule: Balanced) -> list[list[Any]]:
-    """Return the rule's truth table: what it was asked in all states, and what it answered."""
+    """Return the rule's truth table: each question that it was asked in any state, with its answer."""
     table: dict[str, list[Any]] = {}
 
     def noted(local: GroupStats, busiest: GroupStats) -> bool:
@@ -285,7 +285,7 @@ def _follow_steady(v: Variation, answers: Any) -> list[dict[str, Any]]:
 
 
 def _right_loads(v: Variation, want: Any, got: Any) -> bool:
-    # the balancer rounds the load of a thread down, which students need not do
+    # the balancer rounds the load of a thread down, but students need not round it
     return all(-_EXACT <= g - w < 1 for w, g in zip(want, got, strict=True))
 
 

@@ -37,7 +37,7 @@ class Variation(Nodes):
 
     @property
     def flat(self) -> Table:
-        """The table that firmware reports if it does not know the machine."""
+        """The distance table that firmware reports if it does not know the machine."""
         nodes = range(len(self.distance))
         return tuple(tuple(LOCAL if a == b else FLAT for b in nodes) for a in nodes)
 
@@ -54,14 +54,14 @@ def draw(rng: random.Random) -> Variation:
 
 
 def is_fair(v: Variation) -> bool:
-    """Tell whether only the hub lacks nodes two hops away, and whether groups of the student's CPU overlap in part."""
+    """Tell whether each node but the hub has a node two hops away, and whether groups of the student's CPU overlap in part."""
     if (
         any(TWO_HOPS not in row for n, row in enumerate(v.distance) if n != v.hub)
         or v.node == v.hub
     ):
         return False
     overlap = overlapping(v)
-    # the student's CPU must not be on the first node of its middle domain, or the wrong first CPU would be the right one
+    # if the student's CPU were the first CPU of its middle domain, beginning with the domain's first CPU would be no mistake
     return 0 < len(overlap) < len(v.distance) and v.within(v.node, ONE_HOP)[0] != v.cpu
 
 

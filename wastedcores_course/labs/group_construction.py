@@ -1,4 +1,4 @@
-"""Lab 3: groups that are built from the first CPU's view hide an idle node; students build them so, and then repair them."""
+"""Lab 3: groups as the first CPU sees them hide an idle node; students build such groups, and then repair them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BUGGY, REPAIRED = "v4.1", "v4.13"
 #: the threads per CPU of the node on which all threads begin, and the number of balancing passes
 PER_CPU, PASSES = 4, 4
 
-#: function of a CPU, the CPUs of its domain, and the CPUs of each CPU's next smaller domain; returns the groups
+#: a function of a CPU, the CPUs of its domain, and the CPUs in the next smaller domain of each of these; it returns the groups
 Construct = Callable[[int, list[int], dict[int, list[int]]], list[list[int]]]
 
 
@@ -49,7 +49,7 @@ class Variation(Nodes):
 
     @property
     def pair(self) -> tuple[int, int]:
-        """The first pair of nodes that cannot help each other, and that the repaired construction helps."""
+        """The first pair of nodes that cannot help each other with the bug, but can with the repaired construction."""
         found = _pair(self.distance)
         assert found is not None
         return found
@@ -78,7 +78,7 @@ def is_fair(v: Variation) -> bool:
     old, new = (groups_of(v.machine, k) for k in (BUGGY, REPAIRED))
     if sorted(old[v.cpu]) == sorted(new[v.cpu]) or sum(map(len, old[0])) == len(v.span):
         return False
-    # the common mistake of going on with the lowest uncovered CPU instead of the next one must give another answer
+    # the common mistake of going on with the lowest CPU that no group has yet, and not with the next one, must change the answer
     patch = groups_of(v.machine, "v4.1+group_construction")
     if all(sorted(patch[c]) == sorted(new[c]) for c in v.span):
         return False
@@ -127,10 +127,10 @@ def helpless_pairs(distance: Table, groups: dict[int, list[list[int]]]) -> list[
 def threads_after(
     v: Variation, kernel: str = BUGGY, construct: Construct | None = None
 ) -> list[int]:
-    """Balance threads that are pinned to the nodes of ``v.pair`` and begin on the first; return the threads on each node."""
+    """Balance threads that are pinned to the nodes of ``v.pair`` and all begin on the first; return how many each node has."""
     if construct is None:
         return _balanced(v.machine, v.pair, kernel)
-    pair = v.pair  # found with the package's own construction, not with the student's
+    pair = v.pair  # before the student's construction replaces the package's own
     with _constructed_by(construct):
         return _balanced(v.machine, pair, REPAIRED)
 
@@ -154,7 +154,7 @@ def _balanced(machine: Any, pair: tuple[int, int], kernel: str) -> list[int]:
 
 @contextmanager
 def _constructed_by(construct: Construct) -> Iterator[None]:
-    """Build overlapping groups by a student's function instead of build_overlap_sched_groups(), v4.13."""
+    """Let a student's function build overlapping groups instead of build_overlap_sched_groups(), v4.13."""
 
     def ring(self: GroupBuilder, level: int, cpu: int) -> Ring:
         span, chain = self.spans[level][cpu], self.chain[level][cpu]
@@ -163,7 +163,7 @@ def _constructed_by(construct: Construct) -> Iterator[None]:
         groups = []
         for group in construct(cpu, cpus, {c: cpus_in(bits) for c, bits in below.items()}):
             bits = cpumask_of(group)
-            # the capacity of a group comes from the CPU whose next smaller domain it is
+            # a group gets its capacity from the CPU whose next smaller domain equals the group
             owner = next((c for c in cpus if below[c] == bits), cpu)
             groups.append(self._descended(level, owner, span, chain))
         return tuple(groups)
@@ -179,15 +179,15 @@ def _constructed_by(construct: Construct) -> Iterator[None]:
 # --- what checks measure, and how a wrong answer is explained ---------------------------------------------------------
 
 
-#: a CPU, the CPUs of its domain, and the CPUs of each CPU's next smaller domain
+#: a CPU, the CPUs of its domain, and the CPUs in the next smaller domain of each of these
 Asked = tuple[int, list[int], dict[int, list[int]]]
 
 
 def asked(v: Variation) -> list[Asked]:
     """Return the questions for a function: one for each CPU of the machine, and some about a domain that no machine has.
 
-    In that domain node A may see node B although B does not see A. No table of distances describes this, so none of the
-    package's functions for machines gives the answer.
+    In the domain that no machine has, node A may see node B although B does not see A. No table of distances describes this, so
+    the functions of the package for machines cannot give the answer.
     """
     found = [(c, v.span, v.below) for c in v.span]
     rng = random.Random(repr(v))

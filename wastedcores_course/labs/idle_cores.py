@@ -14,9 +14,9 @@ from wastedcores_course.task import Manual, Task
 
 TITLE = "find the idle cores"
 RECORDING, CONTROL = "live-balancing-off", "live-balancing-on"
-#: the number of episodes that are asked for
+#: students must name this many of the longest episodes
 LONGEST = 5
-#: the number of made-up traces with which a function is tried
+#: a function is tried with this many made-up traces
 TRIED = 12
 
 #: time in ns, CPU, threads on its runqueue from then on
@@ -49,8 +49,8 @@ def draw(rng: random.Random) -> Variation:
 
 
 def is_fair(v: Variation) -> bool:
-    """Tell whether the window has enough episodes, whether it cuts one at an end, and whether common mistakes change answers."""
-    # imported here, because there are no answers where students' code runs (nothing is drawn there)
+    """Tell whether the window has enough episodes and cuts one at an end, and whether common mistakes give other answers."""
+    # imported here, because the answers are left out where students' code runs; no window is drawn there
     from wastedcores_course.answers.episodes import episodes
 
     start, end = v.window_ns
@@ -77,7 +77,7 @@ def facts(v: Variation) -> dict[str, str]:
 
 
 def recording(name: str = RECORDING) -> Trace:
-    """Return the recording, or its control, in which the kernel balances."""
+    """Return the recording, or its control, which has the same work but a kernel that balances."""
     return named.open(name)
 
 
@@ -125,14 +125,14 @@ def tried(seed: int) -> list[tuple[list[Row], int, int]]:
         changes = [(0, cpu, rng.choice((0, 1, 2))) for cpu in range(cpus)]
         for i in range(1, 40):
             changes.append((10 * i, rng.randrange(cpus), rng.choice((0, 0, 1, 1, 2, 3))))
-        # odd, so that a window neither begins nor ends at the time of a row
+        # both ends are odd numbers, so that a window neither begins nor ends at the time of a row
         made.append((changes, rng.randrange(31, 120) | 1, rng.randrange(250, 399) | 1))
     return made
 
 
 @lru_cache(maxsize=4)
 def moments(seed: int) -> list[tuple[list[int], list[list[int]]]]:
-    """Return moments: the idle CPUs, and for each waiting thread the CPUs on which it may run."""
+    """Return moments, each as a list of the idle CPUs and, for each waiting thread, a list of the CPUs on which it may run."""
     rng = random.Random(seed)
     made: list[tuple[list[int], list[list[int]]]] = [
         ([2, 3], [[0, 1], [2, 3]]),  # the second thread could run

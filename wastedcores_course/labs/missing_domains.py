@@ -1,4 +1,4 @@
-"""Lab 6: levels of domains are lost after hotplug; students find the step, and design a module under the work-conserving core."""
+"""Lab 6: levels of domains are lost after hotplug. Students find the step that loses them, and design a module of their own."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def try_module(v: Variation, module: Module) -> dict[str, float]:
 
 
 def _measure_module(v: Variation, module: Callable[[], Module]) -> dict[str, list[Any]]:
-    """Return what the module answers in a run, question by question."""
+    """Return the answers that the module gives in a run, by question."""
     if not (isinstance(module, type) and issubclass(module, Module)):
         raise UsageError(
             f"{module!r}: expected your class, which inherits from Module, and not an instance or a function."
@@ -117,14 +117,14 @@ def _measure_module(v: Variation, module: Callable[[], Module]) -> dict[str, lis
     for name in QUESTIONS:
         if getattr(module, name) is not getattr(Module, name):
             said[name] = []
-            # an instance of a frozen class has methods of its own, too
+            # object.__setattr__ also works for an instance of a frozen class
             object.__setattr__(own, name, noting(getattr(own, name), said[name]))
     try_module(v, own)
     return said
 
 
 class _Answers(Module):
-    """A module that answers as a student's did."""
+    """A module that gives the answers that a student's module gave."""
 
     name = "answers"
 
@@ -152,7 +152,7 @@ class _Answers(Module):
 
 
 def _is_crowded(k: Any, p: Any, cpu: int) -> bool:
-    """Tell whether a thread could get an idle CPU on a node with fewer busy CPUs than this CPU's node has."""
+    """Tell whether a thread could get an idle CPU on a node that has fewer busy CPUs than the node of this CPU."""
     node = k.machine.node_of_cpu
     busy = Counter(node[rq.cpu] for rq in k.rqs if rq.nr_running)
     idle = (c for c in p.allowed & k.active if not k.rqs[c].nr_running)
@@ -165,7 +165,7 @@ def _follow_module(v: Variation, answers: Any) -> dict[str, float]:
         raise RefusedAnswerError("the answers are not those of a module.")
     said = {name: Said(x, f"{name}()") for name, x in answers.items()}
     with warnings.catch_warnings():
-        # the student has been warned where the module ran
+        # the student has already seen the warning, where the module ran
         warnings.simplefilter("ignore", ModelWarning)
         found = try_module(v, module := _Answers(said))
     for one in said.values():

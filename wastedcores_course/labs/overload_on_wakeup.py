@@ -22,9 +22,10 @@ BUGGY, FIXED = "v4.1", "v4.1+overload_on_wakeup"
 #: the database of notebook 06, made small
 SCENARIO, MACHINE, ITERATIONS = "overload-on-wakeup", "bd-paper-16", 20
 NODE = 8
-#: seeds with which Linux 4.1 takes at least a quarter longer than with the fix; with others the balancer happens to help in time
+#: seeds with which Linux 4.1 takes at least a quarter longer than with the fix. With others, the balancer happens to move
+#: threads in time
 SEEDS = tuple(s for s in range(1, 41) if s not in (8, 19, 21, 32))
-#: how many states a function is tried with
+#: a function is tried with this many states
 STATES = 40
 #: a run of the database ends here at the latest
 _LONGEST_NS = 5_000_000_000
@@ -36,7 +37,7 @@ class Cpu:
 
     online: bool  #: False if it was taken offline
     nr_running: int  #: the threads on its runqueue; 0 if it is idle
-    idle_since_ms: float  #: the time at which it became idle, if it is idle, on the machine's clock
+    idle_since_ms: float  #: if it is idle: when it became idle, on the machine's clock
 
 
 #: function of the CPU where the thread ran last, the CPUs on which it may run, and all CPUs; returns a CPU or None
@@ -85,9 +86,9 @@ def draw(rng: random.Random) -> Variation:
 
 
 def is_fair(v: Variation) -> bool:
-    """Tell whether all choices are different CPUs.
+    """Tell whether all mistakes and the right answer choose different CPUs.
 
-    The choices are the forbidden CPU and, among the other idle CPUs, the one that became idle first (which is right), the one
+    The choices are the forbidden CPU and three other idle CPUs: the one that became idle first (this is right), the one
     that became idle last, and the one with the lowest number.
     """
     usable = [x for x in v.idle if x[0] != v.forbidden]
@@ -154,7 +155,7 @@ State = tuple[int, frozenset[int], tuple[Cpu, ...]]
 def _telling_states(rng: random.Random) -> list[State]:
     """Return states in which each common mistake chooses another CPU than the fix."""
     times = sorted(round(rng.uniform(0, 90), 2) for _ in range(6))
-    # CPU 0 is busy; 1 and 2 would be best, but 1 is forbidden and 2 is offline; of the others CPU 4 has been idle for longest
+    # CPU 0 is busy. CPUs 1 and 2 would be best, but 1 is forbidden and 2 is offline. Of the others, 4 has been idle for longest
     since = dict(zip((1, 2, 4, 3, 6, 5), times, strict=True))
     cpus = [Cpu(c != 2, int(c not in since), since.get(c, 0.0)) for c in range(NODE)]
     allowed = frozenset(range(NODE)) - {1}

@@ -1,1 +1,1 @@
-"""Small experiments on the running machine: what page faults cost, and how long an idle CPU needs to wake up."""
+"""Small experiments on the running machine: what page faults cost, and how long an idle CPU needs to run a woken thread."""

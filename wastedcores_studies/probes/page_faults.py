@@ -35,7 +35,7 @@ def measure(length: int = LENGTH, runs: int = 9) -> pl.DataFrame:
     length
         Bytes of an allocation.
     runs
-        The number of allocations whose median is taken.
+        The number of allocations; the results are medians over them.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def measure(length: int = LENGTH, runs: int = 9) -> pl.DataFrame:
     rows = []
     for way, allocate in _ways(length).items():
         try:
-            # the first run touches memory of this program's own for the first time
+            # one more run, whose result is left out, because this program itself touches memory for the first time in it
             made = [_once(allocate, pages, way == "read first") for _ in range(runs + 1)][1:]
         except OSError:
             continue
@@ -75,7 +75,7 @@ def measure(length: int = LENGTH, runs: int = 9) -> pl.DataFrame:
 
 
 def faults_over_time(length: int = LENGTH) -> pl.DataFrame:
-    """Touch each page of a new allocation of so many bytes, and note when each touch began and ended.
+    """Touch each page of a new allocation of ``length`` bytes, and note when each touch began and ended.
 
     A row has page, start_ns and end_ns since the allocation began. Page -1 is the allocation itself.
     """
@@ -94,7 +94,7 @@ def faults_over_time(length: int = LENGTH) -> pl.DataFrame:
 
 
 def _ways(length: int) -> dict[str, Callable[[], tuple[mmap.mmap, int]]]:
-    """Return functions that allocate and return the memory, and the offset at which touching begins."""
+    """Return functions that allocate memory; each returns the memory, and the offset at which touching begins."""
 
     def groups(pages: int) -> Callable[[], tuple[mmap.mmap, int]]:
         def allocate() -> tuple[mmap.mmap, int]:
@@ -132,7 +132,7 @@ def _private(length: int, more: int = 0) -> mmap.mmap:
 
 
 def _huge(length: int) -> tuple[mmap.mmap, int]:
-    """Map anonymous memory in huge pages; it is touched from the first address that begins one."""
+    """Map anonymous memory in huge pages; touching begins at the first address where a huge page begins."""
     memory = mmap.mmap(-1, length + 2 * HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_HUGEPAGE)
     byte = ctypes.c_char.from_buffer(memory)

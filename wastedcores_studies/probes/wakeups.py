@@ -1,4 +1,4 @@
-"""How long an idle CPU needs to run a woken thread, by how long it was idle: a futex between two processes."""
+"""Measures with a futex between two processes how long an idle CPU needs to run a woken thread, by how long it was idle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SYSFS = Path("/sys/devices/system/cpu")
 #: number of futex(2) by machine
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _WAIT, _WAKE = 0, 1
-#: offsets of what both processes share: the futex, and the time at which the woken one ran (int64)
+#: offsets in the memory that both processes share: the futex, and the time at which the woken process ran (int64)
 _WORD, _RAN = 0, 8
 _LONGEST_NS = 100_000_000
 
@@ -74,17 +74,17 @@ def wake_latencies(
     gaps_ns
         Times for which the CPU is left idle.
     runs
-        Wakeups per time.
+        Number of wakeups for each of these times.
     cpus
         CPU of the waker, which spins meanwhile, and CPU of the woken thread; by default two that this process may use.
     polling
-        Forbid idle states that take time to leave (0 in /dev/cpu_dma_latency), for which root is needed.
+        Forbid idle states that take time to leave, by writing 0 to /dev/cpu_dma_latency, which needs root.
 
     Returns
     -------
     polars.DataFrame
         One row per time: gap_us, median_us, low_us and high_us (5th and 95th percentile) from just before futex() to the first
-        instruction after it, which include about 2 us of Python. After a short time the thread may not sleep yet.
+        instruction after it; this time includes about 2 us of Python. If gap_us is short, the thread may not sleep yet.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def wake_latencies(
 
 @contextmanager
 def _latency_limit(polling: bool) -> Iterator[None]:
-    """Forbid idle states while this is open, if asked."""
+    """Forbid idle states until this context ends, if ``polling`` is true."""
     if not polling:
         yield
         return
@@ -123,7 +123,7 @@ def _latency_limit(polling: bool) -> Iterator[None]:
 
 
 def _between(pair: tuple[int, ...], number: int, gaps_ns: Sequence[int], runs: int) -> pl.DataFrame:
-    """Start the woken process on its CPU and measure from the other."""
+    """Start the process to be woken on its CPU, and measure from the other CPU."""
     before = os.sched_getaffinity(0)
     fd = os.memfd_create("wakeups")
     os.ftruncate(fd, mmap.PAGESIZE)
@@ -140,7 +140,7 @@ def _between(pair: tuple[int, ...], number: int, gaps_ns: Sequence[int], runs: i
         os.sched_setaffinity(0, before)
 
 
-#: the woken process: it waits for the word to change, notes the time, and waits again
+#: the code of the woken process: it waits until the futex changes, notes the time, and waits again
 _CHILD = """
 import ctypes, mmap, os, sys, time
 fd, cpu, futex = map(int, sys.argv[1:])
@@ -166,7 +166,7 @@ def _measure(
     gaps_ns: Sequence[int],
     runs: int,
 ) -> pl.DataFrame:
-    """Wake the child again and again; the first wakeups warm it up."""
+    """Wake the child again and again; the first wakeups only warm it up."""
     word, ran = ctypes.c_int32.from_buffer(memory, _WORD), ctypes.c_int64.from_buffer(memory, _RAN)
     call, at, rows = ctypes.CDLL(None).syscall, ctypes.byref(word), []
     limit = _now() + 10_000_000_000

@@ -12,12 +12,12 @@ from wastedcores_studies.proofs.choices import Affinity, Choices
 from wastedcores_studies.proofs.still import V6_12, Found, Still, kernel, lengths
 from wastedcores_studies.proofs.tally import Tally
 
-#: a pass that fails this often on the same queues fails for ever: a failure halves the loads, at most ten times
+#: if passes fail this often on the same queues, they fail for ever: each failure halves the loads, but at most ten times
 MOST_PASSES = 16
 
 
 def run(s: Still, cpu: int) -> str:
-    """Let a CPU balance all its levels as at a tick, and return the outcome in words."""
+    """Let a CPU balance all its levels, as at a tick when all are due, and return the outcome in words."""
     begin(s, cpu)
     for sd in s.domains[cpu]:
         sd.last_balance = 0  # every level is due
@@ -42,12 +42,12 @@ def begin(s: Still, cpu: int) -> None:
 
 
 def _outcome(s: Still) -> str:
-    """Return the results of the levels, and why a level counted as balanced."""
+    """Return the results of the levels in words, and for levels that counted as balanced the reason."""
     return ", ".join(dict.fromkeys(s.results + s.reasons)) or "not tried"
 
 
 def settle(s: Still) -> None:
-    """Let migration threads and rescheduling CPUs do what passes asked for."""
+    """Run the migration threads and the rescheduling that balancing passes have asked for."""
     while event := s.take():
         kind, s.k.this_cpu = event
         if kind == cpu_event.STOP:
@@ -64,7 +64,7 @@ def _reschedule(s: Still, cpu: int) -> None:
 
 
 def movable(waiting: list[Affinity], cpu: int) -> bool:
-    """Tell whether one of these threads may run on a CPU; asks all of them, in order, until one may."""
+    """Tell whether one of these threads may run on a CPU; the threads are asked in order until one of them may."""
     return any(cpu in allowed for allowed in waiting)
 
 
@@ -78,7 +78,7 @@ def light_sets(queues: tuple[int, ...]) -> Iterator[frozenset[int]]:
 def one_idle_pass(
     kind: str, queues: tuple[int, ...], light: frozenset[int], newly: bool, hot: bool, cpu: int = 0
 ) -> Callable[[Choices], Found | None]:
-    """Return the run of one pass of a CPU which is idle or, if ``newly``, becomes idle in the pass."""
+    """Return a run of one pass: the CPU is idle before it or, if ``newly``, becomes idle in it."""
 
     def one(choose: Choices) -> Found | None:
         first = tuple(n + (newly and c == cpu) for c, n in enumerate(queues))
@@ -99,7 +99,7 @@ def one_idle_pass(
 
 
 def _again(s: Still, cpu: int, first: str) -> str:
-    """Let a CPU balance again until it gets a thread or fails for ever."""
+    """Let a CPU balance again and again until it gets a thread or is sure never to get one."""
     last = first
     for passes in range(1, MOST_PASSES + 1):
         settle(s)
@@ -114,13 +114,13 @@ def _again(s: Still, cpu: int, first: str) -> str:
 def check_passes(
     kind: str, cpus: int, threads: int, *, newly: bool = False, hot: bool = False, mixed: bool = True, cpu: int = 0
 ) -> Tally:  # fmt: skip
-    """Let a CPU that is idle balance in every state in which a thread waits that may run there.
+    """Let an idle CPU balance in every state in which a thread waits that may run on this CPU.
 
-    ``newly``: the CPU becomes idle, and balances before it idles. ``hot``: waiting threads have run a moment ago. ``mixed``:
-    any of the threads may have just woken; otherwise all have been runnable for long. The CPUs are alike, so only passes of CPU
-    0 are checked.
+    ``newly``: the CPU is about to become idle, and balances before it idles. ``hot``: the waiting threads ran a moment ago.
+    ``mixed``: each thread may or may not have just woken; otherwise all have been runnable for long. The CPUs are alike, so only
+    passes of CPU 0 are checked.
 
-    The outcomes are ``pulls``, ``after N: WHY`` with the number of passes and what the first one said, and ``never: WHY``.
+    The outcomes are ``pulls``; ``after N: WHY``, with the number of passes and the outcome of the first pass; and ``never: WHY``.
     """
     tally = Tally()
     for rest in lengths(cpus - 1, threads):

@@ -16,7 +16,7 @@ from wastedcores_studies.proofs.still import ONE_LEVEL, TWO_LEVELS
 from wastedcores_studies.proofs.tally import Tally
 
 SCHEMA = "wastedcores.proofs/1"
-#: CPUs and threads of the machines: what takes fifteen seconds, and what takes three minutes
+#: the sizes of the machines: checks of the small ones take fifteen seconds, checks of the full ones three minutes
 SMALL, FULL = "small", "full"
 
 
@@ -30,12 +30,12 @@ class Check:
     run: Callable[[str, int, int], Tally]
     kinds: tuple[str, ...]  #: the kinds of machines
     sizes: dict[str, tuple[int, int]]  #: CPUs and threads by :data:`SMALL` and :data:`FULL`
-    claims: dict[str, tuple[str, ...]]  #: a sentence -> how outcomes begin that contradict it
+    claims: dict[str, tuple[str, ...]]  #: sentence -> beginnings of outcomes that contradict it
 
 
 _ONE = tuple(ONE_LEVEL)
 _ALL_SIZES = {SMALL: (3, 4), FULL: (4, 6)}
-#: where threads have two kinds of averages there are many more states
+#: these sizes are smaller, because there are many more states if threads have two kinds of averages
 _WITH_WOKEN = {SMALL: (3, 4), FULL: (4, 5)}
 _RULE = "after the event no CPU is idle beside a thread that it could run"
 _IN_ONE = "an idle CPU gets a waiting thread that it may run in one pass"
@@ -106,10 +106,10 @@ CHECKS = (
 
 
 def check_all(size: str = SMALL, names: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
-    """Run the checks, all or those named, and yield a row for each kind of machine.
+    """Run all checks, or those with these names, and yield a row for each kind of machine.
 
-    A row has ``check``, ``scheduler``, ``machine``, ``cpus``, ``threads``, ``runs``, ``states``, ``seconds``; ``outcomes`` with
-    the number of states and the smallest one of each; and ``claims``: for each claim, how many states contradict it.
+    A row has ``check``, ``scheduler``, ``machine``, ``cpus``, ``threads``, ``runs``, ``states``, ``seconds``; ``outcomes``: for
+    each outcome, the number of its states and the smallest one; and ``claims``: for each claim, how many states contradict it.
     """
     for check in CHECKS:
         if names and check.name not in names:

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Choices:
-    """The choices of one run. Called with a number of options, it returns the number of the option that is taken."""
+    """The choices of one run. A call with a number of options returns the number of the option that this run takes."""
 
     def __init__(self) -> None:
         self.path: list[list[int]] = []
@@ -26,7 +26,7 @@ class Choices:
 
 
 def every(run: Callable[[Choices], T]) -> Iterator[T]:
-    """Run a function once for each combination of the choices that it makes, and return what it returns, depth first."""
+    """Run a function once for each combination of its choices, depth first, and yield each result."""
     choices = Choices()
     while True:
         choices.made = 0
@@ -42,8 +42,8 @@ def every(run: Callable[[Choices], T]) -> Iterator[T]:
 class Affinity:
     """The CPUs on which a thread may run, as the scheduler sees ``p->cpus_ptr``.
 
-    Whether a CPU is among them is chosen when the scheduler asks for the first time. What it never asks for does not change
-    what it does, so one run stands for ``2 ** undecided`` affinities.
+    Whether the thread may run on a CPU is chosen when the scheduler asks for the first time. CPUs about which the scheduler never
+    asks do not change what it does, so one run stands for ``2 ** undecided`` affinities.
     """
 
     def __init__(self, choose: Choices, cpus: int, known: dict[int, bool]) -> None:

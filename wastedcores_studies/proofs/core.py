@@ -1,8 +1,8 @@
 """The rule of section 5's core, checked as an invariant of every event.
 
-The rule: no CPU is idle while a thread that may run there waits on another CPU. The states are all those in which it holds. In
-each, every kind of event happens once, with every answer that an optimisation module could give, and the rule must hold
-afterwards. So it holds after any number of events, from the empty machine on.
+The rule: no CPU is idle while a thread that may run there waits on another CPU. The check begins in every state in which the rule
+holds. In each of them, every kind of event happens once, with every answer that an optimisation module could give, and the rule
+must hold afterwards. So, beginning with an empty machine, it holds after any number of events.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from wastedcores_studies.proofs.choices import Choices
 from wastedcores_studies.proofs.still import CORE, Found, Still, kernel, lengths
 from wastedcores_studies.proofs.tally import Tally
 
-#: what can happen: a thread wakes, is made, sleeps, is preempted; a CPU ticks; a CPU comes online
+#: what can happen: a thread wakes, is forked, sleeps or is preempted; a CPU has a tick; a CPU comes online
 EVENTS = ("wakeup", "fork", "sleep", "preempt", "tick", "online")
 
 
 def obey(s: Still) -> None:
-    """Restrict the affinities so that the rule holds in the state: no waiting thread may run on an idle CPU."""
+    """Restrict the affinities so that the rule holds in the state, that is, no waiting thread may run on an idle CPU."""
     idle = [c for c in s.online() if s.is_idle(c)]
     for allowed in s.waiting():
         allowed.known.update(dict.fromkeys(idle, False))
 
 
 def is_broken(s: Still) -> bool:
-    """Tell whether a CPU is idle while a thread waits that may run there."""
+    """Tell whether a CPU is idle although a waiting thread may run there."""
     idle = [c for c in s.online() if s.is_idle(c)]
     return any(c in allowed for allowed in s.waiting() for c in idle)
 
@@ -79,7 +79,7 @@ def one_event(
         _reschedule(s, cpu)
         broken = is_broken(s)
         while not broken and (due := s.take()):
-            # interrupts that ask other CPUs to reschedule
+            # other CPUs reschedule when interrupts ask them to
             s.k.this_cpu = due[1]
             _reschedule(s, due[1])
             broken = is_broken(s)
@@ -89,7 +89,7 @@ def one_event(
 
 
 def _reschedule(s: Still, cpu: int) -> None:
-    """Do what the loop does after each event."""
+    """Do what the engine's loop does after each event."""
     for _ in range(2):
         if s.rqs[cpu].need_resched:
             s.call(schedule_jit.schedule, cpu)

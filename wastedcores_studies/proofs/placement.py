@@ -22,7 +22,7 @@ def one_wakeup(kind: str, queues: tuple[int, ...], waker: int) -> Callable[[Choi
         sync = bool(queues[waker] and choose(2))
         scanned = choose(2)
         if not scanned:
-            # scan_left is 0 after a rebuild of the domains, and if the cache is fully used
+            # the limit of the scan is 0 after a rebuild of the domains, and if all CPUs of the cache are fully used
             for sd in (sd for levels in s.domains for sd in levels if sd.shared):
                 sd.shared.nr_idle_scan = 0
         before = s.queues()
@@ -44,7 +44,7 @@ def one_wakeup(kind: str, queues: tuple[int, ...], waker: int) -> Callable[[Choi
 
 
 def _why(s: Still, chosen: int, free: list[int], last_allowed: bool, scanned: bool) -> str:
-    """Say why a busy CPU was chosen although these CPUs were free."""
+    """Say why a busy CPU was chosen although the CPUs in ``free`` were idle."""
     if not last_allowed:
         return "busy: the last CPU is not allowed any more"
     if all(s.rqs[c].sd_llc_id != s.rqs[chosen].sd_llc_id for c in free):
@@ -53,7 +53,7 @@ def _why(s: Still, chosen: int, free: list[int], last_allowed: bool, scanned: bo
 
 
 def check_wakeups(kind: str, cpus: int, threads: int) -> Tally:
-    """Wake a thread in every state in which a CPU is idle on which it may run; ``threads`` counts the sleeper."""
+    """Wake a thread in every state in which it may run on an idle CPU; ``threads`` includes the woken thread."""
     tally = Tally()
     for queues in lengths(cpus, threads - 1):
         for waker in range(cpus):

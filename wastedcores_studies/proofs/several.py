@@ -12,7 +12,7 @@ from wastedcores_studies.proofs.core import is_broken
 from wastedcores_studies.proofs.still import V6_12, Found, Queues, Still, cpus_of, kernel, lengths
 from wastedcores_studies.proofs.tally import Tally
 
-#: after this many rounds, in each of which every CPU balances once, a machine has come to rest or to a state that it had before
+#: in a round every CPU balances once; after this many rounds, a machine has come to rest or returned to an earlier state
 MOST_ROUNDS = 60
 
 
@@ -22,7 +22,7 @@ def _emptied(before: Queues, s: Still) -> bool:
 
 
 def safe(s: Still, cpu: int) -> Found | None:
-    """Let one CPU, busy or idle, balance: no CPU loses its last thread, and none its running one."""
+    """Let one CPU, busy or idle, balance; no CPU may lose its last thread or its running thread."""
     before = s.queues()
     running = [rq.curr for rq in s.rqs]
     run(s, cpu)
@@ -37,7 +37,7 @@ def safe(s: Still, cpu: int) -> Found | None:
 
 
 def flag(s: Still, cpu: int) -> Found | None:
-    """Let one CPU balance, and then another one become idle: it tries to pull if a thread waits that may run there."""
+    """Let one CPU balance, and then let another become idle: does it try to pull if a waiting thread may run there?"""
     before = s.queues()
     single = [c for c, queue in enumerate(before) if len(queue) == 1 and c != cpu]
     if not single:
@@ -56,7 +56,7 @@ def flag(s: Still, cpu: int) -> Found | None:
 
 
 def race(s: Still, cpu: int) -> Found | None:
-    """Let an idle CPU find a queue; before it takes anything, CPU 0, which is idle too, makes its whole pass."""
+    """Let an idle CPU find a queue; before it takes a thread, let CPU 0, which is also idle, make its whole pass."""
     before, waiting = s.queues(), s.waiting()
 
     def interrupt() -> None:
@@ -84,7 +84,7 @@ def race(s: Still, cpu: int) -> Found | None:
 
 
 def late(s: Still, cpu: int) -> Found | None:
-    """Let CPU 0 ask for an active balance, and another idle CPU pull before the migration thread runs."""
+    """Let CPU 0 ask for an active balance, and let another idle CPU pull before the migration thread runs."""
     before = s.queues()
     for sd in s.domains[0]:
         sd.nr_balance_failed = sd.cache_nice_tries + 3
@@ -98,7 +98,7 @@ def late(s: Still, cpu: int) -> Found | None:
 
 
 def rounds(s: Still, cpu: int) -> Found | None:
-    """Let all CPUs balance in turns, from ``cpu`` on, until nothing changes or a state comes again."""
+    """Let all CPUs balance in turns, beginning with ``cpu``, until nothing changes or an earlier state comes again."""
     before, n = s.queues(), len(s.rqs)
     known: dict[Any, int] = {}
     moves: list[bool] = []
@@ -128,7 +128,7 @@ def rounds(s: Still, cpu: int) -> Found | None:
 
 
 def idle_rounds(s: Still, cpu: int) -> Found | None:
-    """Let the idle CPUs balance in turns, from ``cpu`` on, until none is idle beside a thread that it could run."""
+    """Let the idle CPUs balance in turns, beginning with ``cpu``, until none is idle beside a thread that it could run."""
     before, n = s.queues(), len(s.rqs)
     if not is_broken(s):
         return None
@@ -146,7 +146,7 @@ def idle_rounds(s: Still, cpu: int) -> Found | None:
 
 
 def check_two_levels(kind: str, threads: int) -> Tally:
-    """Let the idle CPUs of a machine of two levels balance, in every state; on each CPU either all threads or none just woke."""
+    """Let the idle CPUs of a machine of two levels balance, in every state; on each CPU all threads just woke, or none."""
     tally = Tally()
     for queues in lengths(4, threads):
         if max(queues) < 2 or min(queues):
@@ -165,7 +165,7 @@ def _begun(
     cpu: int,
     light: frozenset[int] = frozenset(),
 ) -> Callable[[Choices], Found | None]:
-    """Return the run that begins in a state and lets something happen there."""
+    """Return a run that begins in a state and lets something happen in this state."""
     s = kernel(kind, len(queues), V6_12)
     return lambda choose: what(s.begin(choose, queues, light), cpu)
 
@@ -174,7 +174,7 @@ def _places(s: Still) -> tuple[frozenset[int], ...]:
     return tuple(map(frozenset, s.queues()))
 
 
-#: name -> what happens, and whether two CPUs have to be idle, of which CPU 0 is one
+#: name -> what happens, and whether CPU 0 and another CPU have to be idle
 CHECKS: dict[str, tuple[Callable[[Still, int], Found | None], bool]] = {
     "safe": (safe, False),
     "flag": (flag, False),
@@ -185,7 +185,7 @@ CHECKS: dict[str, tuple[Callable[[Still, int], Found | None], bool]] = {
 
 
 def check_several(name: str, kind: str, cpus: int, threads: int) -> Tally:
-    """Run one of :data:`CHECKS` in every state; CPUs of a level are alike, so where only one CPU balances, it is CPU 0."""
+    """Run one of :data:`CHECKS` in every state; CPUs of a level are alike, so if only one CPU balances, it is CPU 0."""
     what, two_idle = CHECKS[name]
     tally = Tally()
     for queues in lengths(cpus, threads):

@@ -1,4 +1,4 @@
-"""A machine at one moment: CPUs with threads on their run queues, built in the engine from a few numbers."""
+"""A machine at one moment: CPUs with threads on their runqueues, built in the engine from a few numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wastedcores_studies.proofs.choices import Affinity, Choices
 V6_12 = KernelModel.named("v6.12.107")
 #: section 5's core with one module
 CORE = replace(KernelModel.named("core"), modules=("any",))
-#: machines of one level: the part of which each has several; ``grid()`` gets their number
+#: machines of one level: the part of which each has several; ``grid()`` gets the number of these parts
 ONE_LEVEL = {
     "one cache": "cores_per_llc",
     "one core": "threads",
@@ -38,7 +38,7 @@ TWO_LEVELS = {
     "2 caches of 2 CPUs": {"llcs_per_node": 2, "cores_per_llc": 2},
     "2 nodes of 2 CPUs": {"nodes_per_package": 2, "cores_per_llc": 2},
 }
-#: what a thread that never sleeps adds to its CPU's averages; one that has just woken adds nothing
+#: a thread that never sleeps adds this to the averages of its CPU; a thread that has just woken adds nothing
 FULL = 1024
 #: the largest number of threads in a state
 MOST_THREADS = 8
@@ -66,22 +66,22 @@ def cpus_of(queues: tuple[int, ...]) -> list[int]:
     return [cpu for cpu, length in enumerate(queues) for _ in range(length)]
 
 
-#: an outcome, for how many states it stands, and the number of threads with the state as a table of documents has it
+#: an outcome; the number of states for which the run stands; and the number of threads with the state as tables in docs write it
 Found = tuple[str, int, tuple[int, str]]
 Queues = tuple[tuple[int, ...], ...]
 
 
 class Still(still.Still):
-    """A kernel whose clock stands, with threads on its run queues; :meth:`begin` puts it into a state.
+    """A kernel whose clock stands still, with threads on its runqueues; :meth:`begin` puts it into a state.
 
     Attributes
     ----------
     allowed
         The affinities of the threads, by their numbers.
     results, reasons
-        The results of the calls of load_balance(), and why levels counted as balanced.
+        The results of calls of load_balance() that did not end as balanced, and the reasons of those that did.
     interrupt
-        Called once, when a pass has found a queue and has not yet taken anything.
+        A function that is called once, when a pass has found a queue but has not yet taken a thread.
     """
 
     def __init__(self, kind: str, cpus: int, model: KernelModel) -> None:
@@ -103,7 +103,7 @@ class Still(still.Still):
                     sd.shared.has_idle_cores = 0
         # the draw is a choice of the kernel, not of a state
         self.call(rows_jit.modern).newidle = newidle.COST
-        # the CPU sets of the threads are in the last rows of the log, which stays empty
+        # nothing is logged, so the last rows of the log have room for the CPU sets of the threads
         self._masks = len(self.m) - MOST_THREADS
         for p in self.tasks:
             p.cpus_allowed = self._masks + p.number
@@ -127,7 +127,7 @@ class Still(still.Still):
             self.replace(function, partial(instead, self.of(function)))
 
     def _test(self, test: Any, k: Any, mask: int, cpu: int) -> bool:
-        """Answer whether a CPU is in a set; for an affinity, this is decided when it is first asked."""
+        """Answer whether a CPU is in a set; for the affinity of a thread, decide this when it is first asked."""
         if mask >= self._masks:
             return cpu in self.allowed[mask - self._masks]
         return test(k, mask, cpu)  # type: ignore[no-any-return]
@@ -140,11 +140,11 @@ class Still(still.Still):
             self.results.append(BALANCE_RESULTS[result])
 
     def _find_src_rq(self, find_src_rq: Any, k: Any, env: Any, group: Any) -> int:
-        """Find the queue to pull from, and let something happen before anything is taken."""
+        """Find the queue to pull from, and call ``interrupt`` before a thread is taken."""
         src = find_src_rq(k, env, group)
         if self.interrupt is not None:
             interrupt, self.interrupt = self.interrupt, None
-            # the rows that a kernel has per CPU: the statistics, struct lb_env and load_balance_mask
+            # a real kernel has these rows once per CPU: the statistics, struct lb_env and load_balance_mask
             own = [self.m[k.scratch : k.scratch + 5], self.m[k.design.row + cpuset.LB]]
             saved = [rows.copy() for rows in own]
             interrupt()
@@ -153,7 +153,7 @@ class Still(still.Still):
         return src  # type: ignore[no-any-return]
 
     def _suggest(self, suggest: Any, k: Any, *about: Any, also: tuple[int, ...] = ()) -> int:
-        """Give every answer that a module could give: silence, each CPU, and to stay idle where that is an answer."""
+        """Give every answer that a module could give: no answer, each CPU, and, if this is possible, to stay idle."""
         options = (modules_jit.NONE, *also, *self.online())
         return options[self.choose(len(options))]
 
@@ -166,10 +166,10 @@ class Still(still.Still):
         light: frozenset[int] = frozenset(),
         hot: bool = False,
     ) -> Still:
-        """Begin in a state with these numbers of threads on the CPUs, whose affinities are not decided yet.
+        """Begin in a state with these numbers of threads on the CPUs; the affinities of the threads are not decided yet.
 
-        The threads with the numbers ``light`` have just woken, after a long sleep; the others never slept. ``hot``: threads that
-        wait ran a moment ago.
+        The threads with the numbers ``light`` have just woken, after a long sleep; the others never slept. ``hot``: the
+        waiting threads ran a moment ago.
         """
         if self._built != (queues, light, hot):
             self._build(queues, light, hot)
@@ -208,7 +208,7 @@ class Still(still.Still):
         k.overload = max(queues) > 1
 
     def _place(self, p: TaskStruct, cpu: int) -> None:
-        """Make a thread as if it were new and had run on a CPU."""
+        """Set up a thread as if it were new and had run on this CPU."""
         self.call(entity_jit.set_task_rq, p, cpu)
         if self.model.is_modern:
             self.call(rows_jit.fair_class).task_fork(self.k, p)
@@ -217,7 +217,7 @@ class Still(still.Still):
         p.recent_used_cpu = cpu
 
     def _average(self, cpu: int, tasks: list[TaskStruct], light: frozenset[int]) -> None:
-        """Set the load averages of a CPU and its threads: full if a thread has always run, 0 if it has just woken."""
+        """Set the averages of a CPU and its threads; those of a thread are full if it never slept, and 0 if it has just woken."""
         steady = [p for p in tasks if p.number not in light]
         full = FULL if steady else 0
         averages = [(p.se.avg, FULL, FULL // len(steady)) for p in steady]
@@ -228,7 +228,7 @@ class Still(still.Still):
             avg.util_avg, avg.util_est, avg.last_update = util, 0, self.k.now_ns
 
     def sleeper(self, cpu: int) -> TaskStruct:
-        """Add a thread that sleeps and ran on ``cpu`` the last time."""
+        """Add a sleeping thread that last ran on ``cpu``."""
         p = self.tasks[len(self.allowed)]
         self.allowed.append(Affinity(self.choose, len(self.rqs), {}))
         self._place(p, cpu)
@@ -236,7 +236,7 @@ class Still(still.Still):
         return p
 
     def decide(self, p: TaskStruct) -> list[int]:
-        """Decide the whole affinity of a thread, as wakeups and forks look at all of it, and return it."""
+        """Decide the whole affinity of a thread, because wakeups and forks look at all of it; return the CPUs."""
         allowed = [*self.allowed[p.number]]
         self.m[p.cpus_allowed] = cpuset.bits_of(allowed)
         p.nr_cpus_allowed = len(allowed)
@@ -261,7 +261,7 @@ class Still(still.Still):
         return found
 
     def waiting(self) -> list[Affinity]:
-        """Return the affinities of the threads that wait; a thread alone on its CPU runs, or is about to."""
+        """Return the affinities of the waiting threads; a thread that is alone on its CPU runs or is about to run."""
         crowded = (rq for rq in self.rqs if rq.nr_running > 1)
         return [self.allowed[p.number] for rq in crowded for p in self.on(rq.cpu) if p != rq.curr]
 
@@ -270,7 +270,7 @@ class Still(still.Still):
         return tuple(tuple(p.number for p in self.on(rq.cpu)) for rq in self.rqs)
 
     def take(self) -> tuple[int, int] | None:
-        """Take the next event that asks a CPU to reschedule or its migration thread to run: its kind and the CPU."""
+        """Take the next event that lets a CPU reschedule or its migration thread run; return the kind and the CPU."""
         due = [
             (rq[at], rq[at + 1], kind, rq.cpu)
             for kind, at in _EVENTS
@@ -284,10 +284,10 @@ class Still(still.Still):
         return kind, cpu
 
     def found(self, outcome: str, queues: Queues, note: str = "") -> Found:
-        """Return the state that had these queues as a text, such as ``CPU 0: idle; CPU 1: 1, 0+1~``.
+        """Return an outcome with the state that had these queues, as a text such as ``CPU 0: idle; CPU 1: 1, 0+1~``.
 
-        A thread is written as the CPUs on which it may run, as far as that matters, the running one first; ``~`` marks one that
-        has just woken. It stands for all states that differ only in CPUs about which the code did not ask.
+        Each thread is written as the CPUs on which it may run; ``~`` marks a thread that has just woken. The running thread comes
+        first. CPUs about which the code did not ask are left out: the text stands for all states that differ only in them.
         """
         words = [f"{a.text()}{'~' * (i in self.light)}" for i, a in enumerate(self.allowed)]
         cpus = (

@@ -19,11 +19,11 @@ class Tally:
     states: int = 0
     #: for each outcome the number of states
     outcomes: Counter[str] = field(default_factory=Counter)
-    #: for each outcome the smallest state that had it, behind the number of its threads
+    #: for each outcome the smallest state that had it: the number of its threads, and the state as text
     smallest: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def count(self, run: Callable[[Choices], Found | None]) -> None:
-        """Make a run for each combination of its choices, and count the outcomes; a run without one is not counted."""
+        """Make a run for each combination of its choices, and count the outcomes; a run without an outcome is not counted."""
         for found in every(run):
             if found is None:
                 continue

@@ -1,1 +1,1 @@
-"""Judges the replay by recordings of real kernels: each is compared with replays of the same workload."""
+"""Judges the replay by recordings of real kernels: each recording is compared with replays of the same workload."""

@@ -19,11 +19,11 @@ from wastedcores_studies.recordings.recording import Recording
 #: a recorded value agrees within this share of the replays' median, and between these percentiles of the replays
 CLOSE = 0.1
 RANGE = (5, 95)
-#: unit -> the difference that the guest's own kernel threads decide: of busy or wasted CPUs, of threads per node, and of the
-#: share of time in which a CPU is idle beside a waiting thread
+#: unit -> the largest difference that does not count, because the guest's own kernel threads can cause it: in busy or wasted
+#: CPUs, in threads per node, and in the share of time in which a CPU is idle beside a waiting thread
 FLOORS = {"busy CPUs": 0.05, "threads": 0.05, WASTED: 0.05, IDLE_BESIDE: 0.02}
 FILE = "recorded_vs_replayed.csv"
-#: the same for the recordings of today's kernels (datasets/recordings-modern)
+#: name of the table of the recordings of today's kernels (datasets/recordings-modern)
 MODERN_FILE = "recorded_vs_replayed_modern.csv"
 
 SCHEMA: dict[str, type[pl.DataType]] = {
@@ -34,7 +34,7 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 
 
 def agrees(recorded: float, replays: Sequence[float], floor: float = 0.0) -> bool:
-    """Return whether a recorded quantity agrees with those of replays."""
+    """Return whether a recorded quantity agrees with the same quantity of replays."""
     median = float(np.median(replays))
     low, high = np.percentile(replays, RANGE)
     return bool(abs(recorded - median) <= max(CLOSE * median, floor) or low <= recorded <= high)

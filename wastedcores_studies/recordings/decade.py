@@ -1,4 +1,4 @@
-"""The same workloads under the kernels of ten years: recorded where there is a recording, replayed where there is none."""
+"""The same workloads under the kernels of ten years: recorded or, if there is no recording, replayed."""
 
 from __future__ import annotations
 

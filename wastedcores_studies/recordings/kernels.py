@@ -1,4 +1,4 @@
-"""One workload under several kernels: how long it took, how many CPUs each kernel wasted, and what replays say of it."""
+"""One workload under several kernels: how long it took, how many CPUs each kernel wasted, and what replays of it show."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def two_kernels(first: str, second: str) -> Pair | None:
 
 def _examined(recording: Recording) -> Examined:
     start, end = recording.window
-    # another seed is another draw of the same work
+    # recordings with different seeds are different random draws of the same work
     given = {k: v for k, v in recording.meta["params"].items() if k not in ("scn", "mips", "seed")}
     work = " ".join((recording.kind, *(f"{k}={v}" for k, v in sorted(given.items()))))
     trace = recording.trace.with_header(
@@ -96,6 +96,6 @@ def _examined(recording: Recording) -> Examined:
 
 
 def cpus_of(recording: Recording) -> list[int] | None:
-    """Return the CPUs of the workload where it is bound to two nodes; None for all."""
+    """Return the CPUs of the workload if it is bound to two nodes; None: all CPUs."""
     bound = recording.kind in ("gc", "lu") and recording.pinned
     return [c for n in (1, 2) for c in recording.machine.cpus_of_node(n)] if bound else None

@@ -1,8 +1,8 @@
 """The quantities in which a recording and a replay of the same workload are compared.
 
-Both are brought to one form (:class:`Observed`: which thread was where, and when), and :func:`quantities` computes
-everything from that. So a quantity can differ between the two only because what happened differs. No quantity follows
-from the others, so each one is evidence of its own.
+Both are brought to one form (:class:`Observed`: which thread was where, and when), from which :func:`quantities` computes
+everything. So if a quantity differs between the recording and the replay, what happened in them was different. No quantity
+follows from the others, so each quantity is separate evidence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wastedcores.topology.machine import Machine
 LAST = 0.25
 #: a node is a hog's node if a hog runs on one of its CPUs for at least this share of the window
 HOG_SHARE = 0.3
-#: idle CPUs for each of which a thread waits, wherever it may run: what the whole project is about
+#: number of idle CPUs for each of which a thread waits, even if it may not run there: what the whole project is about
 WASTED = "CPUs wasted"
 #: the share of the window in which some CPU is idle while a thread waits on another one
 IDLE_BESIDE = "idle beside waiting"
@@ -42,7 +42,7 @@ class Observed:
     ts_ns: np.ndarray
     cpu: np.ndarray
     pid: np.ndarray
-    #: bool (events,): whether the event is a switch, and whether the thread exits
+    #: bool (events,): whether the event is a switch, and whether it is the exit of the thread
     switch: np.ndarray
     gone: np.ndarray
     #: the measured window
@@ -54,7 +54,7 @@ class Observed:
     result: Quantity  #: what the run measured of itself
 
     def running(self, cpus: int, pids: Sequence[int] | None = None) -> np.ndarray:
-        """Return the share of the window in which each CPU ran one of some threads."""
+        """Return for each CPU the share of the window in which it ran one of these threads (None: any thread)."""
         pid = self.pid[self.switch]
         mine = pid != 0 if pids is None else np.isin(pid, pids)
         ran = running_ns(
@@ -74,9 +74,9 @@ class Observed:
 
 
 def _since(mark: np.ndarray, owner: np.ndarray) -> np.ndarray:
-    """Whether a mark is set at this event or an earlier one of the same owner.
+    """Tell for each event whether a mark is set at it or at an earlier event of the same owner.
 
-    A task that has exited is still switched to once more.
+    This is needed because a task is switched to once more after its exit.
     """
     number = np.arange(len(mark))
     group = np.append(True, owner[1:] != owner[:-1])[: len(mark)]
@@ -87,11 +87,11 @@ def _since(mark: np.ndarray, owner: np.ndarray) -> np.ndarray:
 def quantities(
     seen: Observed, kind: str, machine: Machine, pinned: bool = True
 ) -> dict[str, Quantity]:
-    """Return the compared quantities of where threads ran, by name.
+    """Return by name the quantities that are compared, computed from where threads ran.
 
-    If there are two types of nodes, only the first is compared; the second follows from it and the whole machine. Where a run
-    itself measures how many CPUs' worth of work it did, its busy CPUs are not compared again. Where all threads start on one
-    node, that node is not compared again as the fullest one.
+    If there are two types of nodes, only the first is compared; the second follows from the first and the whole machine. If a run
+    itself measures how many CPUs' worth of work it did, its busy CPUs are not compared again. If all threads start on one node,
+    this node is not compared a second time as the fullest node.
     """
     nodes = np.asarray(machine.node_of_cpu)
     busy = seen.running(machine.cpus)
@@ -117,7 +117,7 @@ def unhelped(
 ) -> dict[str, Quantity]:
     """Return the wasted CPUs, and how long a CPU was idle beside a waiting thread, from the lengths of the runqueues.
 
-    Where the threads may run is not considered. The arguments are those of
+    The affinity of the threads is ignored. The arguments are those of
     :func:`wastedcores.simulator.measure.cpus_wasted`.
     """
     beside = (over_cpus(cpu, nr > 0) < cpus) & (over_cpus(cpu, nr >= 2) > 0)
@@ -128,7 +128,7 @@ def unhelped(
 
 
 def _types(kind: str, hog_nodes: set[int], machine: Machine, pinned: bool) -> dict[str, np.ndarray]:
-    """Return the types of nodes that are compared, by name: which nodes are of a type, bool (nodes,)."""
+    """Return the types of nodes that are compared: name -> which nodes are of this type, bool (nodes,)."""
     number = np.arange(machine.nodes)
     if hog_nodes:
         return {"hog nodes": np.isin(number, list(hog_nodes))}

@@ -1,4 +1,4 @@
-"""Recordings of a real kernel in a guest, replays of the same workloads, and both examined for figures that show them together.
+"""Recordings of a real kernel in a guest, and replays of the same workloads; both can be examined for figures that show them.
 
 A recording is a folder with ``trace.txt.xz`` and ``meta.json``, such as those of ``datasets/recordings``.
 """
@@ -44,7 +44,7 @@ from wastedcores_studies.recordings.quantities import Observed, Quantity, quanti
 def recorded_and_replayed(
     name: str, seed: int = 1, folder: str | Path = ""
 ) -> tuple[Examined, Examined]:
-    """Examine a recording, and a replay of its workload on its machine under its kernel, with its setting of autogroups.
+    """Examine a recording and a replay of it: the same workload, machine, kernel and setting of autogroups.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def recorded_and_replayed(
         machine, kernel = recording.machine, recording.model or recording.kernel
         window = recording.window
     else:
-        # the data sets were recorded with the default parameters of the scenarios
+        # the workloads of the data sets had the default parameters of the scenarios
         trace, window = open_trace(fetch(name)), None
         kind, machine, kernel = _of(trace, name)
         given = {"patched_boot": True} if kernel.overload_on_wakeup else {}
@@ -167,8 +167,8 @@ KINDS = {
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "db": {"group": 8, "lo_us": 1000, "hi_us": 3000, "noise_period_ms": 10.0}
 }
-#: (variant, CPUs) -> quartiles of the time from one fork of a process to the next, in us, in the ``ms`` recording of this kernel
-#: on this machine; make's forks under 4.1.3 are the scenario's default
+#: (variant, CPUs) -> quartiles in us of the time from one fork of a process to its next, in the ``ms`` recording of this kernel
+#: on this machine. The default of the scenario comes from make's forks under 4.1.3
 FORK_US: dict[tuple[Any, Any], tuple[int, int]] = {
     ("6.1", 64): (100, 120),
     ("6.12", 16): (112, 138),
@@ -180,7 +180,7 @@ FORK_US: dict[tuple[Any, Any], tuple[int, int]] = {
 
 @dataclass(frozen=True)
 class Replayed:
-    """One replay of a recorded run: its quantities, the engine's number of events, and seconds in the engine."""
+    """One replay of a recorded run: its quantities, and the number of events and the seconds of the engine."""
 
     quantities: dict[str, Quantity]
     events: int
@@ -228,7 +228,7 @@ class Recording:
 
     @cached_property
     def model(self) -> KernelModel | None:
-        """The kernel to replay it under, with the guest's setting of autogroups; None if the replay does not model it."""
+        """The kernel for replays, with the guest's setting of autogroups; None if no model of this kernel can be replayed."""
         if not self.kernel.is_replayed:
             return None
         # Debian 12 boots with sched_autogroup_enabled=0
@@ -256,7 +256,7 @@ class Recording:
 
     @property
     def pinned(self) -> bool:
-        """Whether the threads are pinned to nodes 1 and 2, in kinds of run that can have that."""
+        """Whether the threads are pinned to nodes 1 and 2; this matters only in kinds of run that can be pinned."""
         return self.parameters.get("pinned", True)
 
     @property
@@ -314,7 +314,7 @@ class Recording:
         return unhelped(ts, cpu, nr, self.machine.cpus, *self.window)
 
     def workload(self, seed: int) -> Workload:
-        """Return the recorded workload for a replay with this seed."""
+        """Return the workload of the recording, drawn with this seed for a replay."""
         return scenario(f"recorded-{self.kind}").workload(self.machine, seed, self.parameters)
 
     @cached_property
@@ -347,7 +347,7 @@ class Recording:
 def recordings_in(folder: Path | str | None = None) -> list[Recording]:
     """Return the recordings in a folder, by name, whose kernels the replay models.
 
-    Without a folder these are those of 4.1.3 in ``datasets/recordings``, by which the replay of that kernel is judged.
+    Without a folder, return the recordings of 4.1.3 in ``datasets/recordings``, by which the replay of 4.1.3 is judged.
     """
     own = folder is None
     folder = Path(folder or datasets() / "recordings")

@@ -1,7 +1,7 @@
-"""The functions of each generation of kernels, each design and each kind of machine: they fill the structs of addresses.
+"""Fills the structs of addresses (``world/kernel_structs.py``) with the functions of a kernel, of a design or of clocks.
 
 The functions of v4.1 are called directly. All others are imported here when a replay needs them, so that a replay of v4.1 neither
-compiles nor loads them. A function has the name of its field (``world/kernel_structs.py``), unless a keyword names it.
+compiles nor loads them. A function has the same name as its field, unless a keyword names the field.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _balancer() -> Functions:
     )
 
 
-#: the functions of modern kernels (the fair class, the balancer) under the name that rules.py gives to their structure
+#: for each ``Rules.structure`` (wastedcores/kernels/rules.py), the functions of the fair class and of the balancer
 STRUCTURES: dict[str, tuple[Callable[[], Functions], Callable[[], Functions]]] = {
     "CFS": (_cfs_v6_1, _balancer),
     "EEVDF": (_eevdf, _balancer),

@@ -225,7 +225,7 @@ def handle(k: Kernel, source: int) -> bool:
 
 @inner
 def must_schedule(k: Kernel, cpu: int) -> bool:
-    """Return whether the CPU reschedules now: it was asked to, or its task blocked. No pass and no wakeup is interrupted."""
+    """Return whether the CPU reschedules now: it was asked to, or its task blocked. A balancing pass or a wakeup ends first."""
     if cpu_rq(k, cpu).ilb_next != 0:
         return False  # the softirq has to finish first
     curr = cpu_rq(k, cpu).curr
@@ -263,7 +263,7 @@ def run(k: Kernel) -> int:
     # a run that stopped because the table was full now continues in the middle of an event
     in_an_event = k.status == status.TASKS_FULL
     was_tick = False
-    # After an event a design hands over threads that need not wait. If the CPU of the event gets one, it continues once more.
+    # After an event a design hands over threads that need not wait. If the CPU of the event gets a thread, it continues again.
     turns = 2 if k.design.decides != 0 else 1
     k.status = status.RUNNING
     while k.status == status.RUNNING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: the questions that a module may answer
 QUESTIONS = ("suggest_cpu", "suggest_source", "suggest_pull")
-#: An answer that takes longer is not waited for; a module decides within microseconds.
+#: A module that has not answered after this time is interrupted; normally it decides within microseconds.
 LIMIT_S = 5.0
 
 
@@ -46,7 +46,7 @@ def answer(question: Callable[..., int | None], *about: Any) -> int | None:
     Raises
     ------
     UsageError
-        The answer is neither a whole number nor None; or there is no answer, as the method raised an exception or did not end.
+        The answer is neither a whole number nor None; or the method raised an exception or did not end.
     """
     value = _asked(question, *about)
     if value is None or type(value) is int:
@@ -60,7 +60,7 @@ def answer(question: Callable[..., int | None], *about: Any) -> int | None:
 
 
 def _asked(question: Callable[..., Any], *about: Any) -> Any:
-    """Return what a user's function answers. If it raises an exception or takes too long, raise an error that says where."""
+    """Return the answer of a user's function. If the function raises an exception or takes too long, the error says where."""
     try:
         with _limited():
             return question(*about)
@@ -128,7 +128,7 @@ def _truth(value: Any) -> bool:
 
 
 def checked_policy(decision: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a user's decision so that its answers are checked; decisions of this package are returned as they are."""
+    """Wrap a user's function so that its answers are checked; a function of this package is returned as it is."""
     if (getattr(function, "__module__", None) or "").startswith("wastedcores."):
         return function
     expected, fits = DECISIONS[decision]
@@ -171,7 +171,7 @@ def _limited() -> Iterator[None]:
     """Interrupt code that takes longer than the limit. This needs SIGALRM and works only in the main thread."""
     able = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     outer, interval = signal.getitimer(signal.ITIMER_REAL) if able else (0.0, 0.0)
-    if not able or 0 < outer <= LIMIT_S:  # another timer of this process ends before ours would
+    if not able or 0 < outer <= LIMIT_S:  # another timer of this process would end before this one
         yield
         return
 

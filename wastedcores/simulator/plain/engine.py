@@ -49,7 +49,7 @@ class PlainEngine(Plain):
         self.replace(rows_jit.cpu_rq, maker(Rq))
 
     def kernel(self, m: np.ndarray) -> Any:
-        """Return the kernel of a table; this engine keeps the kernel until it gets another table."""
+        """Return the kernel object of a table. For the same table it is always the same object."""
         if self.k is None or m is not self.m:
             self.m, self.k = m, super().kernel(m)
             self.rqs = RunQueues(self.k, self.machine.cpus)
@@ -62,7 +62,7 @@ class PlainEngine(Plain):
 
     @cached_property
     def near(self) -> list[list[int]]:
-        """For each CPU all CPUs, the nearest first."""
+        """For each CPU, a list of all CPUs, the nearest first."""
         return nearness(self.machine).tolist()  # type: ignore[no-any-return]
 
     def cpus_of(self, mask: int) -> frozenset[int]:
@@ -73,7 +73,8 @@ class PlainEngine(Plain):
         """Return a read-only view of a part of the kernel, always the same view for the same part."""
         if not isinstance(value, (Reference, Null, RunQueues)):
             return tuple(value) if isinstance(value, ctypes.Array) else value
-        if id(value) not in self._shown:  # the view keeps the value, so its id stays its own
+        # a view keeps its value alive, so no other value gets the same id
+        if id(value) not in self._shown:
             self._shown[id(value)] = ReadOnly(value, self.shown)
         return self._shown[id(value)]
 

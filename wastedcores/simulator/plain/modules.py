@@ -10,7 +10,7 @@ from wastedcores.simulator.plain.answers import QUESTIONS, answer, warn_of_absen
 from wastedcores.simulator.plain.engine import PlainEngine
 from wastedcores.simulator.vocabulary import OPERATIONS
 
-#: what a module suggests if it has no opinion, and if a CPU without work should stay idle (engine/design/modules_jit.py)
+#: the codes for "no opinion" and for "this CPU, which has no work, should stay idle" (engine/design/modules_jit.py)
 NONE, REST = -1, -2
 
 
@@ -34,7 +34,7 @@ class Module:
         p
             The task; ``p.cpu`` is the CPU on which it ran last.
         waker_cpu
-            The CPU on which it is woken or forked.
+            The CPU on which the task is woken or forked.
         why
             ``wakeup``, ``fork``, ``exec`` or ``handover``.
 
@@ -45,7 +45,7 @@ class Module:
         """
 
     def suggest_source(self, k: Any, cpu: int) -> int | None:
-        """Suggest, while threads wait elsewhere, the CPU from which a CPU without work should take one.
+        """Suggest the CPU from which a CPU without work should take a waiting thread. At least one such thread exists.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class Module:
 
 
 def names_of(modules: Sequence[Module | str]) -> list[str]:
-    """Return the names of modules; a name that comes again gets a number."""
+    """Return the names of modules. If a name is repeated, a number is added to it."""
     names: list[str] = []
     for module in modules:
         name = module if isinstance(module, str) else module.name
@@ -88,7 +88,7 @@ def names_of(modules: Sequence[Module | str]) -> list[str]:
 
 
 def ask(plain: PlainEngine, own: Mapping[int, Module]) -> None:
-    """Let the core module ask the user's modules, which ``own`` holds by their codes, besides the shipped ones."""
+    """Let the core module ask the user's modules besides the shipped modules. The keys of ``own`` are the modules' codes."""
     from wastedcores.simulator.engine.design import modules_jit
 
     for question in QUESTIONS:
@@ -115,7 +115,7 @@ def _question(
             warn_of_absent_cpu(module, question, suggested, k)
         if 0 <= suggested < len(k.rqs):
             return suggested
-        # the core refuses both answers: no thread may run on a CPU that does not exist, and none waits on the CPU that asks
+        # the core refuses both of these CPUs: no thread may run on a CPU that does not exist, and none waits on the CPU that asks
         return len(k.rqs) if why else about
 
     return suggest

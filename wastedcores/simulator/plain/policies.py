@@ -12,7 +12,7 @@ from wastedcores.simulator.plain.engine import PlainEngine
 
 
 def functions_of(kernel: KernelModel) -> dict[str, Any]:
-    """Return the engine's function for each decision under a kernel."""
+    """Return the engine's functions that make the decisions under a kernel, by the names of the decisions."""
     if kernel.is_modern:
         from wastedcores.simulator.engine.balance import find_src_group_v6_12_jit as group
         from wastedcores.simulator.engine.balance import (

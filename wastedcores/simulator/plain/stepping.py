@@ -83,7 +83,7 @@ class Group:
     local
         Whether it contains the CPU that balances.
     total, average, least
-        The load of its CPUs, their average load, and the load of the least loaded one.
+        The load of its CPUs, their average load, and the load of the least loaded CPU.
     """
 
     cpus: tuple[int, ...]
@@ -100,17 +100,17 @@ class Decision:
     Attributes
     ----------
     cpu, level
-        The CPU that balances, and the name of its domain's level; empty before the first decision.
+        The CPU that balances, and the name of its domain's level; -1 and an empty name before the first decision.
     line
         The line of the paper's Algorithm 1 that decided; 0 before the first decision.
     reason
         Why it decided so: ``start``, ``not first``, ``no thread``, ``average``, ``above average``, ``minimum``, ``margin``,
         ``idle rule``, ``busiest``, ``busiest minimum``, ``queue``, ``no queue``, ``moved``, ``nothing moved`` or ``tasksets``.
     groups
-        The groups of the level, if their loads were compared; after a move, their loads are those after the move.
+        The groups of the level, if their loads were compared. For ``moved``, the groups have their loads after the move.
     source
-        For ``tasksets`` the excluded CPUs; for ``not first`` the designated CPU; otherwise the CPUs of the busiest group, or
-        the CPUs from which threads are to be, or were, pulled.
+        For ``tasksets`` the excluded CPUs; for ``not first`` the designated CPU; otherwise the CPUs of the busiest group, the
+        CPU to pull from, or the CPUs from which threads were pulled.
     moved
         Numbers of the threads that moved.
     queues
@@ -145,7 +145,7 @@ def still_kernel(
     sleepers: Sequence[Thread] = (),
     policies: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Still:
-    """Boot a kernel whose CPUs have these threads. Each CPU that has threads runs one; ``sleepers`` are on no runqueue."""
+    """Boot a kernel whose CPUs have these threads. A CPU that has threads runs one of them; ``sleepers`` are on no runqueue."""
     model = KernelModel.named(kernel) if isinstance(kernel, str) else kernel
     if model.tracks_load_v4_4 or model.is_modern:
         raise WorkloadError(
@@ -320,11 +320,11 @@ def balancing_pass(
     threads
         The threads.
     cpus
-        The CPUs that balance; default: all that are online, in ascending order.
+        The CPUs that balance; default: all online CPUs, in ascending order.
     passes
-        The greatest number of passes; they end early when a pass has moved nothing.
+        The greatest number of passes; no further pass begins after one that has moved nothing.
     policies
-        Decisions of your own by their names, as for :func:`wastedcores.simulator.replay`.
+        Functions of your own by the names of the decisions, as for :func:`wastedcores.simulator.replay`.
 
     Returns
     -------

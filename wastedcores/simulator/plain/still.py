@@ -29,17 +29,17 @@ class Still(PlainEngine):
     Parameters
     ----------
     machine, model
-        What boots.
+        The machine and the kernel that boot.
     tasks
-        The tasks that there are. They are new and on no runqueue.
+        The tasks. They are new and on no runqueue.
     shares
         The weights of the task groups, the root group's included.
     trees
-        The domains at boot and after each step of the machine's hotplug. None: they are built here.
+        The domains at boot and after each hotplug step of the machine. None: they are built here.
     costs
         The constants of the machine.
     policies
-        Decisions that the user supplies.
+        Functions of the user that replace decisions of the kernel.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Still(PlainEngine):
 
     def call(self, function: Any, *about: Any) -> Any:
         """Call a function of the engine."""
-        with np.errstate(over="ignore"):  # splitmix64 wraps
+        with np.errstate(over="ignore"):  # splitmix64 overflows on purpose
             return self.of(function)(self.k, *about)
 
     def log(self) -> list[list[int]]:

@@ -1,1 +1,1 @@
-"""Readers of other people's trace formats, chosen by content."""
+"""Readers of trace formats that other tools write; the reader is chosen by the content of a file."""

@@ -3,7 +3,7 @@
 babeltrace2 merges the streams and prints one event per line, ``[seconds] host name: { context }, { payload }``
 (plugins/text/pretty). Its Python bindings are made for the distribution's Python only, so the program is used. The
 events of the scheduler have the names and fields of LTTng (lttng-modules 2.5 to 2.13, include/instrumentation/events/sched.h)
-or those of the kernel, which perf takes over.
+or, if perf wrote the trace, those of the kernel.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from wastedcores.trace.recognisers import CTF2_METADATA, ctf_folders
 from wastedcores.trace.schema import COLUMNS
 
 _BLOCK = 12 << 20
-#: Seconds for which babeltrace2 may print nothing; it begins at once, whatever the size of a trace.
+#: babeltrace2 is stopped if it prints nothing for this many seconds; it begins to print at once, whatever the size of a trace.
 _SILENT_S = 5
 _MOST_LINE = 1 << 20
-#: babeltrace2 writes 4 KiB at a time. Waking up for each of them took a tenth of the time, so the reader lets the pipe fill up.
+#: babeltrace2 writes 4 KiB at a time. To wake up for each 4 KiB took a tenth of the time, so the reader lets the pipe fill up.
 _PIPE_BYTES, _PAUSE_S = 1 << 20, 0.003
 _INSTALL = (
     "Install it: sudo apt-get install babeltrace2 (Debian, Ubuntu), sudo dnf install babeltrace2 (Fedora), or "
     "sudo pacman -S babeltrace2 (Arch)"
 )
-#: The seconds, the host if the trace names one, the event with the name of its system if perf wrote it, and the rest.
+#: The seconds, the host if the trace names one, the event (after the name of its system if perf wrote the trace), and the rest.
 _LINE = r"^\[(?P<sec>\d{1,10})\.(?P<frac>\d{9})\] (?:(?P<host>\S+) )??(?P<event>[\w:.-]+): (?P<rest>.*)$"
 _CPU = r"\b(?:perf_)?cpu(?:_id)? = (\d{1,9})\b"
 _FLAGS = r"\bcommon_flags = (0x[0-9a-f]{1,8}|\d{1,9})\b"
@@ -59,7 +59,7 @@ def _text(name: str, column: str) -> str:
 
 
 def _number(name: str, column: str) -> str:
-    """Return the pattern of a number, which can be the value of a named constant."""
+    """Return the pattern of a number, which can also be printed as the value of a named constant."""
     return rf"{name} = (?:\( [^:()]{{0,200}}: container = )?(?P<{column}>-?(?:0x[0-9a-f]+|\d+))(?: \))?"
 
 
@@ -146,7 +146,7 @@ class CtfReading(Reading):
             errors = f"it printed nothing for {_SILENT_S} s and was stopped"
         if code and not self.found.lines:
             raise self._refused(errors)
-        if code:  # what it printed before it met the damage is whole
+        if code:  # all that babeltrace2 printed before it met the damage is whole
             self.found.truncated = (
                 f"babeltrace2 stopped behind {newest / 1e9:.9f} s: {_cause(errors)}"
             )
@@ -211,7 +211,7 @@ class CtfReading(Reading):
     def _learn(self, metadata: str) -> None:
         found = self.found
         stated = dict(re.findall(r'^\s*(\w{1,40}) = "?([^"\n;]{0,300})"?;', metadata, re.MULTILINE))
-        # CTF 2 states the same as JSON
+        # CTF 2 states the same facts as JSON
         stated |= dict(re.findall(r'"(\w{1,40})": "?([^"\n,]{0,300})"?[,\n]', metadata))
         found.kernel_release = stated.get("kernel_release") or stated.get("release")
         found.host = stated.get("hostname") or stated.get("host")
@@ -232,7 +232,7 @@ class CtfReading(Reading):
         )
 
     def _read(self, text: IO[bytes]) -> bytes:
-        """Read a block; damaged streams make babeltrace2 2.0.4 search for ever without printing anything."""
+        """Read a block, but stop if nothing comes: damaged streams make babeltrace2 2.0.4 search for ever and print nothing."""
         parts: list[bytes] = []
         size = 0
         while size < _BLOCK:
@@ -324,7 +324,7 @@ class CtfReading(Reading):
             fields = fields.with_columns(cpu="ctx_cpu")
         elif kind in ("wakeup", "wakeup_new", "waking"):
             happened = ~pl.col("rest").str.contains(r"\bsuccess = 0\b")
-            # the context names the waker only where perf wrote it, because LTTng's own tid is a field of the event
+            # the context names the waker only if perf wrote the trace: in LTTng's events, the first tid is a field of the event
             fields = fields.filter(happened).with_columns(src_cpu="ctx_cpu")
         elif kind == "cpu_idle":
             out = pl.col("value").is_in([4294967295, -1])
@@ -346,7 +346,7 @@ class CtfReading(Reading):
         return fields.drop("rest", "ctx_pid")
 
     def _losses(self, errors: str, newest: int) -> pl.DataFrame:
-        """Return an event for each loss that babeltrace2 states, with the time at which the loss was over."""
+        """Return an event for each loss that babeltrace2 states, with the time at which the loss ended."""
         rows = []
         for n, what, _, until in _DISCARDED.findall(errors):
             count = int(n) if what == "event" else -1
@@ -360,7 +360,7 @@ class CtfReading(Reading):
 
 
 def _cause(errors: str) -> str:
-    """Return the first cause that babeltrace2 gives; the others say which of babeltrace2's parts met this cause."""
+    """Return the first cause of an error, which babeltrace2 prints last; the others only name the parts that met this cause."""
     causes = re.findall(r"^(?:CAUSED BY|ERROR:).*\n +(.*)$", errors, re.MULTILINE)
     lines = causes[-1:] or [line.strip() for line in errors.splitlines() if line.strip()]
     return lines[-1][:300].rstrip(".") if lines else "it did not say why"

@@ -1,7 +1,7 @@
-"""Decodes lines of babeltrace2, ``[seconds] host name: { context }, { payload }``, about as fast as it prints them.
+"""Decodes lines of babeltrace2, ``[seconds] host name: { context }, { payload }``, about as fast as babeltrace2 prints them.
 
-Like text/scan_jit.py, this file knows only the frequent events and plain values. It returns every other line unchanged, and the
-patterns of ctf.py read it and say what is wrong.
+Like text/scan_jit.py, this file knows only the frequent events and plain values. It returns every other line unchanged for the
+patterns of ctf.py, which read such a line or say what is wrong with it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ U8 = NDArray[np.uint8]
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 
-#: A part of a line is named by the row of the table of events into which it is written. Three parts have no row of their own.
+#: A part of a line is named by the row of the event table into which it is written. STATE, FLAGS and SUCCESS have no row of their
+#: own, so they are written into rows that get their own values later.
 CTX_PID, STATE, FLAGS, SUCCESS = tj.BY_PID, tj.VALUE, tj.IN_IRQ, tj.BY_COMM
-#: Of these parts, the first one in a line counts; of the others, the first one in the payload, the last braces of a line.
+#: Of the parts in _ALWAYS, the first one in a line counts; of the others, the first one in the payload (a line's last braces).
 _ALWAYS = 1 << tj.CTX_CPU | 1 << CTX_PID
 _NAMES = 1 << tj.COMM | 1 << tj.PREV_COMM
 _TASK = 1 << tj.CTX_CPU | 1 << tj.COMM | 1 << tj.PID | 1 << tj.PRIO
@@ -58,10 +59,10 @@ _PERF_TID, _COMMON_PID, _FLAGS, _SUCCESS = (
 )
 _PERF_CPU = word("perf_cpu")
 _POWER_IDLE = word("power_cpu_idle: ")
-#: the letters of with_letters, by the lowest bit; 64 and 512 may be a parked thread, which the patterns find out
+#: the letters that with_letters gives, by the lowest bit of a state; 64 and 512 may be a parked thread: the patterns decide this
 _LETTERS = np.frombuffer(b"SDTtXZ?I" + bytes(32), np.uint8)
 _RUNS = np.frombuffer(b"R+" + bytes(32), np.uint8)
-#: LTTng subtracts MAX_RT_PRIO from priorities, see ctf.py
+#: LTTng subtracts MAX_RT_PRIO from priorities (see ctf.py)
 _PARKED_BIT, _PARKED, _PRIO_SHIFT, _MOST_PRIO = 6, 512, 100, 40
 
 
@@ -142,7 +143,7 @@ def _value(b: U8, i: int, names: U64, wanted: bool) -> tuple[int, int, bool]:
 
 @lean
 def _parts(b: U8, i: int, row: int, out: I64, names: U64) -> tuple[int, int]:
-    """Read what stands in braces from ``i`` on: (bits of the parts that are there, place of the newline or 0)."""
+    """Read the braces from ``i`` on: (bits of the parts that were found, place of the newline; 0 if something is not known)."""
     seen = 0
     while b[i] != 10:
         if b[i] == 123 and b[i + 1] == 32:  # "{ "
@@ -189,7 +190,7 @@ def _state(bits: int, names: U64) -> int:
 
 @lean
 def _line(b: U8, start: int, lttng: bool, row: int, out: I64, names: U64) -> tuple[int, int, int]:
-    """Read one line: (code, ns, place of its newline, or 0 if it is not known). The code of a wakeup that failed is -2."""
+    """Read one line: (code, ns, place of its newline or 0 if this was not reached). The code of a wakeup that failed is -2."""
     sec, j = number(b, start + 1)
     if b[start] != 91 or j == start + 1 or sec > MAX_SECONDS or b[j] != 46:
         return -1, 0, 0
@@ -245,7 +246,7 @@ def _line(b: U8, start: int, lttng: bool, row: int, out: I64, names: U64) -> tup
 def scan(
     b: U8, size: int, lttng: bool, out: I64, slow: Slow, names: U64, counts: I64
 ) -> tuple[int, int, int, int]:
-    """Decode a block of whole lines, as the function of that name in text/scan_jit.py does."""
+    """Decode a block of whole lines, as ``scan`` in text/scan_jit.py does."""
     row = n_slow = n_bytes = line = start = 0
     while start < size:
         code, ns, end = _line(b, start, lttng, row, out, names)

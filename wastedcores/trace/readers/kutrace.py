@@ -1,4 +1,4 @@
-"""Reads KUtrace's JSON: the time spans that ``eventtospan3`` writes and ``show_cpu.html`` draws; also the page that has both.
+"""Reads KUtrace's JSON of time spans, which ``eventtospan3`` writes and ``show_cpu.html`` draws, and the page that has both.
 
 Format: dicksites/KUtrace, postproc/eventtospan3.cc @01e5bd54 (InitialJson, WriteSpanJson2, FinalJson); numbers of events:
 postproc/kutrace_lib.h @16e9e0bc. A span is one line,
@@ -7,14 +7,14 @@ postproc/kutrace_lib.h @16e9e0bc. A span is one line,
 
 in seconds of a minute, to 10 ns. Spans of executing code cover all time of every CPU. Between two spans of different
 threads is a context switch. KUtrace knows no runqueues. It states that a thread waits for a CPU (``wait_cpu``) from its
-wakeup, or from its preemption, until it runs. It does not state on which runqueue:
+wakeup, or from its preemption, until it runs. It does not state on which runqueue the thread waits. The reader assumes:
 
 * A preempted thread waits on the CPU on which it was stopped.
 * A woken thread waits on the CPU on which it runs next, unless that CPU had been idle for more than :data:`IDLE_NS` of
-  the wait. An idle CPU would have started a thread on its own runqueue sooner, so it took this thread from elsewhere: from the
-  CPU on which the thread ran last.
+  the wait. An idle CPU would have started a thread on its own runqueue sooner, so it took this thread from another runqueue.
+  This is taken to be the runqueue of the CPU on which the thread ran last.
 
-A pid has 16 bits here (PidToEventnum). Traces are as large as a browser can draw, and are held in memory.
+A pid has 16 bits here (PidToEventnum). A trace is never larger than what a browser can draw, so it is held in memory.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ TRAP = 0x400  # code that a CPU executes has this event number or a higher one
 IDLE = 0x10000  # this number plus the pid is the event number of user code
 #: eventtospan3.cc ends the file with a dummy span at this second.
 END_S = 999
-#: eventtospan3.cc starts a wait 10 ns late, and a wakeup itself takes 10 ns.
+#: eventtospan3.cc lets a wait begin 10 ns late, and a wakeup itself takes 10 ns.
 STEP_NS = 10
-#: It leaves out waits that are shorter than this (kMIN_WAIT_DURATION).
+#: eventtospan3.cc leaves out waits that are shorter than this (kMIN_WAIT_DURATION).
 SHORT_NS = 100
 #: Four times the longest exit latency of a sleep state that KUtrace knows (kLatencyTable).
 IDLE_NS = 1_000_000
 
-#: Spans that are held in memory, where each needs about 500 bytes.
+#: The most spans that are held in memory, where each needs about 500 bytes.
 MAX_SPANS = 4_000_000
 
 _SCHEMA = {
@@ -108,7 +108,7 @@ class KUtraceReading(TextReading):
 
 
 def _require_head_before(path: Path, block: Block, first: int | None) -> None:
-    """Refuse a file whose head ends after its first span: its lines are out of order, and some may be missing."""
+    """Refuse a file whose head ends after its first span, because its lines are out of order and some may be missing."""
     ends = split_lines(block).filter(pl.col("text").str.contains(_HEAD_ENDS))["line"]
     if first is not None and ends.len() and ends[-1] > first:
         raise TraceFormatError(
@@ -205,7 +205,7 @@ def _events(spans: pl.DataFrame, facts: FactsBuilder) -> pl.DataFrame:
 
 
 def _runs(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return the stays of threads on CPUs: cpu, pid, start, end (ns), comm, line. Pid 0 is idle."""
+    """Return the stays of threads on CPUs: cpu, pid, start, end (ns), comm, line. Pid 0 means that the CPU is idle."""
     executing = spans.filter(pl.col("event") >= TRAP, pl.col("cpu") >= 0).sort(
         "cpu", "ts_ns", maintain_order=True
     )
@@ -225,7 +225,7 @@ def _runs(spans: pl.DataFrame) -> pl.DataFrame:
             line=pl.col("line").first(),
         )
     )
-    # kernel code does not name its thread; the thread's other stays do
+    # spans of kernel code do not name their thread; its spans of user code in other stays do
     named = pl.col("comm").forward_fill().backward_fill().over("pid")
     return runs.sort("start", maintain_order=True).with_columns(
         comm=pl.when(pl.col("pid") > 0).then(named)
@@ -233,13 +233,13 @@ def _runs(spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def _neighbours(runs: pl.DataFrame) -> pl.DataFrame:
-    """Add to each stay the thread's previous stay (columns ``was_*``) and its next one (``next_*``)."""
+    """Add to each stay the CPU and the end of the thread's previous stay (``was_*``) and the start of its next stay."""
     before = [pl.col(c).shift(1).over("pid").alias(f"was_{c}") for c in ("cpu", "end")]
     return runs.with_columns(*before, next_start=pl.col("start").shift(-1).over("pid"))
 
 
 def _waits(runs: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Add the wait that ended with each stay: wait_start (null: none), preempted, and the CPU (wait_cpu)."""
+    """Add the wait that ended when each stay began: its start (null: no wait), whether it began by preemption, and its CPU."""
     waits = (
         spans.filter(pl.col("event") == WAIT_CPU)
         .select("pid", start=pl.col("ts_ns") + pl.col("dur_ns"), wait_start="ts_ns")
@@ -282,7 +282,7 @@ def _idle_in(runs: pl.DataFrame) -> NDArray[np.int64]:
 
 
 def _wakeups(spans: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
-    """Return the wakeups (``runnable``) of sleeping threads; ``cpu`` is null if nothing states it."""
+    """Return the wakeups (``runnable``) of sleeping threads; ``cpu`` is null for a thread that is never seen to run."""
     woken = spans.filter(pl.col("event") == RUNNABLE).select(
         "ts_ns", "line", src_cpu="cpu", by_pid="pid", pid=pl.col("arg").cast(pl.Int32, strict=False)
     )
@@ -315,7 +315,7 @@ def _wakeups(spans: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _moves(runs: pl.DataFrame) -> pl.DataFrame:
-    """Return a migration, at the latest possible time, for each thread that waited on another CPU than it ran on next."""
+    """Return a migration, at the latest possible time, for each thread that waited on one CPU and then ran on another."""
     moved = runs.filter(
         pl.col("wait_start").is_not_null(), pl.col("pid") > 0, pl.col("wait_cpu") != pl.col("cpu")
     )
@@ -325,7 +325,7 @@ def _moves(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _switches(runs: pl.DataFrame) -> pl.DataFrame:
-    """Return a switch between each two stays on a CPU; the thread it stops is still runnable if a wait begins there."""
+    """Return a switch between each two stays on a CPU; the thread that it stops is still runnable if its wait begins then."""
     runs = runs.with_columns(
         next_preempted=pl.col("preempted").shift(-1).over("pid"),
         next_waits=pl.col("wait_start").is_not_null().shift(-1).over("pid"),
@@ -346,7 +346,7 @@ def _switches(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _first(runs: pl.DataFrame) -> pl.DataFrame:
-    """Return the thread that each CPU runs at its first stay, because a CPU may have no switch at all."""
+    """Return events that state what each CPU runs in its first stay, because a CPU may have no switch at all."""
     first = (
         runs.sort("cpu", "start", maintain_order=True).group_by("cpu", maintain_order=True).first()
     )
@@ -364,7 +364,7 @@ def _first(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _idle_states(spans: pl.DataFrame) -> pl.DataFrame:
-    """Return when CPUs enter idle states (mwait, with its hint) and when they leave low power."""
+    """Return the times at which CPUs enter idle states (mwait, with its hint) and at which they leave low power."""
     enter = spans.filter(pl.col("event") == MWAIT).select(
         "line", "ts_ns", "cpu", value="arg", kind=pl.lit("cpu_idle")
     )
@@ -395,7 +395,7 @@ def _marks(spans: pl.DataFrame) -> pl.DataFrame:
 def _transitions(spans: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the entries into the kernel and the returns from it.
 
-    A system call that is interrupted, or that sleeps, has several spans; it is entered once.
+    A system call that is interrupted, or that sleeps, has several spans, but only one entry and one return.
     """
     kernel = pl.col("event").is_between(TRAP, IDLE - 1)
     irq = pl.col("event").is_between(IRQ, AFTER_IRQ - 1)

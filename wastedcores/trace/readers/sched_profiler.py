@@ -1,8 +1,8 @@
-"""Reads the text of the paper authors' ``sched_profiler`` and of its fork that is in use.
+"""Reads the text of the paper authors' ``sched_profiler`` and of a fork of it that is still in use.
 
 Formats: docs/scheduler-model.md, sections 11.1 (jplozi/wastedcores, tools/visualizations_4.1/sched_profiler) and 11.3
-(Tingjia980311/wastedcores). Each state line repeats the state of all CPUs. So the columns show the state
-of a CPU whose own record is missing because the profiler was started after the change.
+(Tingjia980311/wastedcores). Each state line repeats the state of all CPUs in columns. So the columns show the state of a CPU
+even if the profiler was started after this state began and therefore has no record of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CONSIDERED = {
     204: "find_idlest_cpu",
 }
 
-#: The authors' SC events; 10 is added for a moved task, 20 for an active balance.
+#: The numbers of the authors' SC events. To a number, 10 is added if a task was moved, and 20 for an active balance.
 BALANCE = {
     0: "sched_exec",
     1: "try_to_wake_up",
@@ -57,12 +57,12 @@ FORK_ARGS: dict[str, tuple[str, ...]] = {
     "DETACH_STAT": ("cpu", "loop", "loop_max", "loop_break", "value"),
 }
 
-#: The fork's records that belong to no CPU; the number of DOMAIN_RB goes to 151 on a machine of 40 CPUs.
+#: The fork's records that belong to no CPU. The number in DOMAIN_RB is no CPU: it goes up to 151 on a machine with 40 CPUs.
 MARKS = ("WF", "DETACH_LOAD", "DOMAIN_RB")
 
 
 def complete(line: str) -> bool:
-    """Return whether a last line without a newline is whole: its last number fills its columns."""
+    """Return whether a last line without a newline is whole, because its last number fills the width of its field."""
     return bool(
         re.search(r" nsecs (?:RQ [ \d]{4} [ \d]{3}\d|SC(?: [ \d-]{4}){2} [ \d-]{3}\d|WF)$", line)
     )
@@ -74,9 +74,9 @@ class _State:
 
     #: runqueue sizes in the columns of the last state line; None until one was seen
     sizes: npt.NDArray[np.int64] | None = None
-    usable: bool = True  #: the columns agree with the records
+    usable: bool = True  #: whether the columns agree with the records
     found: int = 0  #: number of runqueue sizes that only the columns have
-    #: records of the fork, and of the authors' profiler, were seen
+    #: whether records of the fork, and records of the authors' profiler, were seen
     fork: bool = False
     authors: bool = False
 
@@ -156,7 +156,7 @@ def _records(
     if kind == "LD":
         if "flag" in out.columns:
             state.fork = True
-            # flag 1: average load of the fair queue, another quantity than the runqueue's load
+            # flag 1 is the average load of the fair queue, which is not the same quantity as the runqueue's load
             facts.skipped["LD 1 (average load)"] += out.filter(pl.col("flag") == 1).height
             out = out.filter(pl.col("flag") == 0).drop("flag")
         return out.with_columns(kind=pl.lit("load"))
@@ -201,7 +201,7 @@ def _numbers(path: Path, kind: str, group: pl.DataFrame, names: tuple[str, ...])
 
 
 def _considered(path: Path, group: pl.DataFrame) -> pl.DataFrame:
-    """Read BA lines: event, cpu, and from event 200 on the current CPU and a hexadecimal mask of 64 CPUs."""
+    """Read BA lines: event and cpu; events from 200 on also have the current CPU and a hexadecimal mask of 64 CPUs."""
     fields = group.with_columns(
         pl.col("args")
         .str.extract_groups(
@@ -219,7 +219,7 @@ def _considered(path: Path, group: pl.DataFrame) -> pl.DataFrame:
     op = event.replace_strict(
         CONSIDERED, default="event " + pl.col("event"), return_dtype=pl.String
     )
-    # the mask is printed most significant digit first; the schema's bytes begin with CPUs 0 to 7
+    # the mask is printed with the most significant digit first; the first byte of the schema's mask has CPUs 0 to 7
     mask = pl.concat_str([pl.col("mask").str.slice(i, 2) for i in range(14, -1, -2)])
     return fields.select(
         "line",
@@ -235,7 +235,7 @@ def _considered(path: Path, group: pl.DataFrame) -> pl.DataFrame:
 
 
 def _from_columns(fields: pl.DataFrame, facts: FactsBuilder, state: _State) -> pl.DataFrame:
-    """Return the runqueue sizes that only the state columns have, as nr_running events before their line."""
+    """Return the runqueue sizes that only the state columns have, as nr_running events before the record of their line."""
     empty = pl.DataFrame(
         schema={
             "line": pl.Int64,
@@ -245,7 +245,7 @@ def _from_columns(fields: pl.DataFrame, facts: FactsBuilder, state: _State) -> p
             "nr_running": pl.Int64,
         }
     )
-    # the fork's LD lines show loads instead; the authors' lines always begin with the runqueue size
+    # the state columns of the fork's LD lines have loads; those of the authors' lines always begin with the runqueue size
     rows = fields.filter((pl.col("state").str.len_bytes() > 0) & (pl.col("mark") != "# "))
     sized = rows.filter(pl.col("kind") == "RQ")
     if not sized.height or not state.usable:
@@ -267,7 +267,7 @@ def _from_columns(fields: pl.DataFrame, facts: FactsBuilder, state: _State) -> p
     usable = not odd and cpus > 0 and not (is_rq & ~inside).any()
     if usable:
         table = _columns(sized["state"], cpus, width)
-        # columns are the online CPUs in order: with one offline they are not the CPUs' numbers
+        # the columns are those of the online CPUs in order: if a CPU is offline, a column's place is not its CPU's number
         usable = bool((table[np.flatnonzero(inside), cpu[inside]] == nr[inside]).all())
     if not usable:
         state.usable = False
@@ -300,7 +300,7 @@ def _from_columns(fields: pl.DataFrame, facts: FactsBuilder, state: _State) -> p
 
 
 def _is_wide(text: str) -> bool:
-    """Return whether these are the authors' full columns, "%4d%4d%12ld" per CPU; RQ_SIZES_ONLY has "%4d" alone."""
+    """Return whether these are the authors' full columns, "%4d%4d%12ld" per CPU; with RQ_SIZES_ONLY they are "%4d" per CPU."""
     cells = (text[i : i + 20] for i in range(0, len(text), 20))
     return all(
         re.fullmatch(r"[ \d-]{3}\d[ \d-]{3}\d *-?\d+", cell) and len(cell) == 20 for cell in cells
@@ -308,7 +308,7 @@ def _is_wide(text: str) -> bool:
 
 
 def _columns(states: pl.Series, cpus: int, width: int) -> npt.NDArray[np.int64]:
-    """Return the first four characters of every ``width`` as numbers: (lines, cpus)."""
+    """Return the numbers in the first four characters of every column, which has ``width`` characters: (lines, cpus)."""
     raw = np.frombuffer("".join(states.to_list()).encode("ascii"), np.uint8)
     cells = raw.reshape(len(states), cpus, width)[:, :, :4]
     digits = np.where((cells >= ord("0")) & (cells <= ord("9")), cells - ord("0"), 0).astype(

@@ -3,8 +3,8 @@
 No real recording was ever read. The tests make rings from the kernel patch.
 
 A record is ``u64 timestamp; s32 pid; s32 event; s32 arg0, arg1``, little-endian (carverdamien/SchedLog,
-kernel/sched/log.h @0a82429c: struct sched_log_tracer_entry); a file is the ring of the CPU whose number is its
-name, oldest record first, with nothing around it (log.c @04d55281: shed_log_tracer_seq_show_raw;
+kernel/sched/log.h @0a82429c: struct sched_log_tracer_entry). A file holds the ring of one CPU and nothing else, with the oldest
+record first, and its name is the CPU's number (log.c @04d55281: shed_log_tracer_seq_show_raw;
 tools/sched_log/sched_log @eb6382b4). The fields of each event are in log.c: sched_log_traced_event_str; they are
 recorded in core.c @1161be65 and sched.h @a6c25b92. Runqueue sizes are recorded as they change (add_nr_running, sub_nr_running).
 
@@ -33,9 +33,9 @@ from wastedcores.trace.readers.support.reading import FactsBuilder, Reading
 RECORD = np.dtype(
     [("ts", "<u8"), ("pid", "<i4"), ("event", "<i4"), ("arg0", "<i4"), ("arg1", "<i4")]
 )
-#: Records that are decoded at a time.
+#: Number of records that are decoded at a time.
 BATCH_RECORDS = 1 << 19
-#: No version has more events.
+#: No version of SchedLog has more kinds of events.
 _EVENTS = 64
 #: Places of the rings below the folder to which a recording was written.
 _BELOW = ("", "raw", "tracer", "sched_log/tracer", "tracer-raw", "sched_monitor/tracer-raw")
@@ -67,7 +67,7 @@ class Ring(NamedTuple):
 
 
 class SchedLogReading(Reading):
-    """One pass over the rings of a folder; naming one of them names them all. A "line" is a record."""
+    """One pass over the rings of a folder. If one ring is given, all rings beside it are read, too. A "line" is a record."""
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "schedlog")
@@ -129,7 +129,7 @@ class SchedLogReading(Reading):
 
 
 def looks_like(path: Path) -> bool:
-    """Return whether this is a ring of SchedLog, or a folder of them (also the one above ``sched_log/tracer``)."""
+    """Return whether this is a ring of SchedLog or a folder of rings; the folder above ``sched_log/tracer`` is one, too."""
     try:
         if not path.is_dir():
             return _ring_begins(path)
@@ -139,7 +139,7 @@ def looks_like(path: Path) -> bool:
 
 
 def ring_files(path: Path) -> list[Path]:
-    """Return the files whose name is a number: in the folder, in the known places below it, or next to the file."""
+    """Return the files whose name is a number: those in the folder or in a known place below it, or those next to the file."""
     places = [path / below for below in _BELOW] if path.is_dir() else [path.parent]
     if not path.is_dir() and not path.name.isdecimal():
         return []
@@ -172,7 +172,7 @@ def _sane(records: NDArray[np.void]) -> bool:
 
 
 def _numbering(path: Path, rings: list[Ring]) -> tuple[str, tuple[str, ...]]:
-    """Return how the event numbers are known, and the name of each event."""
+    """Return where the meaning of the event numbers comes from, and the name of each event."""
     here = path if path.is_dir() else path.parent
     for place in (here, *list(here.absolute().parents)[:2]):
         for file in sorted(place.glob(f"{_TABLE}*")):
@@ -208,7 +208,7 @@ def _read_table(file: Path) -> tuple[str, ...]:
 
 
 def _fits(names: tuple[str, ...], rings: list[Ring]) -> int:
-    """Count the records that are consistent with their predecessors under a numbering; 0 if more than a tenth are not."""
+    """Count the records that fit their predecessors under a numbering; return 0 if more than a tenth do not fit."""
     good, of = [0, 0], [0, 0]
     for ring in rings:
         r = ring.records
@@ -221,10 +221,10 @@ def _fits(names: tuple[str, ...], rings: list[Ring]) -> int:
 
 
 def _losses(rings: list[Ring], facts: FactsBuilder) -> None:
-    """Find rings that were overwritten: the kernel fills all of a buffer but one record (log.h: __sched_log_trace).
+    """Find rings that were overwritten: the kernel fills a buffer except for one record (log.h: __sched_log_trace).
 
-    The buffer has a whole number of MiB (CONFIG_SCHED_LOG_TRACER_BUFFER_SIZE), so the size shows that a ring is full.
-    Only the text logs say how many records it lost.
+    The buffer has a whole number of MiB (CONFIG_SCHED_LOG_TRACER_BUFFER_SIZE), so the size of a ring shows whether it is full.
+    Only the text logs say how many records a ring lost.
     """
     for ring in rings:
         used = (ring.records.size + 1) * RECORD.itemsize
@@ -254,8 +254,8 @@ def _gaps(rings: list[Ring], names: tuple[str, ...], facts: FactsBuilder) -> Non
 def _breaks(ring: Ring, names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which switches, and which records of a runqueue's size, contradict the previous record of the same kind.
 
-    A switch must stop the task that the previous switch started. A runqueue must have had the size that its previous record
-    states.
+    A switch must stop the task that the previous switch started. A record of a size must begin from the size that the previous
+    record of the same runqueue states.
     """
     r = ring.records
     number = {name: i for i, name in enumerate(names)}
@@ -266,7 +266,7 @@ def _breaks(ring: Ring, names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDAr
 
 
 def _slices(rings: list[Ring]) -> Iterator[list[tuple[Ring, slice]]]:
-    """Cut all rings at the same times, so that a piece has about :data:`BATCH_RECORDS`."""
+    """Cut all rings at the same times; the pieces between two cuts have about :data:`BATCH_RECORDS` records together."""
     if not rings:
         return
     low = min(int(r.records["ts"].min()) for r in rings)
@@ -278,7 +278,7 @@ def _slices(rings: list[Ring]) -> Iterator[list[tuple[Ring, slice]]]:
     parts = max(1, sum(r.records.size for r in rings) // BATCH_RECORDS)
     edges = np.linspace(low, high, parts + 1).astype(np.uint64)
     edges[-1] = high
-    # other CPUs write wakeups into a ring with their own clock, so time can step back a little in it
+    # other CPUs write wakeups into a ring with the time of their own clock, so time can step back a little within a ring
     cuts = [np.searchsorted(np.maximum.accumulate(r.records["ts"]), edges) for r in rings]
     for cut in cuts:
         cut[0] = 0
@@ -287,7 +287,7 @@ def _slices(rings: list[Ring]) -> Iterator[list[tuple[Ring, slice]]]:
 
 
 class _Decoder:
-    """Decodes pieces of rings; remembers names, and which tasks blocked."""
+    """Decodes pieces of rings, and remembers the names of tasks and which tasks blocked."""
 
     def __init__(self, names: tuple[str, ...], rings: list[Ring], facts: FactsBuilder) -> None:
         self.names, self.facts = names, facts
@@ -331,7 +331,7 @@ class _Decoder:
         return self._named(table)
 
     def _left_in(self, cpu: int, piece: NDArray[np.void]) -> NDArray[np.str_]:
-        """Return the state in which each switch of one ring leaves its task: did the task block since the switch before?"""
+        """Return the state in which each switch leaves its task: S or D if the task blocked since the last switch, else R."""
         event, pid = piece["event"], piece["pid"]
         state = np.full(piece.size, "R")
         switches = np.flatnonzero(event == self.number.get("CTX_SWITCH", -1))
@@ -381,7 +381,7 @@ class _Decoder:
         return None
 
     def _named(self, table: pl.DataFrame) -> pl.DataFrame:
-        """Add the names that an earlier exec states."""
+        """Add the names of tasks that an earlier exec states."""
         for who, comm in (("pid", "comm"), ("prev_pid", "prev_comm"), ("by_pid", "by_comm")):
             if who in table.columns and self.execs.height:
                 table = table.join_asof(
@@ -398,7 +398,7 @@ def _table(kind: str, **columns: object) -> pl.DataFrame:
 
 
 def _exec_names(execs: NDArray[np.void]) -> pl.DataFrame:
-    """Return (ts_ns, pid, comm), by time. Of the eight letters, arg0 has the last four (core.c: sched_exec)."""
+    """Return (ts_ns, pid, comm), by time. A name has eight letters: four in arg1, then four in arg0 (core.c: sched_exec)."""
     letters = np.stack([execs["arg1"], execs["arg0"]], axis=1).astype("<i4").tobytes()
     comm = [
         letters[i : i + 8].split(b"\0")[0].decode("utf-8", "replace")

@@ -3,12 +3,12 @@
 No real recording was ever read. The tests make tables from systing's published schema.
 
 Tables and columns: src/trace/schema.rs @0749c755; their meaning: SCHEMA_CHANGES.md @072bb415 (schema versions 1 to 25) and
-src/analyze/sched_aggregate.rs @6265c978. A slice is a stay of a thread on a CPU; no ``end_state`` means that it was
-preempted. A row of ``thread_state`` with state 0 is a sched_waking and names the CPU the thread last ran on; since
-schema 16 ``sched_migrate`` tells where it was put. Read in this way, the machine-wide time in violation is that of
-``systing-analyze sched aggregate`` (work_conservation_violation_ns), to the nanosecond.
+src/analyze/sched_aggregate.rs @6265c978. A slice is a stay of a thread on a CPU. A slice without ``end_state`` ended because the
+thread was preempted. A row of ``thread_state`` with state 0 is a sched_waking and names the CPU on which the thread last ran;
+since schema 16, ``sched_migrate`` tells on which CPU the thread was put. If the tables are read in this way, the machine-wide
+time in violation equals work_conservation_violation_ns of ``systing-analyze sched aggregate``, to the nanosecond.
 
-What ran on a CPU before its first slice is not in the tables: the CPU is unknown until then, as it is to systing.
+The tables do not tell what ran on a CPU before its first slice: until then the CPU's state is unknown, as it is to systing.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from wastedcores.files import digest_of_files
 from wastedcores.trace.parquet import UNREADABLE, check_decodes
 from wastedcores.trace.readers.support.reading import FactsBuilder, Reading
 
-#: Rows of all tables together that are decoded at a time, on average.
+#: Average number of rows, of all tables together, that are decoded at a time.
 BATCH_ROWS = 1 << 20
 _SLICE = "sched_slice"
-#: Table -> the columns that are needed of it.
+#: Table -> the columns that are needed from it.
 TABLES: dict[str, tuple[str, ...]] = {
     _SLICE: ("ts", "dur", "cpu", "utid", "end_state", "priority"),
     "thread": ("utid", "tid", "name"),
@@ -47,12 +47,12 @@ MISSED = "Missed sched/IRQ events"
 #: Bits of the kernel's task states (include/linux/sched.h), as sched_switch prints them
 _STATES = {1: "S", 2: "D", 4: "T", 8: "t", 16: "X", 32: "Z", 64: "P", 128: "I"}
 
-#: Order within one nanosecond: a task is woken, then placed, then switched to (sched_aggregate.rs: EV_*)
+#: Order of events with equal times: a task is woken, then placed, then switched to (sched_aggregate.rs: EV_*)
 _RANK = {"lost": 0, "wakeup": 1, "wakeup_new": 1, "migrate": 2, "switch": 3, "exit": 4, "mark": 5}
 
 
 class SystingReading(Reading):
-    """One pass over the tables of a folder; naming its ``sched_slice.parquet`` names them all."""
+    """One pass over the tables of a folder; if its ``sched_slice.parquet`` is given, all tables beside it are read, too."""
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "systing")
@@ -92,7 +92,7 @@ class SystingReading(Reading):
         return tables
 
     def _place(self) -> tuple[Path, str]:
-        """Return the folder and the beginning of all names: systing-util writes ``<trace id>_sched_slice.parquet``."""
+        """Return the folder and how all names in it begin, because systing-util writes ``<trace id>_sched_slice.parquet``."""
         if not self.path.is_dir():
             prefix, found, _ = self.path.name.rpartition(f"{_SLICE}.parquet")
             return self.path.parent, prefix if found else ""
@@ -130,7 +130,7 @@ def _scan(file: Path, columns: tuple[str, ...]) -> pl.LazyFrame:
 
 
 class _Decoder:
-    """Decodes windows of time; remembers what every CPU ran last."""
+    """Decodes windows of time, and remembers what every CPU ran last."""
 
     def __init__(self, path: Path, tables: dict[str, pl.LazyFrame], facts: FactsBuilder) -> None:
         self.path, self.tables, self.facts = path, tables, facts
@@ -215,7 +215,7 @@ class _Decoder:
         return [*cuts[:-1], self.end_ns + 1]
 
     def _require_times(self, name: str, untimed: int) -> None:
-        """Refuse a table with rows that have no time: they would be in no window."""
+        """Refuse a table in which rows have no time, because such rows would be in no window."""
         if untimed:
             raise TraceContentError(
                 f"{self.path}: {untimed} rows of {name}.parquet have no time (ts). The table is damaged: copy or record it "
@@ -249,7 +249,7 @@ class _Decoder:
         return table.sort("ts_ns", "rank", maintain_order=True).drop("rank")
 
     def _part(self, name: str, start: int, end: int) -> pl.DataFrame:
-        """Return the rows of a table in a window, with pid and comm, without those of the idle tasks."""
+        """Return the rows of a table in a window, with pid and comm. Rows of idle tasks are left out, except in slices."""
         table = self.slices if name == _SLICE else self.tables[name]
         part = table.filter(pl.col("ts").is_between(start, end, closed="left")).collect(
             engine="streaming"
@@ -265,7 +265,7 @@ class _Decoder:
         return part if name == _SLICE else part.filter(pl.col("pid") > 0)
 
     def _switches(self, start: int, end: int) -> pl.DataFrame:
-        """Return a switch at the start of every slice, from the slice before it on its CPU."""
+        """Return a switch at the start of every slice; it stops the thread of the slice before on the same CPU."""
         now = self._part(_SLICE, start, end).select(
             "ts_ns",
             "cpu",
@@ -341,7 +341,7 @@ class _Decoder:
 
 
 def _letters(dtype: pl.DataType) -> pl.Expr:
-    """Return the letters of ``end_state``; none: still runnable. systing before 1.0 wrote text."""
+    """Return the letters of ``end_state``; if it is absent, the thread is still runnable. systing before 1.0 wrote text."""
     state = pl.col("end_state")
     if dtype == pl.String:
         return state.fill_null("R")

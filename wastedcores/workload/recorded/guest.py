@@ -4,8 +4,8 @@ The properties of the guest are the same in all its runs and were measured on th
 seconds, when the recorder began, how long a fork takes. The page counters follow mm/vmstat.c, v4.1. Once a second, each CPU
 whose counters changed folds them in a kworker that is bound to it. If the counters of a CPU did not change, its kworker sleeps
 until the shepherd wakes it: the shepherd examines all CPUs once a second and wakes the kworkers of the CPUs whose counters
-changed. A kworker is often the only task that runs on an idle CPU of a node. When it has run, the CPU can pull tasks, because
-newidle balancing needs no designated CPU.
+changed. A kworker is often the only task that runs on an idle CPU of a node. When the kworker goes to sleep again, this CPU can
+pull tasks, because newidle balancing needs no designated CPU.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Boot:
     """The boot of a guest, as measured on the recordings. An observation that was made twice is listed twice."""
 
     shepherds: tuple[int, ...]  #: CPUs on which the shepherd ran
-    #: ticks of the guest's clock at which the shepherd first runs and all CPUs fold their counters
+    #: the tick of the guest's clock at which the shepherd runs for the first time and all CPUs fold their counters
     first_fold: int
     #: for each kind of run, the tick of the guest's clock at which it began after a boot of the usual speed
     began: dict[str, int]
@@ -53,11 +53,11 @@ class Boot:
     #: CPUs all over the machine, the kind is absent.
     recorder: dict[str, tuple[int, ...]] = field(default_factory=dict)
     #: for each boot whose order is known, CPUs 23 to 63 in the order in which they became idle: first the CPUs that had no
-    #: counters to fold in the last second before the run, then the CPUs that folded their counters.
+    #: counters to fold in the last second before the run, then the CPUs that folded their counters in this second.
     idle: tuple[tuple[int, ...], ...] = ((),)
 
 
-#: any phase of a tick, because the time that hotplug takes does not depend on ticks
+#: after hotplug, the recorder starts at any phase of a tick, because the time that hotplug takes does not depend on ticks
 ANY_PHASE = (0, 3_999)
 #: the guest with 64 CPUs (first_fold is 2.85 s, began is 4.04 s, ...); the guest with 16 CPUs boots faster
 LARGE = Boot(
@@ -87,9 +87,9 @@ def _idle(*not_folded: int) -> tuple[int, ...]:
     return *not_folded, *(c for c in range(63, 22, -1) if c not in not_folded)
 
 
-#: the guest with 64 CPUs under the overload-on-wakeup patch. All four recordings of patched kernels on 64 CPUs are late, by the
-#: numbers of ``late`` (lu60R4-alllit, db64-oow, db64-all, gi-all); no other recording is. The patch forks to the CPU that has
-#: been idle for longest, so that gi-all and lu60R4-alllit show the order in which CPUs became idle.
+#: the guest with 64 CPUs under the overload-on-wakeup patch. All four recordings of patched kernels on 64 CPUs (lu60R4-alllit,
+#: db64-oow, db64-all, gi-all) began late, by the ticks in ``late``; no other recording did. With the patch, a fork goes to the
+#: CPU that has been idle for longest. So gi-all and lu60R4-alllit show the order in which CPUs became idle.
 LARGE_PATCHED = replace(
     LARGE,
     late=dict.fromkeys(LARGE.began, (153, 153, 156, 162)),
@@ -129,7 +129,7 @@ def recorder_cpu(machine: Machine, seed: int, kind: str) -> int:
 
 
 def start_ns(machine: Machine, seed: int, kind: str) -> int:
-    """Let the seed choose the start of the recorder, which is after the kernel threads, at the recorder's phase of a tick."""
+    """Let the seed choose when the recorder starts: after the kernel threads, in the recorder's range of phases of a tick."""
     earliest, latest = (us * US for us in boot_of(machine).phase[kind])
     chance = (seed * 0xD1342543DE82EF95 >> 24) & 0xFFFFFFFF
     return LEAD_NS + earliest + chance % (latest - earliest + 1)
@@ -171,8 +171,9 @@ def background(
     offset = now % INTERVAL
     off = [w.semaphore() for _ in range(machine.cpus)]
     due = [round_jiffies(fold, c) for c in range(machine.cpus)]
-    # fork balancing prefers the CPU that was busy last, and the overload-on-wakeup patch the CPU that was idle for longest. So
-    # the kworkers begin in the order in which they last ran; CPU 0 and the shepherd's CPU were busy after the kworkers
+    # Two rules depend on how long a CPU has been idle: fork balancing prefers the CPU that was busy last, and the
+    # overload-on-wakeup patch prefers the CPU that has been idle for longest. To reproduce these times, the kworkers are started
+    # in the order in which they last ran. The shepherd's CPU and CPU 0 come last, because they were busy after all kworkers
     ran: dict[int, float]
     ran = {c: due[c] if due[c] <= began else fold for c in range(machine.cpus)}
     idle = boot.idle[(chance >> 8) % len(boot.idle)]
@@ -194,7 +195,7 @@ def background(
     periods = Script().affinity(range(machine.cpus)).compute(4 * US)
     if first_ns:
         at = recorder_cpu(machine, seed, kind)
-        # the request comes just before the first event
+        # the grace period is requested just before the first event
         periods.sleep_jiffies(-(-(first_ns - ASKED_NS) // TICK_NS), wheel=cpu).loop(GRACE_JIFFIES)
     else:
         at = cpu

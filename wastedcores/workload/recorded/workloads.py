@@ -33,14 +33,14 @@ SHELL_FIRST_NS = 200 * MS
 NOISE_FIRST_NS = 200 * MS
 #: time between the creations of two noise threads
 NOISE_NS = 25 * US
-#: time of the shell's setsid() and sched_setaffinity(), which end within the recorder's phase of a tick
+#: time that the shell's setsid() and sched_setaffinity() take; both have ended at the recorder's phase of a tick
 SHELL_NS = 60 * US
 #: sum of the time of a fork, SHELL_NS, the time of the stopper that moves the shell, and the time of a switch
 BEFORE_SHELL_SLEEPS_NS = 112 * US
 
 
 def _workload(name: str, measure: Measure, nodes: tuple[int, ...] | None = None) -> Workload:
-    """Make a workload that begins at a tick. The recorder's phase in a tick is in its start time (``start_ns``)."""
+    """Make a workload that begins at a tick. The start time of the recorder (``start_ns``) contains its phase of a tick."""
     return Workload(name, measure, nodes, random_phase=False)
 
 
@@ -58,7 +58,8 @@ def _hogs(w: Workload, shell: Script, hogs: int) -> Script:
 def _shell(w: Workload, cpus: Iterable[int]) -> Script:
     """Make the shell that the recorder forks. It has a session of its own, is bound to ``cpus``, and sleeps for some time.
 
-    So, when the threads come, the entity of their group has already been on the queue of the CPU where fork placed the shell.
+    So, before the threads are created, the entity of the session's group has already been on the queue of the CPU where fork
+    placed the shell.
     """
     shell = Script().touch().compute(SHELL_NS).session(w.session()).affinity(cpus)
     return shell.sleep(SHELL_FIRST_NS)
@@ -83,7 +84,7 @@ def _create_threads(
 
 
 def _hotplug(w: Workload, machine: Machine, cpu: str, at_ns: int) -> tuple[int | None, int]:
-    """Take a CPU offline for 300 ms; return the CPU or None, and when the other tasks start, 300 ms after it is back."""
+    """Take a CPU offline for 300 ms. Return this CPU (or None), and when the other tasks start: 300 ms after it is back."""
     if str(cpu) == "none":
         return None, at_ns
     if not str(cpu).isdecimal() or int(cpu) >= machine.cpus:
@@ -117,7 +118,7 @@ def recorded_gi(
     fork_lo_us: int = FORK_NS[0] // US,
     fork_hi_us: int = FORK_NS[1] // US,
 ) -> Workload:
-    """Run ``make -j`` next to R processes (paper 3.1). Each job costs make a time between ``fork_lo_us`` and ``fork_hi_us``."""
+    """Run ``make -j`` next to R processes (paper 3.1). For each job, make computes for ``fork_lo_us`` to ``fork_hi_us``."""
     w = _workload("recorded-gi", Measure("make_s", "make start", "make end"))
     cpu = recorder_cpu(machine, seed, "gi")
     off, start = _hotplug(w, machine, hotplug, start_ns(machine, seed, "gi"))
@@ -252,9 +253,9 @@ def recorded_db(
     background(w, machine, seed, "db", cpu, start + NOISE_FIRST_NS, off, patched=patched_boot)
     period = int(noise_period_ms * MS)
     noise = Script().loop().sleep_exponential(period, 8 * period).compute(100_000, 500_000).end()
-    # the process that creates the workers (pid 356) was forked before the noise threads (357 to 420), which it creates first. In
-    # the recordings of kernels with the group construction bug it was placed on node 1. From there, fork balancing does not
-    # reach every node
+    # the process with pid 356 creates first the noise threads (pids 357 to 420) and then the workers. In the recordings of
+    # kernels with the group construction bug, this process was placed on node 1. From node 1, fork balancing does not reach
+    # every node
     forked = start - machine.cpus * NOISE_NS
     for c in range(machine.cpus):
         at = forked + (c + 1) * NOISE_NS

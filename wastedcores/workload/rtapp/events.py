@@ -1,13 +1,13 @@
 """The events of rt-app as operations of a script.
 
-rt-app reads them in src/rt-app_parse_config.c: parse_task_event_data() and executes them in src/rt-app.c: run_event().
+rt-app reads events in parse_task_event_data() (src/rt-app_parse_config.c) and executes them in run_event() (src/rt-app.c).
 
 The module also reads the JSON of real rt-app files, which may have comments, trailing commas, repeated keys and a bare
 ``"suspend"``.
 
 rt-app reads its files through workgen (doc/workgen in scheduler-tools/rt-app), which makes keys unique and fills in values,
-and through json-c, which accepts C comments and trailing commas. Order matters and keys repeat, so an object is a list of
-pairs here.
+and through json-c, which accepts C comments and trailing commas. The order of keys matters, and keys repeat, so an object is a
+list of pairs here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def parse(text: str, name: str) -> Pairs:
     try:
         found = json.loads(plain, object_pairs_hook=Pairs)
     except json.JSONDecodeError as e:
-        # JSON counts "\n" only, so no splitlines()
+        # the JSON parser counts only "\n" as the end of a line; splitlines() also knows other ends
         line = plain.split("\n")[e.lineno - 1].strip()[:60]
         raise WorkloadError(
             f"{name}, line {e.lineno}: not JSON ({e.msg}) near {line!r}; expected an rt-app file with an object "
@@ -113,7 +113,7 @@ class Shared:
         return self.locks[name]
 
     def condition(self, name: str) -> int:
-        """Return the condition that has this name or whose signal has it; it is made at its first use."""
+        """Return the condition that has this name, or whose signal has this name; it is made at its first use."""
         name = self.alias.get(name, name)
         if name not in self.conditions:
             self.conditions[name] = self.workload.condition()
@@ -196,7 +196,7 @@ def add_event(
     elif event == "suspend":
         if not isinstance(value, str):
             raise bad(where, f"{key}={value!r}; expected the name to be resumed by, or nothing")
-        # workgen fills in the thread's own name
+        # if the event names no thread, workgen fills in the thread's own name
         script.wait_signal(shared.condition(f"{value or own.title} (resume)"))
     elif event == "resume":
         script.signal(shared.condition(f"{name_in(bad, where, key, value)} (resume)"), True)

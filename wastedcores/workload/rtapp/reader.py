@@ -133,7 +133,7 @@ def rtapp(
             thread = w.template(f"{title}-{number}", body, daemon=duration > 0)
             main.compute(CREATE_NS).fork(thread, group)
             number += 1
-    # main() sleeps for the duration and then ends all threads, or it joins them
+    # rt-app's main() sleeps for the duration and then ends all threads; without a duration, it joins them
     main = main.sleep(duration * SECOND) if duration > 0 else main.wait_children(0)
     w.task("rt-app", main, session=session, cpu=seed * 7 % machine.cpus)
     w.notes = tuple(r.notes)
@@ -154,9 +154,9 @@ def _globals(r: _Reading, found: Any) -> tuple[str, int]:
 
 
 def _resources(r: _Reading, found: Any) -> None:
-    """Read the resources that old files declare. There, a signal names its condition."""
+    """Read the resources that old files declare. In old files, a resource that is a signal names its condition."""
     if isinstance(found, int) and not isinstance(found, bool):
-        return  # in still older files it is the number of mutexes, which are named 0, 1, ...
+        return  # in still older files, "resources" is the number of mutexes, which are named 0, 1, ...
     if not isinstance(found, Pairs):
         raise r.bad("resources", f"expected an object, got {found!r}")
     for name, spec in found:
@@ -186,7 +186,7 @@ def _named(r: _Reading, specs: dict[str, Pairs], kind: str) -> list[tuple[str, s
 
 
 def _count_barriers(r: _Reading, specs: dict[str, Pairs], instances: dict[str, int]) -> None:
-    """Make the barriers. Each is for the threads that name it (rt-app counts these when it reads the file)."""
+    """Make the barriers, each for as many threads as name it (rt-app counts them when it reads the file)."""
     parties: dict[str, int] = {}
     for title, name in _named(r, specs, "barrier"):
         parties[name] = parties.get(name, 0) + instances[title]
@@ -199,12 +199,12 @@ def _count_barriers(r: _Reading, specs: dict[str, Pairs], instances: dict[str, i
 
 
 def _phases(r: _Reading, where: str, spec: Pairs) -> tuple[list[tuple[str, Any]], int]:
-    """Read the phases of a task with their places for messages, and how often the task repeats its phases (-1: no limit)."""
+    """Read the phases of a task, each with a text for error messages, and how often the task repeats them (-1: no limit)."""
     phases = spec.only("phases")
     events = {key for key, _ in spec if event_of(key)}
     if phases is None:
-        # one object is both thread and phase. If it has a loop, the loop belongs to the phase, and the thread runs the phase
-        # once; if it has none, the thread repeats the phase without an end
+        # the object is both the thread and its only phase. If it has a loop, the loop belongs to the phase, and the thread runs
+        # the phase once; without a loop, the thread repeats the phase for ever
         _unknown(r, where, spec, _TASK | _BOTH | events | set(_MUTE) | _DEADLINE)
         return [(where, spec)], 1 if any(key == "loop" for key, _ in spec) else -1
     if not isinstance(phases, Pairs) or not phases:
@@ -220,7 +220,7 @@ def _phases(r: _Reading, where: str, spec: Pairs) -> tuple[list[tuple[str, Any]]
 def _fill(
     r: _Reading, title: str, spec: Pairs, policy: str, script: Script, together: int | None
 ) -> Script:
-    """Write the script of a thread; ``together`` is the barrier at which rt-app's threads begin, or None if it is forked."""
+    """Write the script of a thread; ``together`` is the barrier at which rt-app's threads begin, None for a forked one."""
     where = f"task {title!r}"
     bodies, rounds = _phases(r, where, spec)
     policy = _policy(r, where, spec, policy)
@@ -238,7 +238,7 @@ def _fill(
     for _, body in bodies:
         for key, value in body if isinstance(body, Pairs) else ():
             if event_of(key) == "timer":
-                # the first period counts from here, not from the first use
+                # the first period of the timer counts from here, not from the first use of the timer
                 script.timer(own.timer(r.bad, where, value), 0)
     # rt-app's main thread is SCHED_OTHER with nice 0; a forked task begins with the policy of the thread that forks it
     if forked or policy != "SCHED_OTHER" or spec.only("priority") is not None:
@@ -300,7 +300,7 @@ def _unknown(r: _Reading, where: str, found: Pairs, known: set[str]) -> None:
 
 
 def _policy(r: _Reading, where: str, spec: Pairs, default: str) -> str:
-    """Return the policy of a task or a phase; refuse SCHED_DEADLINE and unknown ones."""
+    """Return the policy of a task or a phase; refuse SCHED_DEADLINE and unknown policies."""
     policy = spec.only("policy", default)
     if not isinstance(policy, str) or policy not in _POLICIES:
         raise r.bad(
@@ -314,7 +314,7 @@ def _policy(r: _Reading, where: str, spec: Pairs, default: str) -> str:
 
 
 def _set_policy(r: _Reading, script: Script, where: str, spec: Pairs, policy: str) -> None:
-    """Add the change to a policy. ``priority`` is 1 to 99 for real-time tasks (default 10, as in rt-app), else a nice value."""
+    """Add operations that set a policy. ``priority`` is 1 to 99 for real-time tasks (default 10, as in rt-app), else nice."""
     name = _POLICIES[policy]
     if name in ("fifo", "rr"):
         script.policy(name, _whole(r, where, spec, "priority", 10, 1, 99))

@@ -70,7 +70,7 @@ def note_group(
     at.nr_running = s.sum_nr_running
     at.idle_cpus = s.idle_cpus
     if is_local and Decision(k, k.decisions).idle == idle_type.NEWLY_IDLE and idle_cpu(k, dst):
-        # a newly idle CPU does not count as idle, as rq->curr is still the previous task; the engine has no task for a stopper
+        # in the kernel this CPU is not idle yet: rq->curr is the task that ran. If this was the stopper, Rq.curr here is NULL
         at.idle_cpus -= 1
     at.capacity = s.group_capacity
     at.usage = s.group_usage

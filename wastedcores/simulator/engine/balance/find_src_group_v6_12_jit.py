@@ -1,9 +1,9 @@
 """Linux 6.12: the statistics of groups, whether a domain is balanced, how much is to move, and the queue to pull from.
 
-The code is kernel/sched/fair.c, v6.12.107. The kind of a group decides before its load: idle CPUs and numbers of tasks are
-compared where the local group has room, and average loads only where both groups have more tasks than they can run. The
-statistics of the local group, of the busiest group so far and of the group that is being examined are in three rows, of which
-``st`` is the first (SgLbStats). The totals are in the row ``out`` (SdLbStats).
+The code is kernel/sched/fair.c, v6.12.107. The types of groups are compared first. Idle CPUs and numbers of tasks are compared
+if the local group has room, and average loads only if both groups have more tasks than they can run. The statistics of the local
+group, of the busiest group so far and of the group that is being examined are in three rows, of which ``st`` is the first
+(SgLbStats). The totals are in the row ``out`` (SdLbStats).
 """
 
 import numpy as np

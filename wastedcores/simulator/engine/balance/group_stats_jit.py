@@ -145,7 +145,7 @@ def classify(k: Kernel, s: SgLbStatsV4, sgc: SchedGroupCapacity) -> None:
 
 @inner
 def pick_busiest(k: Kernel, spare: SgLbStatsV4, busiest: SgLbStatsV4) -> bool:
-    """update_sd_pick_busiest(), also with the group imbalance fix as described or as published (paper, section 3.1)."""
+    """update_sd_pick_busiest(), without the group imbalance fix, or with it as described or as published (paper, section 3.1)."""
     if k.group_imbalance_fix == group_imbalance_fix.PATCH:
         # with the published fix every non-local group passes, so the last group of the ring becomes "the busiest"
         return True

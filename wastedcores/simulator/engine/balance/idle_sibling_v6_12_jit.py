@@ -62,7 +62,7 @@ def update_sharing(k: Kernel) -> None:
 
 @apart(NOTHING)
 def update_idle_core(k: Kernel, cpu: int) -> None:
-    """__update_idle_core(): note that a core became idle if all its other CPUs are idle, too."""
+    """__update_idle_core(): if all other CPUs of a core are idle, too, note that the core became idle."""
     sd = cpu_rq(k, cpu).sd_llc
     if modern(k).smt_active == 0 or not sd or sd.shared.has_idle_cores != 0:
         return

@@ -76,8 +76,8 @@ def attach_task(k: Kernel, p: TaskStruct) -> None:
 def task_hot(k: Kernel, p: TaskStruct, env: LbEnv) -> bool:
     """task_hot(): return whether a task ran within half a millisecond of the last update of the source's clock.
 
-    Before Linux 4.11 load_balance() did not update that clock. A task therefore stays as hot as it was at the clock's last
-    update, until the next update, which is at the latest at the next tick of the source.
+    Before Linux 4.11 load_balance() did not update that clock. Whether a task is hot therefore changes only when the clock is
+    updated again, at the latest at the next tick of the source.
     """
     if p.policy == SCHED_IDLE:
         return False
@@ -129,7 +129,7 @@ def detach_tasks(k: Kernel, env: LbEnv) -> int:
     while cpu_rq(k, src).cfs_tasks:
         last = k.load_v4_4 != 0 and cpu_rq(k, src).nr_running <= 1
         if last and env.idle != idle_type.NOT_IDLE:
-            break  # v4.4 never takes the last task of a queue
+            break  # under v4.4 an idle CPU never takes the last task of a queue
         p = cpu_rq(k, src).cfs_tasks
         env.loop += 1
         if env.loop > env.loop_max:
@@ -166,7 +166,7 @@ def attach_tasks(k: Kernel, env: LbEnv) -> None:
 
 @inner
 def should_we_balance(k: Kernel, env: LbEnv) -> bool:
-    """should_we_balance(): only the first idle CPU of the local group's balance mask balances; if none is idle, the balance CPU.
+    """should_we_balance(): the first idle CPU of the local group's balance mask balances or, if none is idle, the balance CPU.
 
     With the published group construction patch every CPU balances.
     """

@@ -206,7 +206,7 @@ def cost_of(k: Kernel, p: TaskStruct, env: LbEnv) -> int:
 
 @apart(VALUE)
 def detach_tasks(k: Kernel, env: LbEnv) -> int:
-    """detach_tasks(): take tasks off the source, the one that ran longest ago first; return their number.
+    """detach_tasks(): take tasks off the source, first the task that ran longest ago; return their number.
 
     A newly idle CPU takes one task, because PREEMPT_DYNAMIC sets CONFIG_PREEMPTION. LbEnv.tasks lists the tasks.
     """
@@ -243,7 +243,7 @@ def detach_tasks(k: Kernel, env: LbEnv) -> int:
 
 @apart(VALUE)
 def pull(k: Kernel, env: LbEnv) -> int:
-    """Move tasks from the source, and to another CPU of the group if their affinity requires it; return how many moved."""
+    """Move tasks from the source; return how many moved. If affinity requires it, they go to another CPU of the group."""
     moved = 0
     env.loop_max = min(NR_MIGRATE, cpu_rq(k, env.src_cpu).nr_running)
     while True:

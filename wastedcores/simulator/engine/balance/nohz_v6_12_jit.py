@@ -132,7 +132,7 @@ def end_pass(k: Kernel, cpu: int) -> None:
 
 @inner
 def update_nohz_stats(k: Kernel, cpu: int) -> bool:
-    """update_nohz_stats(): update the averages of a tickless CPU once per jiffy; return whether some are not yet 0."""
+    """update_nohz_stats(): update the averages of a tickless CPU once per jiffy; return whether one of them is not yet 0."""
     q = cpu_cfs_rq(k, cpu)
     if q.rq_modern.has_blocked_load == 0 or not test(k, cpuset.NOHZ, cpu):
         return False

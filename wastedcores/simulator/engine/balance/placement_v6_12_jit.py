@@ -1,7 +1,7 @@
 """Placement of Linux 6.12: the CPU of a waking, forked or exec'ing task (kernel/sched/fair.c, v6.12.107).
 
 A woken task stays in the LLC of the CPU on which it ran last, or goes to the LLC of the waking CPU. ``idle_sibling_v6_12_jit.py``
-searches this LLC. Forks and execs descend from the widest domain.
+searches this LLC. For forks and execs, the search descends from the widest domain.
 """
 
 from wastedcores.jit.compile import inner
@@ -245,7 +245,7 @@ def wake_affine_idle(k: Kernel, this_cpu: int, prev: int, sync: int) -> int:
 def wake_affine_weight(
     k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int, prev: int, sync: int
 ) -> int:
-    """wake_affine_weight(): return the waker's CPU if its load with ``p`` would be lower than that of ``prev``; else -1."""
+    """wake_affine_weight(): return the waker's CPU if with ``p`` it would have a lower load than ``prev``; else -1."""
     here = cpu_load(k, this_cpu)
     if sync:
         current = task_h_load(k, cpu_rq(k, this_cpu).curr)
@@ -263,7 +263,7 @@ def wake_affine_weight(
 def wake_affine(
     k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int, prev: int, sync: int
 ) -> int:
-    """wake_affine(): choose between the CPU of the waker and the task's last one."""
+    """wake_affine(): choose between the waker's CPU and the task's last CPU."""
     target = wake_affine_idle(k, this_cpu, prev, sync)
     if target < 0:
         target = wake_affine_weight(k, sd, p, this_cpu, prev, sync)

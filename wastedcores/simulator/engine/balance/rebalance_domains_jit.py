@@ -89,7 +89,7 @@ def rebalance_domains(k: Kernel, cpu: int, idle: int, why: int) -> int:
 def nohz_idle_balance(k: Kernel, cpu: int) -> None:
     """nohz_idle_balance(): continue to balance on behalf of the other idle CPUs, and at the end for ``cpu`` itself.
 
-    Balancing for a CPU takes time. In this time an active balance takes effect that was started for the previous CPU.
+    Balancing for a CPU takes simulated time. In this time an active balance that was started for the CPU takes effect.
     """
     for other in range(cpu_rq(k, cpu).ilb_next - 1, k.nr_cpus):
         if not test(k, cpuset.NOHZ, other) or other == cpu or not idle_cpu(k, other):
@@ -172,7 +172,7 @@ def nohz_exit(k: Kernel, cpu: int) -> None:
 
 @inner
 def nohz_kick_needed(k: Kernel, cpu: int) -> bool:
-    """nohz_kick_needed(), which a tick calls."""
+    """nohz_kick_needed(): return at a tick whether an idle CPU is to be kicked."""
     if cpu_rq(k, cpu).idle_balance != 0:
         return False
     sd_state_busy(k, cpu)

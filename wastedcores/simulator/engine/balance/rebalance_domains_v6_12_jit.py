@@ -204,7 +204,7 @@ def due_idle(k: Kernel, sd: SchedDomain) -> int:
 
 @apart(VALUE)
 def try_levels(k: Kernel, cpu: int) -> int:
-    """Try the levels, innermost first; return how many tasks came. If a level is due before Rq.next_balance, set this earlier."""
+    """Try the levels, innermost first; return how many tasks came. Rq.next_balance is lowered to the earliest due time."""
     cost = 0
     pulled = 0
     first = cpu_rq(k, cpu).sd.row
@@ -261,7 +261,7 @@ def newidle_balance(k: Kernel, cpu: int) -> bool:
 
 @inner
 def nohz_newidle_balance(k: Kernel, cpu: int) -> None:
-    """nohz_newidle_balance(): if the averages of idle CPUs are due, let this CPU update them before it idles."""
+    """nohz_newidle_balance(): if the averages of idle CPUs are due for an update, let this CPU update them before it idles."""
     if cpu_rq(k, cpu).avg_idle < MIGRATION_COST:
         return
     g = modern(k)

@@ -26,7 +26,7 @@ from wastedcores.simulator.engine.world.structs import (
     TaskStruct,
 )
 
-#: larger than a hundred times every load
+#: more than a hundred times as large as any load
 HUGE = 1 << 55
 
 
@@ -42,7 +42,7 @@ def group_allowed(k: Kernel, group: SchedGroup, mask: int) -> bool:
 
 @apart(VALUE)
 def find_idlest_group(k: Kernel, sd: SchedDomain, p: TaskStruct, this_cpu: int) -> SchedGroup:
-    """find_idlest_group(): return NULL if the task should stay in the local group."""
+    """find_idlest_group(): return the group for a task, or NULL if the task should stay in the local group."""
     idlest = NO_GROUP
     min_load = HUGE
     this_load = 0
@@ -216,7 +216,7 @@ def select_idle_sibling(k: Kernel, p: TaskStruct, target: int) -> int:
 
 @apart(VALUE)
 def longest_idle_cpu(k: Kernel, p: TaskStruct, prev: int) -> int:
-    """The overload-on-wakeup fix (paper, section 3.3): return ``prev`` if it is idle, else the CPU idle for longest, or -1."""
+    """The overload-on-wakeup fix (paper, section 3.3): return ``prev`` if it is idle, else the longest idle CPU, or -1."""
     if cpu_rq(k, prev).nr_running == 0:
         return prev
     best = -1

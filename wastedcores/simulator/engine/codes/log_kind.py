@@ -18,5 +18,5 @@
     DECISION,
     DECISION_PART,  # follows its DECISION and has six of the decision's values
     AFFINITY,
-    CONSIDERED_PART,  # follows a CONSIDERED that names no row of the table, and has words of its set of CPUs
+    CONSIDERED_PART,  # follows a CONSIDERED record that names no row of the table; it has words of that record's set of CPUs
 ) = range(18)

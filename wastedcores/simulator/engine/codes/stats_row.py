@@ -1,4 +1,4 @@
-"""The rows with the statistics of the three groups, counted from the first row of scratch."""
+"""The rows with the statistics of three scheduling groups, counted from row ``k.scratch``."""
 
 #: the local group, the busiest group so far, and the group that is being examined
 LOCAL, BUSIEST, SPARE = range(3)

@@ -48,7 +48,7 @@ def shortcuts(k: Kernel, cpu: int) -> None:
 
 @apart(NOTHING)
 def first_capacity(k: Kernel, cpu: int, first: int, number: int) -> None:
-    """init_sched_groups_capacity() of one CPU's domains, before any CPU has its domains."""
+    """init_sched_groups_capacity() for the domains of one CPU. No CPU has been given its domains yet."""
     for sd_row in range(first, first + number):
         sd = SchedDomain(k, sd_row)
         sd.balance_interval = sd.min_interval

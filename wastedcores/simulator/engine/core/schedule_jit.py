@@ -151,7 +151,7 @@ def refill(k: Kernel, cpu: int, p: TaskStruct) -> int:
 
 @inner
 def switch_to(k: Kernel, cpu: int, prev_pid: int, state: int, p: TaskStruct) -> None:
-    """context_switch(): switch to task ``p``, or to idle (NULL). The main loop then continues its program (Rq.switched_in)."""
+    """context_switch(): switch to task ``p``, or to idle (NULL). The main loop then continues the task's program."""
     cpu_rq(k, cpu).curr = p
     if p:
         leave_idle(k, cpu)
@@ -173,14 +173,14 @@ def switch_to(k: Kernel, cpu: int, prev_pid: int, state: int, p: TaskStruct) -> 
             p.left = k.spin_ns
             p.spin = 2
     cpu_rq(k, cpu).switched_in = 1
-    # since v6.1 newidle balancing takes time, for which the CPU is still occupied
+    # since v6.1 newidle balancing takes time; the task starts only after this time
     newidle_ns = max(cpu_cfs_rq(k, cpu).rq_modern.newidle_until - k.now_ns, 0)
     cpu_rq(k, cpu).delay = k.switch_ns + exit_ns + newidle_ns + refill(k, cpu, p)
 
 
 @inner
 def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct, before: int) -> TaskStruct:
-    """pick_next_task(): return the next task, a real-time task first, or NULL for idle.
+    """pick_next_task(): return the next task, or NULL for idle. Real-time tasks come first.
 
     ``before`` is the priority of the task that ran. The stopper has a higher priority than every real-time task.
     """
@@ -354,7 +354,7 @@ def hrtick(k: Kernel, cpu: int) -> None:
 
 @apart(NOTHING)
 def kick(k: Kernel, cpu: int) -> None:
-    """Handle a NOHZ kick (scheduler_ipi(), got_nohz_idle_kick()), or continue the pass that it started."""
+    """Handle a NOHZ kick (scheduler_ipi(), got_nohz_idle_kick()), or continue the pass that an earlier kick started."""
     if k.is_modern != 0:
         balancer(k).kick_arrives(k, cpu)
         return

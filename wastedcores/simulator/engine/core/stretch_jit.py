@@ -1,4 +1,7 @@
-"""Stretches, the time a running task computes without interruption, and speeds (docs/replay-semantics.md, sections 5 and 12)."""
+"""Stretches, and the speeds of CPUs (docs/replay-semantics.md, sections 5 and 12).
+
+A stretch is a period in which a running task computes without interruption.
+"""
 
 from wastedcores.jit.compile import inner
 from wastedcores.simulator.engine.codes import cpu_event
@@ -11,7 +14,7 @@ from wastedcores.simulator.engine.world.structs import Clock, ClockConstants, Ke
 
 @inner
 def needed_ns(k: Kernel, cpu: int, work: int) -> int:
-    """Return the time that the CPU needs at its present speed for some work."""
+    """Return the time in which the CPU does ``work`` at its present speed."""
     first = k.clock0
     if first == 0:
         return work
@@ -21,7 +24,7 @@ def needed_ns(k: Kernel, cpu: int, work: int) -> int:
 
 @inner
 def done(k: Kernel, cpu: int, elapsed_ns: int) -> int:
-    """Return the work that the CPU does at its present speed in some time."""
+    """Return the work that the CPU does in ``elapsed_ns`` at its present speed."""
     first = k.clock0
     if first == 0:
         return elapsed_ns
@@ -51,7 +54,7 @@ def stop_stretch(k: Kernel, cpu: int, p: TaskStruct) -> None:
 
 @inner
 def clock_switched(k: Kernel, cpu: int) -> int:
-    """Follow a CPU's switch between two tasks or a task and idle; return the exit latency of the idle state that it left."""
+    """Follow a switch between tasks, or between a task and idle; return the exit latency of the idle state that the CPU left."""
     if k.clock0 == 0:
         return 0
     return clock_functions(k).switched(k, cpu)
@@ -59,7 +62,7 @@ def clock_switched(k: Kernel, cpu: int) -> int:
 
 @inner
 def constants(k: Kernel) -> ClockConstants:
-    """Return the row of the machine's constants."""
+    """Return the constants of the machine's clocks."""
     return ClockConstants(k, k.clock0 + k.nr_cpus)
 
 

@@ -78,7 +78,7 @@ def leave(k: Kernel, y: WaitObject, p: TaskStruct) -> None:
 
 @apart(VALUE)
 def fallback_cpu(k: Kernel, p: TaskStruct, cpu: int) -> int:
-    """select_fallback_rq(): return an allowed active CPU, if possible of the same node. If there is none, the replay ends."""
+    """select_fallback_rq(): return an allowed active CPU, if possible of the same node. If none exists, the replay ends."""
     node = cpu_rq(k, cpu).node
     first = -1
     for c in range(k.nr_cpus):
@@ -166,7 +166,7 @@ def choose_cpu(k: Kernel, p: TaskStruct, sync: int) -> None:
         p.state = task_state.WAKING  # the task is still queued, and stays on its CPU
         return
     if p.se.on_rq != 0 or p.on_rt != 0:
-        # ttwu_remote(): the task has just blocked, and its CPU has not scheduled since then, because it balances for others
+        # ttwu_remote(): the task has just blocked, and its CPU, which balances for others, has not scheduled since then
         p.state = task_state.READY
         cpu_rq(k, p.cpu).need_resched = 1
         return
@@ -193,7 +193,7 @@ def choose_cpu(k: Kernel, p: TaskStruct, sync: int) -> None:
 
 @inner
 def end_of_call_ns(k: Kernel, p: TaskStruct) -> int:
-    """Return how long a task computes at the end of a system call: 0 for kernel threads, which make none."""
+    """Return how long a task computes at the end of a system call: 0 for kernel threads, which make no system calls."""
     return 0 if p.kthread != 0 else modern(k).syscall_ns
 
 
@@ -201,7 +201,7 @@ def end_of_call_ns(k: Kernel, p: TaskStruct) -> int:
 def queue_woken(k: Kernel, p: TaskStruct) -> None:
     """ttwu_queue(): enqueue the task, or put it on the wake list of its CPU.
 
-    The list is used for CPUs that do not share a cache with this CPU, and in v6.12.107 also for idle CPUs (ttwu_queue_cond()).
+    The wake list is used if the CPU shares no cache with this CPU, and in v6.12.107 also if it is idle (ttwu_queue_cond()).
     """
     here = k.this_cpu
     cpu = p.cpu

@@ -55,7 +55,7 @@ def move(k: Kernel, p: TaskStruct, dst: int, why: int) -> None:
 
 @apart(VALUE)
 def place(k: Kernel, p: TaskStruct, why: int, free: int) -> int:
-    """Choose a CPU for ``p``. ``free`` is the nearest free CPU or -1; the thread may wait only if there is none."""
+    """Choose a CPU for ``p``. ``free`` is the nearest free CPU; it is -1, and the thread may wait, if no CPU is free."""
     for i in range(k.design.modules):
         module = k.design.module[i]
         cpu = suggest_cpu(k, module, p, why)

@@ -61,7 +61,7 @@ def nearest_free(k: Kernel, p: TaskStruct) -> int:
 
 @apart(VALUE)
 def shortest_queue(k: Kernel, p: TaskStruct) -> int:
-    """Return the CPU with the shortest queue among those where ``p`` may run (of equal ones the nearest), or -1 for none."""
+    """Return the CPU with the shortest queue among the CPUs where ``p`` may run; of several, the nearest; -1 if there is none."""
     best = -1
     for i in range(k.nr_cpus):
         cpu = near(k, p.cpu, i)
@@ -113,7 +113,7 @@ def busy_row(k: Kernel, i: int) -> int:
 
 @apart(NOTHING)
 def count_busy(k: Kernel, column: int, n: int) -> None:
-    """Count the busy CPUs of each node or last-level cache: ``column`` holds its number, which is less than ``n``."""
+    """Count the busy CPUs of each node or last-level cache. Column ``column`` has a CPU's node or cache, a number below ``n``."""
     for i in range(n):
         k[busy_row(k, i), i & table.LOW] = 0
     for cpu in range(k.nr_cpus):
@@ -153,7 +153,7 @@ def at_home(k: Kernel, p: TaskStruct) -> int:
 
 @inner
 def quiet_cache(k: Kernel, p: TaskStruct) -> int:
-    """contention: return an idle CPU of the last-level cache with the fewest busy CPUs, of equal ones the nearest."""
+    """contention: return an idle CPU of the last-level cache with the fewest busy CPUs; of several, the nearest."""
     count_busy(k, Rq.sd_llc_id, k.nr_cpus)
     best = NONE
     fewest = 0
@@ -170,7 +170,7 @@ def quiet_cache(k: Kernel, p: TaskStruct) -> int:
 
 @inner
 def next_busiest(k: Kernel, last_busy: int, last_node: int) -> int:
-    """Return the node after ``last_node`` in the order of most busy CPUs, then lowest number; -1 if no further node is busy."""
+    """Return the node after ``last_node`` if nodes are sorted by busy CPUs (most first), then by number; -1 if none is left."""
     best = -1
     for node in range(k.design.nodes):
         n = busy(k, node)
@@ -206,7 +206,7 @@ def beside_waiting_parent(k: Kernel, p: TaskStruct) -> int:
 
 @inner
 def fastest_idle(k: Kernel, p: TaskStruct) -> int:
-    """fast_core: return the idle CPU whose core has the highest frequency, of equal ones the nearest to the waker."""
+    """fast_core: return the idle CPU whose core has the highest frequency; of several, the nearest to the waker."""
     if k.clock0 == 0:
         return NONE
     best = NONE

@@ -4,7 +4,7 @@
 - The ends of stretches, one per CPU, are in a **tournament**: a binary tree in which each node holds the earlier of its two
   children. To enter a new time, the code walks from the CPU's leaf to the root without unpredictable branches.
 - All other events, and ticks that are out of turn, are in a **heap** with four children per node.
-  It holds copies of an event's time and sequence number, so that a comparison touches only the heap.
+  The heap holds copies of an event's time and sequence number, so that a comparison touches only the heap.
 
 An event has two words: its time, and its sequence number, which is 0 if the event is not pending. The place of the two words,
 ``row << SHIFT | column``, names the event. The queues are lazy: an event that was cancelled or moved leaves its old entry in the
@@ -68,7 +68,7 @@ def first_of_equals(k: Kernel, row: int, column: int, best: int) -> int:
 
 @inner
 def sift_down(k: Kernel, i: int, n: int, time_ns: int, seq: int, event: int) -> None:
-    """Write an entry at place ``i`` of the heap's ``n`` or, if it is later than its children, at a place below."""
+    """Write an entry at place ``i`` of the heap of ``n`` entries or, if it is later than its children, at a place below."""
     heap = k.heap0
     while True:
         child = 4 * i + 1
@@ -198,7 +198,7 @@ def number(k: Kernel) -> int:
 
 @apart(NOTHING)
 def push(k: Kernel, event: int, time_ns: int) -> None:
-    """Plan ``event``, which is no tick and no end of a stretch, for ``time_ns``, even if it was planned for another time."""
+    """Plan ``event``, neither a tick nor the end of a stretch, for ``time_ns``. An earlier plan for the event is dropped."""
     seq = number(k)
     k[event >> table.SHIFT, event & table.LOW] = time_ns
     k[event >> table.SHIFT, (event & table.LOW) + 1] = seq
@@ -239,7 +239,7 @@ def push_tick(k: Kernel, cpu: int, time_ns: int) -> None:
 
 @inner
 def settle(k: Kernel, cpu: int, key: int) -> None:
-    """Store a CPU's key in the tournament and update its ancestors."""
+    """Store a CPU's key in the tournament, and update the nodes above it."""
     tree = k.runs0
     node = k.runs + cpu
     while node > 1:
@@ -267,7 +267,7 @@ def push_run(k: Kernel, cpu: int, time_ns: int) -> None:
 
 @apart(NOTHING)
 def forget_run(k: Kernel, cpu: int) -> None:
-    """Move the old entry of a CPU, whose event is no longer pending, to the end, where no two keys have the same time."""
+    """Move a CPU's old entry, whose event is no longer pending, to the end. There, no two keys have the same time."""
     settle(k, cpu, table.INFINITE + (cpu << CPU_BITS))
 
 
@@ -341,7 +341,7 @@ def take_tick(k: Kernel) -> int:
 
 @inner
 def take_run(k: Kernel) -> int:
-    """Take the next event, the end of a stretch; return its CPU. The entry stays, as the next stretch mostly begins at once."""
+    """Take the next event, the end of a stretch; return its CPU. The entry stays; mostly the next stretch begins at once."""
     cpu = k[k.runs0, 1] & CPU_LOW
     k[cpu, RUN_AT + 1] = 0
     return cpu

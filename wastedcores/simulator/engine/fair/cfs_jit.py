@@ -1,6 +1,6 @@
 """CFS decisions: the next task, the tick, wakeup preemption (kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1).
 
-The last functions are for two ways to preempt that exist since v6.18: lazily, and by a timer that ends slices (core.c, fair.c).
+The last functions are for two kinds of preemption since v6.18: lazy preemption, and a timer that ends slices (core.c, fair.c).
 """
 
 from wastedcores.jit.compile import inner
@@ -58,7 +58,7 @@ def resched(k: Kernel, cpu: int) -> None:
 
 @inner
 def wakeup_preempt_entity(k: Kernel, curr: SchedEntity, se: SchedEntity) -> int:
-    """wakeup_preempt_entity(): return 1 if ``se`` should preempt ``curr``, -1 if its vruntime is no smaller, else 0."""
+    """wakeup_preempt_entity(): return 1 if ``se`` should preempt ``curr``, -1 if ``se`` has no smaller vruntime, else 0."""
     vdiff = curr.vruntime - se.vruntime
     if vdiff <= 0:
         return -1
@@ -69,7 +69,7 @@ def wakeup_preempt_entity(k: Kernel, curr: SchedEntity, se: SchedEntity) -> int:
 
 @inner
 def next_entity(k: Kernel, q: CfsRq, curr: SchedEntity) -> SchedEntity:
-    """pick_next_entity(): return the leftmost entity, or a buddy if choosing it is not too unfair (v4.1 and v6.1)."""
+    """pick_next_entity(): return the leftmost entity, or a buddy if this choice is not too unfair (v4.1 and v6.1)."""
     left = q.leftmost
     if not left or (curr and curr.vruntime < left.vruntime):
         left = curr
@@ -106,12 +106,12 @@ def set_next_entity(k: Kernel, se: SchedEntity) -> None:
 
 @inner
 def put_prev_entity(k: Kernel, se: SchedEntity) -> None:
-    """put_prev_entity(): put the entity that ran back into the queue if it is still runnable."""
+    """put_prev_entity(): if the entity that ran is still runnable, put it back into the queue."""
     q = se.cfs_rq
     if se.on_rq != 0:
         update_curr(k, q)
         insert(k, q, se)
-        # v4.4 does not report this to the group
+        # v4.4 does not report this update to the group
         update_entity_load_avg(k, se, k.load_v4_4 == 0)
     q.curr = NO_ENTITY
 
@@ -141,8 +141,8 @@ def set_next_task(k: Kernel, p: TaskStruct) -> None:
 def pick_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
     """pick_next_task_fair() of a queue that is not empty.
 
-    Only the levels at which ``prev`` and the next task differ are put and set. After the idle task or the stopper, ``prev`` is
-    NULL.
+    put_prev_entity() and set_next_entity() are called only for the levels at which ``prev`` and the next task differ. After the
+    idle task or the stopper, ``prev`` is NULL.
     """
     if k.is_modern != 0:
         return fair_class(k).pick_next_task(k, cpu, prev)
@@ -261,7 +261,7 @@ def check_preempt_wakeup(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
         set_buddy(k, se, CfsRq.last)
 
 
-#: the timer that ends slices runs for at least the first time, and is set anew only if its end changes by more than the second
+#: the timer that ends slices runs at least for HRTICK_LEAST_NS; it is set anew if its end changes by more than HRTICK_CLOSE_NS
 HRTICK_LEAST_NS = 10_000
 HRTICK_CLOSE_NS = 5_000
 NICE_0_LOAD = 1 << 20
@@ -271,7 +271,7 @@ NICE_0_LOAD = 1 << 20
 
 @inner
 def resched_lazy(k: Kernel, cpu: int) -> None:
-    """resched_curr_lazy(): if preemption is lazy, ask a busy CPU to reschedule when it next enters the kernel; else at once."""
+    """resched_curr_lazy(): let a busy CPU reschedule when it next enters the kernel, if preemption is lazy; else resched()."""
     if modern(k).lazy_preemption == 0 or cpu == k.this_cpu or runs_idle(k, cpu):
         resched(k, cpu)
     elif cpu_rq(k, cpu).need_resched == 0:
@@ -280,7 +280,7 @@ def resched_lazy(k: Kernel, cpu: int) -> None:
 
 @inner
 def enter_kernel(k: Kernel, cpu: int) -> None:
-    """exit_to_user_mode_loop(): when a CPU has entered the kernel, do the rescheduling that was asked for lazily."""
+    """exit_to_user_mode_loop(): when a CPU has entered the kernel, turn a lazy request to reschedule into a normal one."""
     q = cpu_cfs_rq(k, cpu)
     if q.rq_modern.lazy_resched != 0:
         q.rq_modern.lazy_resched = 0
@@ -292,13 +292,13 @@ def enter_kernel(k: Kernel, cpu: int) -> None:
 
 @inner
 def hrtick_of(k: Kernel, cpu: int) -> int:
-    """Return the event of a CPU's timer."""
+    """Return the event of a CPU's slice timer."""
     return ((k.nr_cpus + cpu) << table.SHIFT) + RqModern.hrtick
 
 
 @inner
 def set_hrtick(k: Kernel, cpu: int, at_ns: int) -> None:
-    """hrtick_needs_rearm(): set the timer unless it expires at about the same time."""
+    """hrtick_needs_rearm(): set the timer, unless it is already set to about the same time."""
     event = hrtick_of(k, cpu)
     before = cpu_cfs_rq(k, cpu).rq_modern.hrtick
     if pending(k, event) and abs(at_ns - before) <= HRTICK_CLOSE_NS:
@@ -308,7 +308,7 @@ def set_hrtick(k: Kernel, cpu: int, at_ns: int) -> None:
 
 @apart(NOTHING)
 def hrtick_start(k: Kernel, cpu: int, p: TaskStruct) -> None:
-    """hrtick_start_fair(): set the timer to the end of a task's slice if another task is queued; schedule() sets it last."""
+    """hrtick_start_fair(): if another task is queued, set the timer to the end of a task's slice, or let hrtick_exit() set it."""
     q = cpu_cfs_rq(k, cpu)
     if modern(k).slice_timer == 0 or q.h_nr_running <= 1:
         return
@@ -326,7 +326,7 @@ def hrtick_start(k: Kernel, cpu: int, p: TaskStruct) -> None:
 
 @inner
 def hrtick_update(k: Kernel, cpu: int) -> None:
-    """hrtick_update(): when another task comes, start the timer for the running task, unless the timer runs."""
+    """hrtick_update(): when another task comes, start the timer for the running task, unless it was started before."""
     curr = cpu_rq(k, cpu).curr
     if not curr or curr.rt_priority != 0 or modern(k).slice_timer == 0:
         return
@@ -336,7 +336,7 @@ def hrtick_update(k: Kernel, cpu: int) -> None:
 
 @inner
 def hrtick_enter(k: Kernel, cpu: int) -> None:
-    """hrtick_schedule_enter(): schedule() begins, so a request to reschedule lazily is fulfilled."""
+    """hrtick_schedule_enter(): schedule() begins, which fulfils a lazy request to reschedule."""
     q = cpu_cfs_rq(k, cpu)
     q.rq_modern.lazy_resched = 0
     q.rq_modern.in_schedule = 1

@@ -76,7 +76,7 @@ def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
 
 @inner
 def update_cfs_group(k: Kernel, se: SchedEntity) -> None:
-    """update_cfs_group(): give a group's entity the part of the group's weight for its CPU, even if it has no task there."""
+    """update_cfs_group(): give a group's entity its CPU's part of the group's weight, even if the group has no task there."""
     g = se.my_q
     if g:
         weight = calc_group_shares(k, g)
@@ -148,7 +148,7 @@ def update_above(k: Kernel, se: SchedEntity, change: int) -> None:
 
 @apart(NOTHING)
 def enqueue_task(k: Kernel, p: TaskStruct, how: int) -> None:
-    """enqueue_task_fair(), add_nr_running(): put a task on the runqueue, and its group if it was not queued."""
+    """enqueue_task_fair(), add_nr_running(): put a task on the runqueue, and its group if the group was not queued."""
     cpu = rq_of(k, p)
     cpu_rq(k, cpu).clock = k.now_ns
     cpu_cfs_rq(k, cpu).avg.util_est += p.se.avg.util_est
@@ -168,7 +168,7 @@ def enqueue_task(k: Kernel, p: TaskStruct, how: int) -> None:
 def util_est_update(k: Kernel, p: TaskStruct) -> None:
     """util_est_update(): update the estimate of a task's use after it left the queue to sleep.
 
-    UTIL_EST_FASTUP: the average follows a rise at once; of a fall it takes a quarter at each update.
+    UTIL_EST_FASTUP: the average follows a rise at once. At each update it goes a quarter of the way to a lower value.
     """
     if p.se.avg.unchanged != 0:
         return
@@ -191,7 +191,7 @@ def util_est_update(k: Kernel, p: TaskStruct) -> None:
 
 @apart(NOTHING)
 def dequeue_task(k: Kernel, p: TaskStruct, flags: int) -> None:
-    """dequeue_task_fair(), sub_nr_running(): take a task off the runqueue, and its group if no other task of it is queued."""
+    """dequeue_task_fair(), sub_nr_running(): take a task off the runqueue, and its group if the group is then empty."""
     cpu = rq_of(k, p)
     root = cpu_cfs_rq(k, cpu)
     cpu_rq(k, cpu).clock = k.now_ns
@@ -221,7 +221,7 @@ def dequeue_task(k: Kernel, p: TaskStruct, flags: int) -> None:
 
 @apart(NOTHING)
 def set_next_entity(k: Kernel, se: SchedEntity, first: int) -> None:
-    """set_next_entity(): make the chosen entity the running one, and use up its buddy marks."""
+    """set_next_entity(): make the chosen entity the running one, and clear its buddy marks."""
     q = se.cfs_rq
     clear_buddies(k, se)
     if se.on_rq != 0:
@@ -234,7 +234,7 @@ def set_next_entity(k: Kernel, se: SchedEntity, first: int) -> None:
 
 @apart(NOTHING)
 def put_prev_entity(k: Kernel, se: SchedEntity) -> None:
-    """put_prev_entity(): put the entity that ran back if it is still queued."""
+    """put_prev_entity(): if the entity that ran is still queued, put it back into the tree."""
     q = se.cfs_rq
     if se.on_rq != 0:
         update_curr(k, q)
@@ -311,7 +311,7 @@ def wake_delayed(k: Kernel, p: TaskStruct) -> None:
 
 @apart(NOTHING)
 def rq_offline(k: Kernel, cpu: int) -> None:
-    """rq_offline_fair(): the loads of groups stay when a CPU goes offline."""
+    """rq_offline_fair(): do nothing; the loads of groups stay as they are when a CPU goes offline."""
 
 
 @apart(NOTHING)

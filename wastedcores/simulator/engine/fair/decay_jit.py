@@ -11,7 +11,7 @@ MAX32 = (1 << 32) - 1
 
 def _tables() -> tuple[np.ndarray, np.ndarray]:
     """Compute ``runnable_avg_yN_inv`` and ``runnable_avg_yN_sum`` in integers, where y**32 = 1/2."""
-    # y**n is a 200-bit fixed-point number; its 32nd root is five integer square roots
+    # y**n is a fixed-point number of 200 bits; five square roots in a row give y, the 32nd root of 1/2
     from math import isqrt
 
     one = 1 << 200

@@ -131,7 +131,7 @@ def update_above(k: Kernel, se: SchedEntity, slice_ns: int, queued: int, delayed
 
 @apart(NOTHING)
 def enqueue_task(k: Kernel, p: TaskStruct, how: int) -> None:
-    """enqueue_task_fair(), add_nr_running(): put a task on the runqueue, and its group if it was not queued."""
+    """enqueue_task_fair(), add_nr_running(): put a task on the runqueue, and its group if the group was not queued."""
     cpu = rq_of(k, p)
     cpu_rq(k, cpu).clock = k.now_ns
     # a sleeper that was queued on another CPU stays asleep, and does not count in the expected use of this CPU
@@ -216,7 +216,7 @@ def dequeue_entity(k: Kernel, se: SchedEntity, flags: int) -> int:
 
 @apart(VALUE)
 def dequeue_entities(k: Kernel, se: SchedEntity, flags: int) -> int:
-    """dequeue_entities(): take a task or group off its queue, and the groups that become empty; return 0 if this is delayed."""
+    """dequeue_entities(): take a task or group off its queue, and then emptied groups, too; return 0 if this is delayed."""
     cpu = rq_of(k, task_of(se))
     tasks = 1 if not se.my_q else 0
     sleeps = flags & dequeue.SLEEP
@@ -327,7 +327,7 @@ def preempts_short(k: Kernel, q: CfsRq, se: SchedEntity, pse: SchedEntity) -> bo
 def wakeup_preempt(k: Kernel, cpu: int, p: TaskStruct, new: int) -> None:
     """check_preempt_wakeup_fair(), wakeup_preempt_fair(): reschedule if EEVDF would choose the task ``p``.
 
-    Since v7.2 a new task and a task that sleeps do not preempt.
+    Since v7.2 a new task, or a task that sleeps, does not preempt unless its slice is shorter.
     """
     curr = cpu_rq(k, cpu).curr
     if not curr:

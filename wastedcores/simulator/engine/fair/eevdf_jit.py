@@ -36,7 +36,7 @@ def key(k: Kernel, q: CfsRq, se: SchedEntity) -> int:
 
 @inner
 def averaged(k: Kernel, weight: int) -> int:
-    """scale_load_down(), avg_vruntime_weight(): return a weight in the unit in which averages of virtual time use it."""
+    """scale_load_down(), avg_vruntime_weight(): return a weight in the resolution that averages of virtual time use."""
     return weight if modern(k).exact_averages != 0 else scale_load_down(weight)
 
 
@@ -114,7 +114,7 @@ def entity_lag(k: Kernel, average: int, se: SchedEntity) -> int:
 
 @apart(VALUE)
 def update_entity_lag(k: Kernel, se: SchedEntity) -> bool:
-    """update_entity_lag(): note the lag of a queued entity; return whether it differs from the distance to the average.
+    """update_entity_lag(): note the lag of a queued entity; return whether a limit has changed the lag.
 
     Since v7.2 the lag of a sleeper that is still queued may only shrink, and does not become positive (DELAY_ZERO).
     """
@@ -176,7 +176,7 @@ def shorten_protection(k: Kernel, se: SchedEntity, slice_ns: int) -> None:
 
 @inner
 def update_deadline(k: Kernel, q: CfsRq, se: SchedEntity) -> bool:
-    """update_deadline(): if an entity has used up its slice, give it a new one; return whether this was so."""
+    """update_deadline(): if an entity has used up its slice, give it a new slice; return whether it got one."""
     if se.vruntime < se.deadline:
         return False
     if se.custom_slice == 0:
@@ -188,7 +188,7 @@ def update_deadline(k: Kernel, q: CfsRq, se: SchedEntity) -> bool:
 
 @apart(NOTHING)
 def update_curr(k: Kernel, q: CfsRq) -> None:
-    """update_curr(): charge the running entity and end its slice if it is used up."""
+    """update_curr(): charge the running entity, and end its slice if the slice is used up."""
     curr = q.curr
     if not curr:
         return
@@ -232,7 +232,7 @@ def set_next_entity(k: Kernel, se: SchedEntity, first: int) -> None:
 
 @apart(NOTHING)
 def put_prev_entity(k: Kernel, se: SchedEntity) -> None:
-    """put_prev_entity(): put the entity that ran back if it is still queued."""
+    """put_prev_entity(): if the entity that ran is still queued, put it back into the tree."""
     q = se.cfs_rq
     if se.on_rq != 0:
         update_curr(k, q)
@@ -289,7 +289,7 @@ def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
     """reweight_entity(), reweight_eevdf(), rescale_entity(): change a weight and keep the lag.
 
     v6.18 places a queued entity anew. The other versions keep the weighted distances of its vruntime and deadline from the
-    average; v7.2 also keeps that of the end of its protection.
+    average; v7.2 also keeps the distance of the end of its protection.
     """
     q = se.cfs_rq
     old = se.weight
@@ -338,7 +338,7 @@ def reweight_entity(k: Kernel, se: SchedEntity, weight: int, inv: int) -> None:
 
 @inner
 def update_cfs_group(k: Kernel, se: SchedEntity) -> None:
-    """update_cfs_group(): give a group's entity the part of the group's weight for its CPU."""
+    """update_cfs_group(): give a group's entity its CPU's part of the group's weight."""
     g = se.my_q
     if not g or g.load_weight == 0:
         return

@@ -203,7 +203,7 @@ def update_level(k: Kernel, se: SchedEntity) -> None:
 
 @apart(NOTHING)
 def enqueue_task(k: Kernel, p: TaskStruct, wakeup: int, waking: int) -> None:
-    """enqueue_task_fair(), add_nr_running(): put a task on the runqueue, and its group if it was not queued."""
+    """enqueue_task_fair(), add_nr_running(): put a task on the runqueue, and its group if the group was not queued."""
     if k.is_modern != 0:
         fair_class(k).enqueue_task(k, p, arrival.WOKEN if wakeup else arrival.MOVED)
         return
@@ -273,7 +273,7 @@ def dequeue_entity(k: Kernel, se: SchedEntity, sleep: int) -> None:
 
 @apart(NOTHING)
 def dequeue_task(k: Kernel, p: TaskStruct, sleep: int) -> None:
-    """dequeue_task_fair(), sub_nr_running(): take a task off the runqueue, and its group if no other task of it is queued."""
+    """dequeue_task_fair(), sub_nr_running(): take a task off the runqueue, and its group if the group is then empty."""
     if k.is_modern != 0:
         fair_class(k).dequeue_task(k, p, flags.SLEEP if sleep else flags.MIGRATING)
         return

@@ -153,7 +153,7 @@ def task_h_load(k: Kernel, p: TaskStruct) -> int:
 
 @apart(VALUE)
 def effective_load(k: Kernel, tg: int, cpu: int, wl: int, wg: int) -> int:
-    """effective_load(): the change of a CPU's load if weight of group ``tg`` moves; the group is one level below the root.
+    """effective_load(): how a CPU's load changes if weight of group ``tg`` moves. The group is one level below the root.
 
     v4.4 counts loads instead of weights.
     """
@@ -177,7 +177,7 @@ def effective_load(k: Kernel, tg: int, cpu: int, wl: int, wg: int) -> int:
 
 @apart(NOTHING)
 def update_blocked_averages(k: Kernel, cpu: int) -> None:
-    """update_blocked_averages(): decay the blocked load of a CPU: first that of the groups, then that of the root queue."""
+    """update_blocked_averages(): let the blocked load of a CPU decay, in the groups' queues first and then in the root queue."""
     n = k.nr_cpus
     cpu_rq(k, cpu).clock = k.now_ns
     for tg in range(1, k.task_groups):

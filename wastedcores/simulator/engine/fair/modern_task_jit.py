@@ -1,4 +1,4 @@
-"""Functions that all modern kernels share: the loads that are compared, weights, and what a fair class does to a task.
+"""Functions that all modern kernels share: the loads that balancing compares, weights, and what a fair class does to a task.
 
 Source: kernel/sched/fair.c, core.c and sched.h, v6.12.107; v6.1.192 has the same functions. Weights are shifted up by ten bits
 (scale_load()). Every CPU has the capacity 1024: no real-time load, frequency or asymmetry reduces it.
@@ -85,7 +85,7 @@ def cpu_util(k: Kernel, cpu: int, p: TaskStruct, dst_cpu: int, boost: int) -> in
 
 @inner
 def contributes(k: Kernel, cpu: int, p: TaskStruct) -> bool:
-    """Return whether the averages of a CPU contain those of ``p``. They do not if ``p`` is new."""
+    """Return whether ``p`` is part of a CPU's averages. A new task is part of none."""
     return p.cpu == cpu and p.se.avg.last_update != 0
 
 
@@ -132,7 +132,7 @@ def remove_entity_load_avg(k: Kernel, p: TaskStruct) -> None:
 
 @apart(NOTHING)
 def migrate_task(k: Kernel, p: TaskStruct) -> None:
-    """migrate_task_rq_fair(): take a task out of the averages of the CPU that it leaves (v6.12.107; in v6.1 the function's end).
+    """migrate_task_rq_fair(): take a task out of the averages of its old CPU (v6.12.107; the end of this function in v6.1).
 
     A queued task was detached when it was dequeued. The averages of a sleeping task are subtracted later by its old queue. If the
     old CPU is idle, its queue was not updated until now, so the task's averages decay until now (migrate_se_pelt_lag()).
@@ -171,7 +171,7 @@ def update_runnable(k: Kernel, se: SchedEntity) -> None:
 
 @inner
 def calc_group_shares(k: Kernel, g: CfsRq) -> int:
-    """calc_group_shares(): return the weight of a group's entity: the part of the group's weight for its CPU."""
+    """calc_group_shares(): return the weight of a group's entity: its CPU's part of the group's weight."""
     tg = g.task_group
     load = max(scale_load_down(g.load_weight), g.avg.load_avg)
     total = tg.load_avg - g.tg_load_contrib + load
@@ -196,7 +196,7 @@ def weight_of(k: Kernel, nice: int) -> int:
 
 @inner
 def inverse_of(k: Kernel, nice: int) -> int:
-    """sched_prio_to_wmult: return 2**32 over the weight of a task with a nice value."""
+    """sched_prio_to_wmult: return 2**32 divided by the weight of a task with a nice value."""
     return item(k, k.weight_lists + 40 + nice + 20)
 
 
@@ -233,7 +233,8 @@ def set_next_task(k: Kernel, p: TaskStruct, first: int) -> None:
 def set_picked(k: Kernel, p: TaskStruct, prev: TaskStruct) -> None:
     """pick_next_task_fair(): put back the task that ran and set the chosen task, if there is one.
 
-    Only the levels at which the tasks differ are put and set. ``prev`` is NULL after the idle task or the stopper.
+    put_prev_entity() and set_next_entity() are called only for the levels at which the tasks differ. ``prev`` is NULL after the
+    idle task or the stopper.
     """
     if not p:
         if prev:
@@ -260,7 +261,7 @@ def set_picked(k: Kernel, p: TaskStruct, prev: TaskStruct) -> None:
 def pick_next_task(k: Kernel, cpu: int, prev: TaskStruct) -> TaskStruct:
     """pick_next_task_fair(): choose and set the next task, after newidle balancing if the queue has none; NULL for none.
 
-    A pulled task may be asleep, so that it leaves the queue when it is chosen. Newidle balancing is then tried again.
+    A pulled task may be asleep. It then leaves the queue when it is chosen, and newidle balancing is tried again.
     """
     p = fair_class(k).pick_task(k, cpu)
     while not p and balancer(k).newidle_balance(k, cpu) != 0:

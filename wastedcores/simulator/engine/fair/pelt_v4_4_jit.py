@@ -1,7 +1,7 @@
-"""Per-entity load tracking of Linux 4.4, the metric that came with 4.3 (kernel/sched/fair.c, v4.4).
+"""Per-entity load tracking of Linux 4.4, as it was introduced in 4.3 (kernel/sched/fair.c, v4.4).
 
-Entities and queues keep their sums in the columns of ``struct sched_avg``. A queue's RUNNABLE_SUM is
-``runnable_load_sum``, and its ``avg.util_avg`` is UTIL_AVG. :data:`k.load_v4_4` says whether a kernel tracks load in this way.
+Entities and queues keep their sums in the columns of ``struct sched_avg``. The column ``runnable_sum`` of a queue is the
+kernel's ``runnable_load_sum``. ``k.load_v4_4`` says whether a kernel tracks load in this way.
 """
 
 from wastedcores.jit.compile import inner
@@ -16,7 +16,7 @@ from wastedcores.simulator.engine.world.structs import (
     TaskStruct,
 )
 
-#: LAST_UPDATE of an entity whose load is in no queue's average; the kernel writes 0 instead
+#: the ``last_update`` of an entity whose load is in no queue's average; the kernel writes 0 instead
 DETACHED = -1
 
 
@@ -97,7 +97,7 @@ def subtract(k: Kernel, q: CfsRq, load: int, load_sum: int, util: int, util_sum:
 
 @apart(VALUE)
 def update_queue(k: Kernel, q: CfsRq) -> int:
-    """update_cfs_rq_load_avg(): subtract the tasks that left, and bring a queue up to date; return whether its load changed."""
+    """update_cfs_rq_load_avg(): subtract the tasks that left, and bring the queue up to date; return whether its load changed."""
     load = q.removed_load
     util = q.removed_util
     if (load | util) != 0:
@@ -145,7 +145,7 @@ def detach(k: Kernel, p: TaskStruct) -> None:
 
 @apart(NOTHING)
 def enqueue_load(k: Kernel, se: SchedEntity) -> None:
-    """enqueue_entity_load_avg(): add the load of an entity to the queued load, and attach it if it is new here."""
+    """enqueue_entity_load_avg(): add an entity's load to the queued load, and attach the entity if it is new on its queue."""
     q = se.cfs_rq
     migrated = is_detached(k, se)
     if not migrated:
@@ -181,9 +181,9 @@ def new_entity(k: Kernel, se: SchedEntity) -> None:
 
 @apart(NOTHING)
 def remove(k: Kernel, p: TaskStruct) -> None:
-    """remove_entity_load_avg(), task_dead_fair(): note the load of a task, which its queue then subtracts.
+    """remove_entity_load_avg(), task_dead_fair(): note the load of a task, so that its queue subtracts this load later.
 
-    The load of a new task was never added. In the kernel it decays over the whole time since boot, that is, to 0.
+    The load of a new task was never added. In the kernel this load decays over the whole time since boot, that is, to 0.
     """
     q = p.se.cfs_rq
     if is_detached(k, p.se):

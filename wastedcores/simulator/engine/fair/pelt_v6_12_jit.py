@@ -318,7 +318,7 @@ def attach_task(k: Kernel, se: SchedEntity) -> None:
 
 @inner
 def post_init_util(k: Kernel, se: SchedEntity, raw_weight: int) -> None:
-    """post_init_entity_util_avg(): estimate a new task's use from that of its queue; v6.1 does not shift the task's weight."""
+    """post_init_entity_util_avg(): estimate a new task's use from the queue's use; v6.1 does not shift the task's weight."""
     q = se.cfs_rq
     room = quotient(1024 - q.avg.util_avg, 2)
     if room > 0:

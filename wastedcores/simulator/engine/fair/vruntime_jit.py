@@ -1,7 +1,7 @@
 """Virtual runtime in CFS: weights, slices, placement and the running entity.
 
-Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1. CFS of v6.1 shares most of it. Where v4.1 and
-v6.1 differ, a function tests whether the kernel is a modern one (``k.is_modern``).
+Source: kernel/sched/fair.c, v4.1; docs/scheduler-model.md, section 1. CFS of v6.1 shares most of this code. Where v4.1 and v6.1
+differ, a function tests whether the kernel is a modern one (``k.is_modern``).
 """
 
 from wastedcores.jit.compile import inner
@@ -18,7 +18,7 @@ from wastedcores.simulator.engine.world.structs import (
     TaskStruct,
 )
 
-#: the policies of the fair class that behave differently (include/uapi/linux/sched.h)
+#: the policies of the fair class for which the code has to test (include/uapi/linux/sched.h)
 SCHED_BATCH, SCHED_IDLE = 3, 5
 #: WEIGHT_IDLEPRIO and WMULT_IDLEPRIO (kernel/sched/sched.h)
 IDLE_WEIGHT = 3
@@ -52,7 +52,7 @@ def inverse_weight(weight):
 
 @inner
 def calc_delta(delta, weight, inv):
-    """__calc_delta(): ``delta * weight / divisor``, where ``inv`` is 2**32 over the divisor."""
+    """__calc_delta(): ``delta * weight / divisor``, where ``inv`` is 2**32 divided by the divisor."""
     fact = weight * inv
     shift = 32
     while fact > MAX32:
@@ -91,7 +91,7 @@ def update_min_vruntime(k: Kernel, q: CfsRq) -> None:
 
 @inner
 def update_curr(k: Kernel, q: CfsRq) -> None:
-    """update_curr(): charge the running entity the time since the last update."""
+    """update_curr(): charge the running entity for the time since the last update."""
     curr = q.curr
     if not curr:
         return

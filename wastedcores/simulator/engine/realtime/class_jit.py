@@ -28,13 +28,13 @@ from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, TaskStru
 
 @inner
 def may_run(k: Kernel, p: TaskStruct, cpu: int) -> int:
-    """Return whether ``p`` may run on ``cpu``, which is active."""
+    """Return whether ``cpu`` is active and ``p`` may run on it."""
     return test(k, p.cpus_allowed, cpu) and test(k, cpuset.ACTIVE, cpu)
 
 
 @apart(VALUE)
 def lowest_priority(k: Kernel, p: TaskStruct) -> int:
-    """cpupri_find(): return the lowest priority of the CPUs where ``p`` may run, or -1 if it is not below that of ``p``.
+    """cpupri_find(): return the lowest priority of the CPUs where ``p`` may run, or -1 if it is not below the priority of ``p``.
 
     CPUs that run fair tasks and idle CPUs have the same priority.
     """
@@ -96,7 +96,7 @@ def as_urgent(k: Kernel, cpu: int, p: TaskStruct) -> bool:
 
 @apart(VALUE)
 def select_task_rq(k: Kernel, p: TaskStruct, flag: int) -> int:
-    """select_task_rq_rt(): return the CPU for a woken or new task: its own, unless this runs a task that ``p`` should avoid."""
+    """select_task_rq_rt(): return the CPU for a woken or new task: its own if that CPU runs no task that ``p`` should avoid."""
     cpu = p.cpu
     if flag != sd_flag.BALANCE_EXEC and as_urgent(k, cpu, p):
         target = find_lowest_rq(k, p)

@@ -14,7 +14,7 @@ from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, RtRq, Rt
 #: sysctl_sched_rt_runtime and sysctl_sched_rt_period
 RUNTIME_NS = 950_000_000
 PERIOD_NS = 1_000_000_000
-#: the policy that the code has to tell apart (include/uapi/linux/sched.h)
+#: the only policy for which the code has to test (include/uapi/linux/sched.h)
 SCHED_RR = 2
 
 
@@ -46,7 +46,7 @@ def priority_of(k: Kernel, cpu: int) -> int:
 
 @apart(NOTHING)
 def count_tasks(k: Kernel, cpu: int) -> None:
-    """enqueue_top_rt_rq(), dequeue_top_rt_rq(): let nr_running count the tasks of the queue, or none while it is throttled.
+    """enqueue_top_rt_rq(), dequeue_top_rt_rq(): let nr_running count the tasks of a queue, but none while the queue is throttled.
 
     The kernel subtracts all tasks of the queue and adds them again. When it adds them it may set rd->overload.
     """
@@ -141,7 +141,7 @@ def first_pushable(k: Kernel, cpu: int, dst: int) -> TaskStruct:
 def update_curr(k: Kernel, cpu: int) -> None:
     """update_curr_rt(), sched_rt_runtime_exceeded(): charge the running real-time task; throttle the queue if its time is over.
 
-    Queues do not borrow runtime of each other: RT_RUNTIME_SHARE is off since v5.10.
+    Queues do not borrow runtime from each other: RT_RUNTIME_SHARE is off since v5.10.
     """
     if priority_of(k, cpu) == 0:
         return
@@ -168,7 +168,7 @@ def plan_period(k: Kernel, time_ns: int) -> None:
 
 @apart(NOTHING)
 def enqueue_rt(k: Kernel, p: TaskStruct, head: int) -> None:
-    """enqueue_task_rt(). If the timer of the period does not run, it expires at once (start_rt_bandwidth(), v4.5)."""
+    """enqueue_task_rt(). If the period's timer does not run, start it; it expires at once (start_rt_bandwidth(), v4.5)."""
     cpu = p.cpu
     cpu_rq(k, cpu).clock = k.now_ns
     if shared(k).period_cpu < 0:

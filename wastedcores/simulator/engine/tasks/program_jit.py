@@ -130,7 +130,7 @@ def exit_task(k: Kernel, p: TaskStruct) -> None:
     if parent and parent.state != task_state.DEAD:
         parent.children -= 1
         if parent.state == task_state.SLEEPING and parent.waits_for == waits_for.CHILDREN:
-            # fair.c: select_task_rq_fair(), since v5.1 (24d0c1d6e65f): a waker that exits is not synchronous
+            # fair.c: select_task_rq_fair(), since v5.1 (24d0c1d6e65f): the wakeup by a task that exits is not synchronous
             try_to_wake_up(k, parent, k.is_modern == 0)
     p.state = task_state.DEAD
     k.computing -= 1
@@ -138,7 +138,7 @@ def exit_task(k: Kernel, p: TaskStruct) -> None:
 
 @apart(NOTHING)
 def fork(k: Kernel, p: TaskStruct, template: int, group: int, thread: int) -> None:
-    """The operation FORK: make a child from a template. A process leaves work for RCU, a thread does not."""
+    """The operation FORK: make a child from a template. If the child is a process, the fork leaves work for RCU."""
     child = new_task(k, template, p, group)
     cpu = k.this_cpu
     if thread == 0:
@@ -170,7 +170,7 @@ def loop_back(k: Kernel, p: TaskStruct, op: Op) -> int:
 
 @inner
 def timed_op(k: Kernel, p: TaskStruct, code: int, a: int, b: int, c: int) -> bool:
-    """Do an operation that takes or waits for time; return whether the program continues at once."""
+    """Do an operation that computes or sleeps; return whether the program continues at once."""
     if code == ops.OP_COMPUTE:
         p.left = draw_uniform(k, p, a, b)
         return p.left <= 0
@@ -274,7 +274,7 @@ def placement_op(k: Kernel, p: TaskStruct, code: int, a: int, b: int) -> bool:
 
 @inner
 def preempted(k: Kernel, p: TaskStruct) -> bool:
-    """Return whether the running task gives up its CPU at the end of a system call; not before it has woken all its wakees."""
+    """Return whether the running task has woken all its wakees and now, at the end of a system call, gives up its CPU."""
     return not p.wake_q_head and cpu_rq(k, k.this_cpu).need_resched != 0
 
 

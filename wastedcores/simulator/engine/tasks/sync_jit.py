@@ -1,6 +1,6 @@
-"""Waiting of tasks, for time and for each other (docs/replay-semantics.md, sections 2 to 4).
+"""How tasks wait, for a time or for each other (docs/replay-semantics.md, sections 2 to 4).
 
-The module has barriers, locks and semaphores. For rt-app it also has conditions, which do not store signals, and periodic timers.
+The module has barriers, locks and semaphores. For rt-app it also has periodic timers, and conditions, which do not store signals.
 For kworkers it has timers of the timer wheel, and page counters, which a kworker folds once per second (mm/vmstat.c, v4.1).
 """
 
@@ -15,7 +15,7 @@ from wastedcores.simulator.engine.world.rows_jit import cpu_rq
 from wastedcores.simulator.engine.world.structs import NO_TASK, Kernel, Op, TaskStruct, WaitObject
 from wastedcores.workload import ops
 
-# TaskStruct.spin is 0 without spinning, 1 while waiting and GRANTED while the task spends its last spin_ns
+# TaskStruct.spin: 0 if the task does not spin, 1 while it spins, GRANTED while it spends its last spin_ns after the grant
 GRANTED = 2
 #: WaitObject.contended of a lock that tasks have shared: each UNLOCK wakes sleepers
 ALWAYS = 2
@@ -60,7 +60,7 @@ def sleep(k: Kernel, p: TaskStruct, length: int) -> None:
 
 @apart(NOTHING)
 def grant(k: Kernel, p: TaskStruct, by: TaskStruct) -> None:
-    """End the wait of ``p`` on behalf of ``by``: a spinner notices it, a sleeper joins the wake queue of ``by``."""
+    """End the wait of ``p`` on behalf of ``by``: ``p`` stops spinning or, if it sleeps, joins the wake queue of ``by``."""
     if p.spin != 0:
         if p.left >= table.INFINITE:
             k.computing += 1
@@ -269,7 +269,7 @@ def sleep_jiffies(k: Kernel, p: TaskStruct, ticks: int, cpu: int) -> None:
 
 @inner
 def round_jiffies(k: Kernel, offset: int, period: int) -> int:
-    """round_jiffies_relative(): return the ticks to the full period that is about one period away, plus 3 jiffies per CPU."""
+    """round_jiffies_relative(): return the ticks to a multiple of the period, about one period away, less 3 per CPU number."""
     skew = 3 * k.this_cpu
     now = k.jiffies + offset
     at = now + period + skew

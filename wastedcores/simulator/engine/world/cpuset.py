@@ -11,7 +11,7 @@ from wastedcores.simulator.engine.world.table import WIDTH
 WORD_SHIFT = 5
 WORD_LOW = 31
 
-# the sets that every function can name: rows before k.design
+# the sets that every function can name; the row of each of them is k.design.row plus this number
 LB = -1  # `cpus` of load_balance()
 ACTIVE = -2  # cpu_active_mask
 NOHZ = -3  # nohz.idle_cpus_mask

@@ -39,9 +39,9 @@ class SchedDomain(Struct):
     forkexec_idx = integer(21)
     nr_balance_failed = integer(22)
     index = integer(23)  # entry of the level table
-    # when a new task is placed, loads of groups that differ by at most this count as equal (v4.10); 0 before v4.10
+    # for a new task, groups whose loads differ by at most this value are equally loaded (v4.10); 0 before v4.10
     fork_margin = integer(24)
-    # whether another group must be less loaded than the local one by more than ``fork_margin`` (v4.17, SD_NUMA)
+    # whether a new task leaves the local group only for a group whose load is lower by more than ``fork_margin`` (v4.17, SD_NUMA)
     stays_on_node = integer(25)
     lb_count = array(26, 21)  # 3 x 7 counts of load_balance() calls, by idle type and result
     newidle_call = integer(48)
@@ -68,7 +68,7 @@ class SchedGroup(Struct):
     """``struct sched_group``."""
 
     cpus = integer(0)  # place of its CPUs in the lists
-    group_weight = integer(1)  # their number
+    group_weight = integer(1)  # the number of its CPUs
     span = integer(2)  # row of the CPU set
     sgc: Pointer[SchedGroupCapacity] = pointer("SchedGroupCapacity", 3)  # row of its capacity
     balance_cpu = integer(4)  # group_balance_cpu()
@@ -148,7 +148,7 @@ class SgLbStats(Struct):
 
 
 class SgLbStatsV4(Struct):
-    """``struct sg_lb_stats`` of v4.1. It shares its rows with the struct of modern kernels and lies before it."""
+    """``struct sg_lb_stats`` of v4.1. It lies in the same rows as SgLbStats, in the columns before it."""
 
     group_load = integer(0)
     group_usage = integer(1)
@@ -166,13 +166,13 @@ class SgLbStatsV4(Struct):
 
 
 class Decision(Struct):
-    """The decision that is being made, if decisions are logged: the call of load_balance()."""
+    """The values of the present call of load_balance(), if decisions are logged."""
 
-    # the CPU that executed the call: the idle load balancer calls it on behalf of others
+    # the CPU that executed the call; the idle load balancer executes calls on behalf of other CPUs
     by_cpu = integer(0)
     idle = integer(1)  # codes/idle_type.py
     designated = integer(2)  # the CPU that may balance for the local group
-    # the CPU that pulled in the end; another CPU of the group if a task may not run on the first
+    # the CPU that pulled in the end; if tasks may not run on the first CPU, this is another CPU of the group
     dst_cpu = integer(3)
     busiest = integer(4)  # place of the busiest group in the ring, -1 if there is none
     imbalance = integer(5)  # load to move
@@ -193,7 +193,7 @@ class Decision(Struct):
 
 
 class DecisionGroup(Struct):
-    """A group of a decision that is being made."""
+    """A scheduling group in the present call of load_balance(), if decisions are logged."""
 
     span = integer(0)  # row of the CPU set
     local = integer(1)

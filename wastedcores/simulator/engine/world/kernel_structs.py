@@ -1,7 +1,7 @@
 """The structs of a replay's globals, of programs, of the objects that tasks wait for, and of the addresses of functions.
 
-``wastedcores/simulator/engine/classes.py`` says which functions kernels and machines have of their own. A replay compiles and
-loads only the functions of its kernel. Each struct of addresses shares its row with another struct.
+The structs of addresses hold functions that only some kernels or machines have; ``wastedcores/simulator/engine/classes.py`` fills
+them. A replay compiles and loads only the functions that it needs. Each struct of addresses shares its row with another struct.
 """
 # mypy: disable-error-code="empty-body"
 # ruff: noqa: D102 (the methods are prototypes)
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 class Kernel(Struct):
     """The globals of a replay. They are in row 0, after the columns of CPU 0."""
 
-    load_v4_4 = integer(55)  # whether load is tracked as v4.4 does, and not as v4.1 does
+    load_v4_4 = integer(55)  # whether load is tracked as in v4.4, and not as in v4.1
     now_ns = integer(56)
     seq = integer(57)  # the last sequence number that an event was given
-    jiffies = integer(58)  # NOW // TICK_NS
+    jiffies = integer(58)  # now_ns // tick_ns
     tick_ns = integer(59)
     nr_cpus = integer(60)
     this_cpu = integer(61)  # the CPU in whose context the code runs
@@ -35,10 +35,10 @@ class Kernel(Struct):
     log_n = integer(64)  # records in the log
     log_room = integer(65)  # records that fit in the log
     log_margin = integer(66)  # records that one event may write
-    live_tasks = integer(67)  # tasks that keep the replay going
+    live_tasks = integer(67)  # living tasks that are no daemons
     until_ns = integer(68)
     events = integer(69)  # events handled
-    steps = integer(70)  # operations since time last passed
+    steps = integer(70)  # operations of tasks since simulated time last passed
     heap_hole = integer(71)  # 1: the root of the heap was taken out
     heap0 = integer(72)
     heap_n = integer(73)
@@ -47,7 +47,7 @@ class Kernel(Struct):
     ticks_head = integer(76)  # how many ticks were taken out of the ring
     ticks_tail = integer(77)  # how many ticks were put into the ring
     ticks_low = integer(78)  # places of the ring, less one
-    runs0 = integer(79)  # first row of the tournament of the ends of stretches
+    runs0 = integer(79)  # first row of the tournament, which holds the ends of stretches
     computing = integer(80)  # tasks that will continue without being woken
     timers = integer(81)  # timers and hotplug steps that are pending
     nohz_nr_cpus = integer(82)
@@ -71,7 +71,7 @@ class Kernel(Struct):
     wait0 = integer(99)
     template0 = integer(100)
     step0 = integer(101)
-    # three rows of sg_lb_stats, one each of sd_lb_stats and lb_env, and the machine's random stream
+    # the first rows of scratch: three of sg_lb_stats, one of sd_lb_stats, one of lb_env, one of the machine's random stream
     scratch = integer(102)
     cpuset0 = integer(103)
     list0 = integer(104)
@@ -96,7 +96,7 @@ class Kernel(Struct):
     wakeup_granularity = integer(121)
     max_lb_interval = integer(122)
     always_balance = integer(123)
-    group_imbalance_fix = integer(124)  # GI_*
+    group_imbalance_fix = integer(124)  # codes/group_imbalance_fix.py
     overload_on_wakeup_fix = integer(125)
     t_start = integer(126)  # when the workload begins
     seed = integer(127)
@@ -130,17 +130,19 @@ class Kernel(Struct):
 class Modern(Struct):
     """The additional globals of modern kernels, among them the rules of a release (wastedcores/kernels/rules.py)."""
 
-    # nohz.has_blocked: averages of tickless CPUs still have to be updated
+    # nohz.has_blocked: whether averages of tickless CPUs still have to be updated
     nohz_has_blocked = integer(1)
-    # nohz.needs_update: Kernel.nohz_next_balance has to be computed anew
+    # nohz.needs_update: whether Kernel.nohz_next_balance has to be computed anew
     nohz_needs_update = integer(2)
-    nohz_next_blocked = integer(3)  # nohz.next_blocked: the jiffy at which these updates are due
+    # nohz.next_blocked: the jiffy at which the averages are due for an update
+    nohz_next_blocked = integer(3)
     newidle = integer(4)  # when newidle balancing tries a level, codes/newidle.py
     delay_dequeue = integer(5)  # whether there is DELAY_DEQUEUE
     sis_util = integer(6)  # whether there is SIS_UTIL
     # 1: an idle CPU takes one tick before it stops its tick, as without a cpuidle governor
     idle_ticks_before_stop = integer(7)
-    tg_load_avg_limited = integer(8)  # this and the following as in wastedcores/kernels/rules.py
+    # wastedcores/kernels/rules.py explains this field and the next ones
+    tg_load_avg_limited = integer(8)
     whole_cores_balance = integer(9)
     siblings_counted = integer(10)
     prefer_sibling_of_child = integer(11)
@@ -166,9 +168,9 @@ class Modern(Struct):
     scan_left = integer(31)  # in a search for an idle CPU: how many CPUs may still be examined
     scan_cpu = integer(32)  # the idle CPU that this search found, -1 for none
     scan_over = integer(33)
-    # for all kernels: the time that a task loses when it first runs under another last-level cache
+    # for all kernels: the time that a task loses when it starts to run under another last-level cache than the last time
     refill_ns = integer(34)
-    # for all kernels: the time that the end of a system call takes, after a wait and after waking other tasks
+    # for all kernels: how long the end of a system call takes if the task waited or woke other tasks in the call
     syscall_ns = integer(35)
 
 
@@ -180,14 +182,14 @@ class Design(Struct):
     nodes = integer(2)
     # the first row of the modules' counts: each module has a row that counts its answers at each moment
     counts = integer(3)
-    busy = integer(4)  # first row of the busy CPUs, counted by node or by cache
+    busy = integer(4)  # first row of the numbers of busy CPUs per node or per cache
     near_list = integer(5)  # first row of the list that has, for each CPU, all CPUs by nearness
     modules = integer(6)  # how many modules to ask
     module = array(7, 64)  # their codes, in order
 
     @property
     def near(self) -> Sequence[Sequence[int]]:
-        """For each CPU all CPUs, the nearest first; for plain Python."""
+        """For each CPU, a list of all CPUs, the nearest first (only in plain Python)."""
         return self._kernel.about.near  # type: ignore[no-any-return]
 
 
@@ -260,7 +262,7 @@ class ClockConstants(Struct):
 
 
 class FairClass(Struct):
-    """The fair class of a modern kernel (``fair_sched_class``), in the row of Modern. v4.1's functions are called directly."""
+    """A modern kernel's fair class (``fair_sched_class``), in the row of Modern. The functions of v4.1 are called directly."""
 
     # enqueue_task_fair(); ``how`` is one of codes/arrival.py.
     @method(60)
@@ -416,9 +418,9 @@ class CoreModule(Struct):
 class ClockFunctions(Struct):
     """The functions that keep track of the speeds of CPUs, in the row of ClockConstants. Only machines with clocks have them."""
 
-    # Follow a CPU's switch between two tasks or a task and idle; return the exit latency of the idle state that it left.
+    # Follow a CPU's switch between two tasks, or between a task and idle; return the exit latency of the idle state that it left.
     @method(120)
     def switched(self, k: Kernel, cpu: int) -> int: ...
-    # A busy CPU ticks.
+    # Handle the tick of a busy CPU.
     @method(121)
     def ticked(self, k: Kernel, cpu: int) -> None: ...

@@ -63,12 +63,12 @@ class SchedEntity(Struct):
     deadline = integer(106)
     slice = integer(107)
     custom_slice = integer(108)
-    # the lag at the last dequeue; before v6.17 and while the entity runs, the deadline that it had when it was picked
+    # the lag at the last dequeue; while the entity runs under a kernel before v6.17: the deadline that it had when it was picked
     vlag = integer(109)
     rel_deadline = integer(110)
     sched_delayed = integer(111)
     runnable_weight = integer(112)
-    vprot = integer(127)  # the vruntime up to which it is protected (v6.17)
+    vprot = integer(127)  # while the entity runs: the vruntime up to which it is protected (v6.17)
 
 
 class TaskStruct(Struct):
@@ -91,9 +91,10 @@ class TaskStruct(Struct):
     started = integer(29)  # when its program began, -1 before that
     waits_for = integer(31)  # codes/waits_for.py
     slot = array(32, 4)  # four loop counters
-    units = array(36, 4)  # how many times each of the four loops went round
+    units = array(36, 4)  # how many rounds each of the four loops has made
     timer = integer(40)  # its timer: time and sequence number (0: not pending)
-    wait_object = integer(42)  # the wait object or, for a timer, the CPU that it waits for
+    # the object for which the task waits; if it waits for a timer, the CPU of the timer
+    wait_object = integer(42)
     cpus_allowed = integer(43)  # row of the CPU set
     nr_cpus_allowed = integer(44)
     last_wakee: Pointer[TaskStruct] = pointer("TaskStruct", 45)
@@ -116,7 +117,7 @@ class TaskStruct(Struct):
     # neighbours in the queue of real-time tasks
     rt_next: Pointer[TaskStruct] = pointer("TaskStruct", 61)
     rt_prev: Pointer[TaskStruct] = pointer("TaskStruct", 62)
-    on_rt = integer(63)  # whether it is on that queue
+    on_rt = integer(63)  # whether it is on the queue of real-time tasks
     # a number that grows with each task that becomes pushable; 0 if the task is not pushable
     pushable = integer(64)
     ran_llc = integer(65)  # 1 + the last-level cache of its last CPU, 0: it has not run
@@ -206,7 +207,7 @@ class Rq(Struct):
     next_balance = integer(4)
     # 1: the running task was just switched in, and its program has not continued yet
     switched_in = integer(5)
-    # the CPU's future events, seven kinds (codes/cpu_event.py): time and sequence number (0: not pending)
+    # the CPU's future events of seven kinds (codes/cpu_event.py): for each, its time and its sequence number (0: not pending)
     events = integer(6)
     stretch_start = integer(20)  # when the present stretch of the running task began
     sd: Pointer[SchedDomain] = pointer("SchedDomain", 21)  # row of the innermost domain
@@ -249,7 +250,7 @@ class Rq(Struct):
 
 
 class RqModern(Struct):
-    """The additional fields of ``struct rq`` in modern kernels. They lie in the row of the CPU's root queue, after its own."""
+    """The additional fields of ``struct rq`` in modern kernels: in the row of the CPU's root queue, after the queue's fields."""
 
     nohz_flags = integer(40)  # the kicks that wait for this CPU (nohz_flags())
     nohz_idle_balance = integer(41)  # the kicks that its softirq handles
@@ -261,7 +262,8 @@ class RqModern(Struct):
     ilb_next_balance = integer(46)
     ilb_found = integer(47)
     ilb_blocked = integer(48)
-    sibling = integer(49)  # the next CPU of the same core, in a ring; offline CPUs are in it
+    # the next CPU of the same core; the CPUs of a core form a ring, which includes offline CPUs
+    sibling = integer(49)
     share_id = integer(50)  # the first CPU of its cluster, or else of its LLC (sd_share_id)
     # from here on: the wakees of the idle task, which are the tasks that timers wake on this CPU while it is idle
     last_wakee: Pointer[TaskStruct] = pointer("TaskStruct", 51)
@@ -269,12 +271,13 @@ class RqModern(Struct):
     wakee_flip_decay_ts = integer(53)
     # the time at which the last newidle balancing ends; until then the CPU runs nothing else
     newidle_until = integer(54)
-    # the task gives way when its CPU next enters the kernel (TIF_NEED_RESCHED_LAZY)
+    # whether the running task gives way when its CPU next enters the kernel (TIF_NEED_RESCHED_LAZY)
     lazy_resched = integer(55)
     hrtick = integer(56)  # the timer that ends slices: time and sequence number (0: not pending)
     in_schedule = integer(58)
-    hrtick_delay = integer(59)  # what to set the timer to at the end of schedule(), 0: nothing
-    stopper_runs = integer(60)  # Rq.curr is NULL then, too, but the CPU is not idle
+    hrtick_delay = integer(59)  # how many ns after schedule() hrtick is to expire; 0: not set
+    # whether the stopper runs; Rq.curr is then NULL although the CPU is not idle
+    stopper_runs = integer(60)
     distribute_prev = integer(61)  # distribute_cpu_mask_prev: the CPU that this one chose last
 
 
@@ -288,14 +291,14 @@ class RtRq(Struct):
     # how many of these tasks rq->nr_running counts: all, or none while they are throttled (rt_queued)
     counted = integer(3)
     throttled = integer(4)
-    time = integer(5)  # for how long they ran in this period, in ns
-    push_later = integer(6)  # push when the switch is done (rq->post_schedule)
+    time = integer(5)  # for how long real-time tasks ran in this period, in ns
+    push_later = integer(6)  # whether tasks are pushed when the switch is done (rq->post_schedule)
 
 
 class RtShared(Struct):
     """The fields that the real-time queues have in common. Their row follows the last CPU's queue."""
 
     timer = integer(1)  # the timer of the period: time and sequence number (0: not pending)
-    period_cpu = integer(3)  # the CPU of that timer, -1 if it does not run
+    period_cpu = integer(3)  # the CPU of this timer, -1 if the timer does not run
     pushed = integer(4)  # how often a task became pushable
     time_slice = integer(5)  # the quantum of SCHED_RR in ticks

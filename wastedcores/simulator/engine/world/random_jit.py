@@ -18,7 +18,7 @@ def mix(z):
 
 @inner
 def stream(seed, number):
-    """Return the first state of task ``number``'s stream; number -1 is the machine's and -2 - c is CPU c's."""
+    """Return the first state of the stream of task ``number``; -1 stands for the machine, and -2 - c for CPU c."""
     start = np.uint64(np.int64(seed)) * np.uint64(0x9E3779B97F4A7C15)
     start += np.uint64(np.int64(number + 1)) * np.uint64(0xD1342543DE82EF95)
     return int(np.int64(mix(start)))
@@ -34,7 +34,7 @@ def draw(k: Kernel, p: RandomState) -> int:
 
 @inner
 def draw_uniform(k: Kernel, p: TaskStruct, low: int, high: int) -> int:
-    """Return an integer of [low, high]; nothing is drawn if they are equal."""
+    """Return an integer of [low, high]; nothing is drawn if the two limits are equal."""
     if low >= high:
         return low
     return low + int(np.int64(draw(k, p.random) % np.uint64(high - low + 1)))

@@ -1,4 +1,4 @@
-"""Decodes the tracepoints of a binary file into event tables: one thread finds records, others decode them."""
+"""Decodes the tracepoints of a binary file into event tables: one thread finds records, and other threads decode them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from wastedcores.trace.readers.support.tracepoints import SWITCH
 
 
 class Waiting:
-    """Records that were found but not handed out yet, because earlier ones may still follow.
+    """Records that were found but not handed out yet, because records with earlier times may still follow.
 
-    perf empties the CPUs' buffers in rounds, so records older than the round before last are safe.
+    perf empties the CPUs' buffers in rounds. So no record follows that is older than the newest record of the round before last.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Waiting:
         self._found.append(records)
 
     def take(self, safe: int, last: bool) -> pj.Records:
-        """Remove and return the records before which no further record can lie."""
+        """Remove the records up to the time ``safe``, before which no further record can lie, and return them sorted."""
         if not last and safe <= self._safe:
             return pj.Records(np.zeros(0, np.int64), np.zeros(0, np.int64))
         self._safe = safe
@@ -66,7 +66,7 @@ class Waiting:
 
 
 class ThreadNames:
-    """The names of threads, as the records of forks and changes of names state them."""
+    """The names of threads, as the records of forks and of changed names state them."""
 
     def __init__(self, table: NameTable) -> None:
         self.table = table
@@ -89,7 +89,7 @@ class ThreadNames:
         self._before[list(known)] = codes[[numbers[n] for n in known.values()]] + 1
 
     def learn(self, data: np.ndarray, ref: np.ndarray) -> pj.Comms:
-        """Return the names of threads at the records of a batch."""
+        """Return the names that threads have at each record of a batch."""
         changes = pj.comm_records(ref, 0, ref.size)
         comms = pj.Comms(
             self._before,
@@ -117,11 +117,11 @@ class ThreadNames:
         )
 
 
-#: Records that are searched for at a time.
+#: Number of records that are searched for at a time.
 CHUNK_RECORDS = 1 << 16
-#: Events that one thread decodes at a time.
+#: Number of events that one thread decodes at a time.
 CHUNK_ROWS = 1 << 15
-#: Events of a table.
+#: The most events of a table, unless more records become ready at once.
 TABLE_ROWS = 1 << 20
 
 _PROBLEMS = {
@@ -136,7 +136,7 @@ _PROBLEMS = {
 
 
 class Found(NamedTuple):
-    """Records that were found, the place to continue, the problem there, and a time before which no further record lies."""
+    """Records that were found, the place to continue, the problem at that place, and a time before which no other record lies."""
 
     records: pj.Records
     at: int
@@ -162,9 +162,9 @@ class TracepointReading(Reading):
     """One pass over a file of tracepoints that is mapped into memory: perf.data, or trace.dat."""
 
     kernel_states = True
-    #: the format, set before the first search
+    #: the layouts of records and tracepoints, set before the first search
     _formats: pj.Formats
-    #: the bytes of the file, or of its records unpacked
+    #: the bytes of the file, or of its unpacked records
     _data: np.ndarray
     #: what the user can do about a damaged file
     _advice = "record again"
@@ -186,7 +186,7 @@ class TracepointReading(Reading):
 
     @abstractmethod
     def _search(self, at: int, end: int) -> Found:
-        """Find the next records from byte ``at`` on; runs in a thread, one call after the other."""
+        """Find the next records from byte ``at`` on. Calls run in a thread, one after the other."""
 
     def _map(self) -> np.ndarray:
         try:
@@ -224,15 +224,15 @@ class TracepointReading(Reading):
             yield self._finished(table)
 
     def _whole(self, records: pj.Records, i: int, n: int) -> int:
-        """Return where to cut the records ``i`` to ``n`` so that no sched_waking is separated from its sched_migrate_task."""
+        """Return where to cut the records ``i`` to ``n`` without separating a sched_waking from its sched_migrate_task."""
         if not self._formats.place:
             return n
         return pj.whole_until(self._data, records, i, n, self._formats, self._cpus_seen)
 
     def _start_decoding(self, records: pj.Records, table: _Table) -> None:
-        """Let threads write these events into the table, a part each."""
+        """Let threads write these events into the table; each thread writes a part."""
         if self._changes:
-            # threads still look up names of the parts before, which are about to change
+            # threads may still look up names for earlier parts, and these names are about to change
             table.wait()
             pj.end_batch(self._changes)
         comms = self._threads.learn(self._data, records.ref)
@@ -295,7 +295,7 @@ class TracepointReading(Reading):
         if not np.isin(self._formats.codes, (pj.EXEC, pj.MARK)).any():
             return frame
         kind, (execs, marks) = columns.kind[:rows], self._formats.kinds[[pj.EXEC, pj.MARK]]
-        # faster than np.isin, which takes ten times as long
+        # np.isin would take ten times as long
         at = np.flatnonzero((kind == execs) | (kind == marks))
         texts = []
         for word in columns.text[at].tolist():
@@ -305,7 +305,7 @@ class TracepointReading(Reading):
         return frame.with_columns(text=column.scatter(at, texts) if texts else column)
 
     def _refuse(self, problem: int, at: int, end: int) -> None:
-        """Raise the error that belongs to a problem of the record at byte ``at``; note that the file is cut."""
+        """Raise the error that belongs to a problem of the record at byte ``at``; if the file is only cut there, note this."""
         if problem == pj.CUT:
             self.found.truncated = f"the last record, at byte {at} of {end}, is cut short"
         elif problem == pj.COMPRESSED:
@@ -328,7 +328,7 @@ class TracepointReading(Reading):
 
 
 def read_only(data: np.ndarray) -> np.ndarray:
-    """Return the bytes as a read-only array, like those of a mapped file, so that numba compiles for this kind only."""
+    """Return the bytes as a read-only array, which a mapped file is, too, so that numba compiles for one kind of array only."""
     view = data.view()
     view.flags.writeable = False
     return view

@@ -17,7 +17,7 @@ from wastedcores.trace.schema import KINDS
 
 _TASK = ("comm", "pid", "prio")
 _WAKE = (*_TASK, "target_cpu", "success")
-#: event -> (code, fields in the places in which fields_jit expects them)
+#: event -> (code, names of its fields in the order in which fields_jit expects them)
 EVENTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "sched_switch": (
         tp.SWITCH,
@@ -50,7 +50,7 @@ _KINDS = {
 }  # fmt: skip
 #: Fields that are strings; all others are numbers.
 _STRINGS = {"comm", "prev_comm", "next_comm", "parent_comm", "child_comm", "filename", "buf"}
-#: Fields of type ``long``, whose value is in the lower half.
+#: Fields of type ``long``, whose value is in the lower four bytes.
 _LONG = {"prev_state"}
 #: Fields that are pointers.
 _POINTERS = {"fun"}
@@ -60,7 +60,7 @@ _OPTIONAL = {"success"}
 
 @lru_cache(maxsize=16)
 def _state_codes(print_fmt: str) -> tuple[CategoryCodes, np.ndarray]:
-    """Return polars' codes of all values of a kernel's prev_state (mostly 512), and the object that keeps these codes alive."""
+    """Return the object that keeps polars' codes alive, and the codes of all values of a kernel's prev_state (mostly 512)."""
     categories = CategoryCodes()
     return categories, categories.of(state_names(print_fmt))
 
@@ -74,7 +74,7 @@ def find_formats(
 ) -> pj.Formats:
     """Return the layout of a file's records and of the tracepoints that are read."""
     switch = tracepoints.get("sched_switch")
-    # perf.data lists exactly the recorded tracepoints; in a trace.dat, only the events show which were recorded
+    # perf.data lists exactly the recorded tracepoints; in a trace.dat, only the events show which tracepoints were recorded
     place = "sched_waking" in tracepoints and "sched_wakeup" not in tracepoints
     kinds = np.zeros(pj.N_CODES, np.uint8)
     for code, kind in _KINDS.items():

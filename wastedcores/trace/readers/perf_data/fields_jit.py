@@ -48,7 +48,7 @@ _MOST_PRIO, _LEAST_PRIO = 2**15 - 1, -(2**15)
 
 
 class Names(NamedTuple):
-    """Names of tasks: the hash table, which grows, and polars' codes of the names that have one."""
+    """Names of tasks: the hash table, which grows, and the codes of polars, which the newest names may not have yet."""
 
     table: U64
     codes: U32
@@ -61,10 +61,10 @@ def _int(b: U8, data: int, f: I64) -> Any:
 
 @lean
 def _string(b: U8, data: int, room: Any, f: I64) -> tuple[Any, Any]:
-    """Return the place of a string and its largest possible length, which is -1 if it lies outside of the event's data."""
+    """Return the place of a string and its largest possible length; the length is -1 if the string lies outside of the data."""
     if f[rj.F_TYPE] == rj.T_COMM:
         return data + f[rj.F_OFFSET], f[rj.F_SIZE]
-    if f[rj.F_TYPE] == rj.T_TAIL:  # all that follows
+    if f[rj.F_TYPE] == rj.T_TAIL:  # the string is the rest of the data
         return data + f[rj.F_OFFSET], room - f[rj.F_OFFSET]
     word = load32(b, data + f[rj.F_OFFSET])  # __data_loc: offset and length
     where, length = np.int64(word & 0xFFFF), np.int64(word >> 16)
@@ -73,7 +73,7 @@ def _string(b: U8, data: int, room: Any, f: I64) -> tuple[Any, Any]:
 
 @lean
 def _name(b: U8, data: int, room: Any, f: I64, table: U64) -> int:
-    """Return the number of a name; -1 if it lies outside of the data, -2 if the table is full."""
+    """Return the number of a name; -1 if the name lies outside of the data, -2 if the table of names is full."""
     at, length = _string(b, data, room, f)
     if length < 0:
         return -1
@@ -82,7 +82,7 @@ def _name(b: U8, data: int, room: Any, f: I64, table: U64) -> int:
 
 @lean
 def _unknown(name: int) -> int:
-    """Return the reason why a name has no code of polars."""
+    """Return the reason why the name with this number has no code of polars."""
     if name == -2:
         return rj.NAMES_FULL
     return rj.NAMES_NEW if name >= 0 else rj.BAD_FIELDS
@@ -90,7 +90,7 @@ def _unknown(name: int) -> int:
 
 @lean
 def _lost(b: U8, at: int, which: Any, formats: Formats, r: np.uintp, out: Columns) -> int:
-    """Decode a PERF_RECORD_LOST, or what a page of the ring buffer says about the events that were lost before it."""
+    """Decode a PERF_RECORD_LOST, or what a page of the ring buffer says about the events that were lost before this page."""
     low = np.uint8(0)
     start = formats.page_start
     if start:
@@ -298,7 +298,7 @@ def _task_event(
 def _place_waking(
     ts: I64, ref: I64, k: np.uintp, r: np.uintp, before: Any, its_row: Any, out: Columns
 ) -> None:
-    """If the event before a migration on its CPU is the sched_waking of the same task, give this the new CPU."""
+    """If the event before a migration on the same CPU is the sched_waking of the same task, give that event the new CPU."""
     if (
         before >= 0
         and ref[before] & 255 == t.WAKING
@@ -326,14 +326,14 @@ def decode(
     wakings = 0
     problem = rj.OK
     while i < end:
-        # Without a sign, numba does not check whether an index counts from the end.
+        # With unsigned indices, numba does not check whether an index is negative and counts from the end.
         r, k = np.uintp(row), np.uintp(i)
         at, which, what = (
             ref[k] >> rj.PLACE,
             np.uintp(ref[k] >> 8 & rj.WHICH),
             np.uintp(ref[k] & 255),
         )
-        if what >= rj.C_COMM:  # not an event; it has a name of a thread
+        if what >= rj.C_COMM:  # this record is not an event; it only names a thread
             i += 1
             continue
         out.ts_ns[r] = ts[k]
@@ -365,7 +365,7 @@ def decode(
         if formats.needed[what] > room:
             problem = rj.BAD_FIELDS
             break
-        # common_pid: for perf in a container, threads outside of the container have the number 0
+        # common_pid, because perf in a container gives the threads outside of the container the number 0
         tid = np.int64(np.int32(load32(b, data + 4)))
         if cpu >= MAX_CPUS:
             problem = rj.BAD_CPU

@@ -27,15 +27,15 @@ _IP, _TID, _TIME, _ADDR, _READ, _CHAIN, _ID, _CPU, _PERIOD, _STREAM, _RAW = (
 )
 _IDENTIFIER = 1 << 16
 _SAMPLE_ID_ALL, _COMM_OR_TASK = 1 << 18, 1 << 9 | 1 << 13
-#: perf record --overwrite: the kernel keeps the newest records of each CPU, and nothing counts the others
+#: set by perf record --overwrite: the kernel keeps the newest records of each CPU, and nothing counts the overwritten records
 _WRITE_BACKWARD = 1 << 27
 # features, tools/perf/util/header.h
 _TRACING, _HOSTNAME, _RELEASE, _NRCPUS, _CMDLINE, _CLOCKID = 1, 3, 4, 7, 11, 23
-#: No recording has more: 8192 CPUs, and an attribute for each tracepoint of the kernel.
+#: No recording has more than an attribute for each tracepoint of the kernel, and 8192 CPUs.
 _MAX_ATTRIBUTES, _MAX_IDS = 1 << 14, 1 << 20
-#: The formats of all tracepoints of a kernel are about 3 MB.
+#: The most bytes of a feature. The formats of all tracepoints of a kernel have about 3 MB.
 _MAX_FEATURE_BYTES = 1 << 26
-#: Identifiers within this distance are looked up in one step.
+#: If all identifiers lie within this distance, an array by distance is used, which gives the layout in one step.
 _DENSE = 1 << 16
 _FIELD = re.compile(r"([^;]+);\s*offset:(\d{1,6});\s*size:(\d{1,6});")
 _PREEMPTED = re.compile(r'prev_state & (0x[0-9a-f]{1,9}|[1-9]\d{0,8}) \? "\+"')
@@ -129,7 +129,7 @@ def _numbers(data: np.ndarray, at: int, size: int) -> np.ndarray:
 
 
 def _attributes(data: np.ndarray, where: tuple[int, int, int], path: Path) -> tuple[Samples, bool]:
-    """Return the layouts, which of them a sample has, and whether a buffer overwrote its oldest records."""
+    """Return the layouts, the layout of each identifier of samples, and whether a buffer overwrote its oldest records."""
     size, at, total = where
     if size < 64 or size > 1024 or at + total > len(data) or total // size > _MAX_ATTRIBUTES:
         raise TraceFormatError(
@@ -196,7 +196,7 @@ def _layout(sample_type: int, read_format: int, flags: int) -> tuple[int, ...] |
             found[bit] = at
             at += 8
     if sample_type & _READ:
-        if read_format & 8:  # a group: as many values as counters
+        if read_format & 8:  # the samples of a group have as many values as the group has counters
             return None
         at += 8 * (1 + bin(read_format & 0b10111).count("1"))
     chain = at if sample_type & _CHAIN else -1
@@ -207,7 +207,7 @@ def _layout(sample_type: int, read_format: int, flags: int) -> tuple[int, ...] |
 
 
 def _id_layout(sample_type: int, flags: int) -> tuple[int, int]:
-    """Return the places of time and CPU at the end of records that are not samples, as negative offsets; 0: absent."""
+    """Return the places of time and CPU in a record that is not a sample, as negative offsets from its end; 0: absent."""
     if not flags & _SAMPLE_ID_ALL:
         return 0, 0
     found = {}
@@ -296,10 +296,10 @@ def parse_formats(text: str) -> dict[str, Format]:
 
 
 def state_names(print_fmt: str) -> list[str]:
-    """Return every value of prev_state as sched_switch prints it, by number.
+    """Return the texts that sched_switch prints for all values of prev_state, in the order of the values.
 
-    The letters and their bits differ from kernel to kernel. The print format has them, and the bit of the "+" of a preempted
-    task (include/trace/events/sched.h): TASK_STATE_MAX up to 4.13, and since then TASK_REPORT_MAX, the bit above the letters.
+    The letters and their bits differ from kernel to kernel. The print format states them, and it states the bit of the "+" of a
+    preempted task (include/trace/events/sched.h): TASK_STATE_MAX up to 4.13, later TASK_REPORT_MAX, the bit above the letters.
     """
     letters = {
         int(v, 16 if v.startswith("0x") else 10): t

@@ -1,4 +1,4 @@
-"""Sorts records by time. They come as runs that are already in order: one from each CPU's buffer, again and again."""
+"""Sorts records by time. They come as runs that are already in order; in each round, each CPU's buffer gives one run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ I64 = NDArray[np.int64]
 
 @lean
 def _merge(ts: I64, ref: I64, low: int, mid: int, high: int, spare: I64) -> None:
-    """Merge two neighbouring runs; of equal times the first run's comes first. Only the part that overlaps is moved."""
+    """Merge two neighbouring runs; of equal times, the first run's comes first. Only the parts that overlap are moved."""
     if ts[mid - 1] <= ts[mid]:
         return
     low += np.searchsorted(ts[low:mid], ts[mid], side="right")
@@ -41,7 +41,7 @@ def _merge(ts: I64, ref: I64, low: int, mid: int, high: int, spare: I64) -> None
 
 @lean
 def sort_runs(ts: I64, ref: I64, n: int, bounds: I64, spare: I64) -> int:
-    """Sort the first ``n`` of ``ts`` and with them ``ref`` by a stable merge sort of the existing runs."""
+    """Sort the first ``n`` of ``ts``, and ``ref`` in the same way, by a stable merge sort of the runs; return their number."""
     if n == 0:
         return 0
     runs = 0

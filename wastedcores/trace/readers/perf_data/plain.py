@@ -1,4 +1,4 @@
-"""Makes one ordinary perf.data of what perf wrote to a pipe, or of the folder that `perf record --threads` writes.
+"""Makes one ordinary perf.data file from what perf wrote to a pipe, or from the folder that `perf record --threads` writes.
 
 Formats: tools/perf/Documentation/perf.data-file-format.txt (6.1), tools/perf/util/header.c: perf_event__synthesize_features,
 tools/perf/util/data.c: perf_data__create_dir.
@@ -20,16 +20,16 @@ from wastedcores.trace.readers.perf_data import records_jit as pj
 from wastedcores.trace.readers.perf_data.plain_jit import next_of_kind
 from wastedcores.trace.readers.support.bytes_jit import PADDING
 
-#: Packed bytes that are unpacked at a time; zstd makes up to 32,768 bytes of one.
+#: Number of packed bytes that are unpacked at a time; zstd can make up to 32,768 bytes of one byte.
 PACKED_BYTES = 1 << 11
-#: perf's records have been seen to shrink to a tenth.
+#: Records that unpack to more than this many times the file's size are refused. perf's were seen to shrink to a tenth.
 MOST_TIMES = 500
 
 
 def is_compressed(data: np.ndarray, begin: int, end: int) -> bool:
     """Return whether the data have compressed records.
 
-    perf puts nothing but a few other records before the first compressed one, so the search ends at the first sample.
+    perf writes only a few records before the first compressed one, and no samples, so the search ends at the first sample.
     """
     at = begin
     raw = memoryview(data)  # type: ignore[arg-type]
@@ -97,14 +97,14 @@ _ATTR, _TRACING_DATA, _FINISHED_ROUND, _FEATURE, _SAMPLE = 64, 66, 68, 80, 9
 _TRACING = 1
 #: the bits of features in the head (tools/perf/util/header.h: HEADER_FEAT_BITS)
 _FEATURES = 256
-#: the head of a file that perf wrote to a pipe, and of any other
+#: size of the head of a file that perf wrote to a pipe, and of the head of any other file
 PIPE_HEAD, _HEAD = 16, 104
-#: Records before the first sample that are looked at one by one, and bytes that are copied at a time.
+#: The most records before the first sample that are looked at one by one, and the number of bytes that are copied at a time.
 _MOST_RECORDS, _BLOCK = 1 << 21, 1 << 24
 
 
 def from_pipe(data: np.ndarray, into: IO[bytes], path: Path) -> np.ndarray:
-    """Write what went through a pipe as a file; the head of a pipe has only its size, and records state the rest."""
+    """Write as a file what went through a pipe. The head of a pipe states only its own size; records state everything else."""
     attributes: list[tuple[bytes, bytes]] = []
     features: dict[int, bytes] = {}
     into.write(bytes(_HEAD))
@@ -142,9 +142,9 @@ def from_pipe(data: np.ndarray, into: IO[bytes], path: Path) -> np.ndarray:
 
 
 def from_folder(folder: Path, into: IO[bytes]) -> np.ndarray:
-    """Write the files of a folder as one: the head is that of ``data``, the records of all files follow each other.
+    """Write the files of a folder as one file: first the head of ``data``, then the records of all files one after the other.
 
-    A round of one file says nothing about the others, so the marks at the ends of rounds are left out.
+    The end of a round in one file says nothing about the other files, so the records that end rounds are left out.
     """
     main = _mapped(folder / "data")
     if len(main) < _HEAD or struct.unpack_from("<Q", main[:16].tobytes(), 8)[0] != _HEAD:
@@ -185,7 +185,7 @@ def from_folder(folder: Path, into: IO[bytes]) -> np.ndarray:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Return the files of such a folder."""
+    """Return the files of a folder that `perf record --threads` wrote."""
     return sorted(p for p in folder.iterdir() if p.is_file())
 
 
@@ -227,7 +227,7 @@ def _copy(data: np.ndarray, begin: int, end: int, into: IO[bytes]) -> None:
 def _finished(
     attributes: list[tuple[bytes, bytes]], features: dict[int, bytes], into: IO[bytes], path: Path
 ) -> np.ndarray:
-    """Write what follows the records, then the head, and map the file."""
+    """Write what comes after the records in the file, then the head, and map the file."""
     sizes = {len(attr) for attr, _ in attributes}
     if len(sizes) != 1:
         raise TraceFormatError(

@@ -1,4 +1,4 @@
-"""Walks along a perf.data file from the record that ends one round (PERF_RECORD_FINISHED_ROUND) to the one that ends the next."""
+"""Goes through the records of a perf.data file from the end of a round (PERF_RECORD_FINISHED_ROUND) to the end of the next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wastedcores.jit.compile import lean
 
 @lean
 def next_of_kind(b: NDArray[np.uint8], at: Any, end: int, wanted: int) -> Any:
-    """Return where the next record of kind ``wanted`` (below 256), or a damaged one, begins; else where the records end."""
+    """Return where the next record of kind ``wanted`` (below 256) or the next damaged record begins, else where records end."""
     while at + 8 <= end:
         size = np.int64(b[at + 6]) | np.int64(b[at + 7]) << 8
         if size < 8 or (b[at] == wanted and b[at + 1] == 0 and b[at + 2] == 0 and b[at + 3] == 0):

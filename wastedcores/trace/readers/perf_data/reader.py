@@ -56,12 +56,12 @@ class PerfDataReading(TracepointReading):
         (begin, end), self._data = header.data, mapped
         if is_compressed(mapped, begin, end):
             self._data, begin, end = decompress(mapped, begin, end, self._temporary(), self.path)
-        elif end + PADDING > len(mapped):  # nearly always features follow
+        elif end + PADDING > len(mapped):  # rare, because features nearly always follow the records
             self._data = np.concatenate([mapped, np.zeros(PADDING, np.uint8)])
         self._data = read_only(self._data)
         yield from self._tables(begin, end)
         yield from self._lost_at_the_end()
-        if header.overwrites:  # comes after the stated losses are added up
+        if header.overwrites:  # not before the sum of the stated losses is known
             found.overwritten[-1] = -1
             found.add_lost(-1, -1)
         self._count_samples({f.number: f.name for f in header.formats.values()})
@@ -86,8 +86,8 @@ class PerfDataReading(TracepointReading):
         """Count the lost events that only PERF_RECORD_LOST_SAMPLES states, and yield one event for them.
 
         The kernel writes a PERF_RECORD_LOST when a buffer has room again, so it never states a loss that lasts until the
-        end. perf record (6.1 and later) closes the file with the losses of every event, including those that were
-        stated before: time and CPU of these records are 0 (tools/perf/builtin-record.c: record__read_lost_samples).
+        end. At the end of the file, perf record (6.1 and later) states all losses of every event, including those that a
+        PERF_RECORD_LOST stated. Time and CPU of these records are 0 (tools/perf/builtin-record.c: record__read_lost_samples).
         """
         stated = sum(self.found.lost.values())
         more = int(self._state[pj.LOST_SAMPLES]) - stated

@@ -1,4 +1,4 @@
-"""Finds the records of a ``perf.data`` file, and learns the names of threads from those that have them.
+"""Finds the records of a ``perf.data`` file, and learns the names of threads from the records that state names.
 
 The events themselves are decoded by ``fields_jit``. Formats: include/uapi/linux/perf_event.h (enum perf_event_type,
 PERF_SAMPLE_*), tools/perf/util/event.h and tools/perf/Documentation/perf.data-file-format.txt (6.1).
@@ -33,22 +33,22 @@ DROPPED_BY_FILTER = 1 << 15
 # Codes of events beyond those of tracepoints.py.
 EXEC, MARK, FREQUENCY = 9, 10, 11
 IGNORED = -1
-#: Codes of records that are not samples: lost events, and two that only have names of threads.
+#: Codes of records that are not samples: lost events, and two kinds of records that only state names of threads.
 LOST, C_COMM, C_FORK = 12, 20, 21
-#: A step of CPU hotplug (cpuhp_enter) that decides whether the CPU may run tasks; only trace.dat has the symbols for it.
+#: A step of CPU hotplug (cpuhp_enter) that decides whether the CPU may run tasks. Only trace.dat has the symbols to recognise it.
 HOTPLUG = 13
-#: A PERF_RECORD_EXIT. It becomes an event where the file has no sched_process_exit: then ``kinds`` has a kind for it.
+#: A PERF_RECORD_EXIT. It becomes an event if the file has no sched_process_exit; only then does ``kinds`` have a kind for it.
 ENDED = 14
 N_CODES = 15
 
-#: Columns of a layout: offsets from the begin of the record (-1: absent). L_RAW is -1 if a call chain at L_CHAIN comes
-#: before the raw data. L_ID_TIME and L_ID_CPU count from the end of a record that is not a sample (0: absent).
+#: Columns of a layout. Most are offsets from the beginning of a sample (-1: absent). L_RAW is -1 if a call chain at L_CHAIN comes
+#: before the raw data. L_ID_TIME and L_ID_CPU are offsets from the end of a record that is not a sample (0: absent).
 L_TIME, L_CPU, L_TID, L_RAW, L_CHAIN, L_ID_TIME, L_ID_CPU = range(7)
 N_LAYOUT = 7
-#: A reference to a record is ``place << PLACE | which << 8 | code``, ``which`` being the layout or, in a ring buffer's
-#: pages, the CPU.
+#: A reference to a record is ``place << PLACE | which << 8 | code``. Here ``which`` is the layout or, in the pages of a ring
+#: buffer, the CPU.
 PLACE, WHICH = 21, (1 << 13) - 1
-#: perf makes a few.
+#: The most layouts of a file; perf makes only a few.
 MAX_LAYOUTS = 255
 
 #: Columns of a field: offset in the raw data, number of bytes (0: the field is absent), type.
@@ -59,17 +59,17 @@ MAX_FIELDS = 8
 TASK_COMM, TASK_PID, TASK_PRIO, TASK_CPU = range(4)
 MIGRATE_DEST = 4
 
-#: More lost events in one record than any machine makes.
+#: No machine loses this many events between two records.
 MAX_LOST = 1 << 48
 
 # Problems of a record.
 OK, TOO_SHORT, COMPRESSED, CUT, BAD_TIME, BAD_FIELDS, BAD_CPU, BAD_PRIO, BAD_LOST = range(9)
-# Not problems of the record: the table of names is full, or the record has a name without a code of polars.
+# These are not problems of the record: the table of names is full, or the record has a name that has no code of polars yet.
 NAMES_FULL, NAMES_NEW = 9, 10
 #: A page of the ring buffer is damaged.
 BAD_PAGE = 11
-#: Indices of a scan's state: the newest time, the newest time at the end of the last round and of the one before, and
-#: the sum of all PERF_RECORD_LOST_SAMPLES.
+#: Indices of a scan's state: the newest time now, at the end of the last round, and at the end of the round before; and the sum
+#: of all PERF_RECORD_LOST_SAMPLES.
 NEWEST, ROUND, SAFE, LOST_SAMPLES = range(4)
 
 
@@ -78,33 +78,33 @@ class Formats(NamedTuple):
 
     #: (layouts, N_LAYOUT): see L_TIME and following
     layouts: I64
-    #: sorted identifiers of samples; empty if there is only one layout; ``dense``: the lowest identifier only
+    #: sorted identifiers of samples, or only the lowest identifier if ``dense``; empty if there is only one layout
     ids: U64
-    #: layout of each identifier; ``dense``: by distance from the lowest identifier, -1 for none
+    #: layout of each identifier; if ``dense``, indexed by the distance from the lowest identifier (-1: no such identifier)
     which: I32
     dense: bool
-    #: place of the identifier in a sample: an IDENTIFIER comes first, an ID after IP, TID, TIME and ADDR
+    #: place of the identifier in a sample: PERF_SAMPLE_IDENTIFIER comes first, PERF_SAMPLE_ID after IP, TID, TIME and ADDR
     id_at: int
-    #: an IDENTIFIER is the last word of a record that is not a sample
+    #: whether a PERF_SAMPLE_IDENTIFIER is the last word of each record that is not a sample
     id_last: bool
-    #: layout of the event whose records have names and ends of threads
+    #: layout of the event to which the records about names and ends of threads belong
     tracking: int
     #: (65536,) number of a tracepoint -> event code; IGNORED: the event is only counted
     codes: NDArray[np.int8]
-    #: (16,) by event code: the offset of the field ``success``, which is 0 (in 4.1) if the task was not put on a runqueue, so
-    #: that the event does not count; 0: there is no such field
+    #: (16,) by event code: the offset of the field ``success``; 0: there is no such field. If the field's value is 0 (in 4.1),
+    #: the task was not put on a runqueue, and the event does not count.
     success: I64
     #: (N_CODES, MAX_FIELDS, 3) by event code: see F_OFFSET and following
     fields: I64
-    #: (N_CODES,) bytes of raw data that the fields take
+    #: (N_CODES,) number of bytes of raw data up to the end of the last field
     needed: I64
-    #: (N_CODES,) physical values of the kinds
+    #: (N_CODES,) numbers of the kinds in the schema
     kinds: U8
-    #: code of the printed form of each prev_state; the length is a power of two
+    #: polars' code of the text for each value of prev_state; the length is a power of two
     states: U32
-    #: give sched_waking events the CPU of the sched_migrate_task that follows (support/sched_waking.py)
+    #: whether sched_waking events get the CPU of the sched_migrate_task that follows (support/sched_waking.py)
     place: bool
-    #: 0 if the records are perf's samples; in pages of ftrace's ring buffer, where the events of a page begin
+    #: 0 if the records are perf's samples; in pages of ftrace's ring buffer, the place in a page at which its events begin
     page_start: int
     #: the addresses of sched_cpu_activate() and sched_cpu_deactivate()
     hotplug: tuple[int, int]
@@ -119,7 +119,7 @@ class Records(NamedTuple):
 
 @lean
 def raw_at(b: U8, at: Any, size: Any, layouts: I64, layout: Any) -> Any:
-    """Return the place of the raw data's size in the sample at ``at``, or -1."""
+    """Return the place in the sample at ``at`` where the size of its raw data stands, or -1."""
     raw = layouts[layout, L_RAW]
     if raw < 0:
         chain = layouts[layout, L_CHAIN]
@@ -146,7 +146,7 @@ def _layout_of(identifier: np.uint64, ids: U64, which: I32, dense: bool) -> Any:
 
 @lean
 def _tail_layout(b: U8, at: Any, size: Any, formats: Formats) -> Any:
-    """Return the layout of the end of a record that is not a sample: that of the event to which it belongs."""
+    """Return the layout of the end of a record that is not a sample; this is the layout of the event to which it belongs."""
     if formats.ids.size and formats.id_last and size >= 16:
         last = load64(b, at + size - 8)
         layout = _layout_of(last, formats.ids, formats.which, formats.dense)
@@ -194,7 +194,7 @@ def index(
                 number = np.uintp(load16(b, raw + 4))
                 counts[number] += 1
                 code = np.int64(codes[number])
-                # The record is written in any case and kept if it is wanted: a branch would often be mispredicted.
+                # Every record is written, but only a wanted one is kept, because a branch would often be mispredicted.
                 stamp = np.int64(load64(b, at + layouts[layout, L_TIME]))
                 wanted = code >= 0
                 newest = max(newest, stamp if wanted else 0)
@@ -236,7 +236,7 @@ def index(
         elif kind == R_COMPRESSED or kind == R_COMPRESSED2:
             problem = COMPRESSED
             break
-        elif kind == R_AUXTRACE:  # its data follow the record
+        elif kind == R_AUXTRACE:  # the record's data follow after the record
             more = np.int64(load64(b, at + 8))
             if size < 16 or more < 0 or more > end - at - size:
                 problem = CUT
@@ -262,7 +262,7 @@ def _until_zero(x: np.uint64) -> np.uint64:
 
 @lean
 def _last_comm_number(b: U8, at: int, room: Any, names: U64) -> int:
-    """Do the same as :func:`comm_number` for a string in the last bytes of the file, beyond which nothing can be loaded."""
+    """Do what :func:`comm_number` does for a string in the last bytes of the file, where 16 bytes cannot be loaded at once."""
     low = high = np.uint64(0)
     for i in range(min(room, 16, b.size - at)):
         if b[at + i] == 0:
@@ -276,7 +276,7 @@ def _last_comm_number(b: U8, at: int, room: Any, names: U64) -> int:
 
 @lean
 def comm_number(b: U8, at: int, room: Any, names: U64) -> int:
-    """Return the number of the zero-terminated string of at most ``room`` and 16 bytes; -2 if the table is full."""
+    """Return the number of the zero-terminated string at ``at``, of at most ``room`` and 16 bytes; -2 if the table is full."""
     if at + 16 > b.size:
         return _last_comm_number(b, at, room, names)
     low = _until_zero(load64(b, at) & _MASKS[min(room, 8)])
@@ -290,9 +290,9 @@ def comm_number(b: U8, at: int, room: Any, names: U64) -> int:
 def whole_until(
     b: U8, records: Records, i: int, n: int, formats: Formats, seen: NDArray[np.bool_]
 ) -> int:
-    """Return where to cut the records ``i`` to ``n``, at ``n`` or before, to keep every sched_waking with its migration.
+    """Return the place, at ``n`` or before, up to which the records from ``i`` on can be taken.
 
-    A sched_waking must not be separated from its sched_migrate_task. ``seen`` is scratch memory, a flag per CPU.
+    A cut there separates no sched_waking from its sched_migrate_task. ``seen`` is scratch memory with a flag per CPU.
     """
     ts, ref = records.ts, records.ref
     seen[:] = False
@@ -313,7 +313,7 @@ def whole_until(
 
 
 class Comms(NamedTuple):
-    """The names of threads at every record of a batch: polars' codes plus 1; 0 if a name is not known."""
+    """The names that threads have at every record of a batch, as polars' codes plus 1; 0 if a name is not known."""
 
     #: (PID_MAX_LIMIT + 1,) names before the batch
     before: U32
@@ -328,7 +328,7 @@ class Comms(NamedTuple):
 
 @lean
 def comm_at(comms: Comms, tid: Any, record: int) -> Any:
-    """Return the name of a thread at a record, as in :class:`Comms`."""
+    """Return the name that a thread has at a record, in the form of :class:`Comms`."""
     if tid < 0 or tid > PID_MAX_LIMIT:
         return np.uint32(0)
     if comms.since.size:
@@ -342,9 +342,9 @@ def comm_at(comms: Comms, tid: Any, record: int) -> Any:
 
 @lean
 def comm_records(ref: I64, i: int, n: int) -> int:
-    """Count the records from ``i`` to ``n`` that have names of threads."""
+    """Count the records from ``i`` to ``n`` that state names of threads."""
     count = 0
-    # no other code is as high; one comparison lets the compiler vectorise the loop
+    # all other codes are lower, so one comparison is enough, and the compiler can vectorise the loop
     for k in range(i, n):
         count += (ref[k] & 255) >= C_COMM
     return count
@@ -384,7 +384,7 @@ def learn_comms(
 
 @lean
 def end_batch(comms: Comms) -> None:
-    """Make the last names of a batch the names before the next one."""
+    """Make the last names of a batch the names before the next batch."""
     for change in range(comms.since.size):
         comms.before[comms.tid[change]] = comms.name[change]
         comms.latest[comms.tid[change]] = 0

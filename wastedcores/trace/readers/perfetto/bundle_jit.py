@@ -26,7 +26,7 @@ FREQUENCY, LOSS = 9, 10
 #: A number or a name that an event does not have.
 NONE = -(2**31)
 
-#: Rows of the table of events, which has one column per event. Names are numbers of names_jit.
+#: Rows of the event table, which has one column per event. A name is stored as its number in the table of names_jit.py.
 FIELDS = (
     "ts_ns", "code", "ctx_cpu", "cpu", "pid", "comm", "prio", "prev_pid", "prev_comm", "prev_prio", "state", "src_cpu", "by_pid",
     "by_comm", "value", "in_irq",
@@ -39,9 +39,9 @@ FIELDS = (
 E_SWITCH, E_FREQUENCY, E_IDLE, E_WAKEUP, E_WAKING, E_WAKEUP_NEW, E_NEWTASK, E_EXIT, E_FORK, E_MIGRATE = (
     4, 11, 13, 17, 20, 114, 235, 238, 239, 491,
 )  # fmt: skip
-#: Events whose field has a number below this are counted.
+#: Events are counted if the number of their field is below this.
 N_EVENTS = 1024
-#: Columns of what is known of a CPU: who runs (pid, name, priority), and the last new task.
+#: Columns of what is known of a CPU: the running thread (pid, name, priority), and the last new task.
 RUNS, RUNS_COMM, RUNS_PRIO, NEWTASK = range(4)
 N_KNOWN = 4
 _PARTS = 8
@@ -52,7 +52,7 @@ class Scratch(NamedTuple):
 
     parts: I64  # (2, fields): values and sizes
     places: I64  # (fields, 2): where the columns of compact_sched begin and end
-    comms: I64  # the names in its table
+    comms: I64  # the names in the table of compact_sched
 
 
 def new_scratch(size: int) -> Scratch:
@@ -86,10 +86,10 @@ def _cpu_ok(cpu: int) -> bool:
 
 @lean
 def _parts_of(b: U8, at: int, end: int, values: I64, sizes: I64) -> tuple[int, int, int]:
-    """Take a message apart; return (number, place, size) of its last field from number 3 on that has bytes.
+    """Take a message apart; return (number, place, size) of the last field with bytes whose number is 3 or more.
 
-    The number is 0 if there is no such field, and -1 if this is no message. In ``sizes``, a field that is a number has -1, and
-    an absent field -2.
+    The number is 0 if no field is like this, and -1 if this is not a message. In ``sizes``, -1 stands for a field that is a
+    number, and -2 for an absent field.
     """
     values[:] = 0
     sizes[:] = -2
@@ -118,7 +118,7 @@ def _event(
     counts: I64,
     parts: I64,
 ) -> tuple[int, int]:
-    """Decode a message of an event: (events that were written, problem)."""
+    """Decode a message of an event: (number of events that were written, problem)."""
     values, sizes = parts[0], parts[1]
     kind, begin, length = _parts_of(b, at, end, values, sizes)
     ns = values[1] if sizes[1] < 0 else 0
@@ -212,7 +212,7 @@ def _compact(
     places: I64,
     comms: I64,
 ) -> tuple[int, int]:
-    """Decode compact_sched: (events that were written, problem). ``wakes`` is the code of its wakings."""
+    """Decode compact_sched: (number of events that were written, problem). ``wakes`` is the event code for its wakings."""
     places[:] = 0
     strings = 0
     while at < end:

@@ -1,8 +1,8 @@
 """Reads Perfetto's traces (``.pftrace``, ``.perfetto-trace``): the scheduling events that traced_probes took from ftrace.
 
-The packets of a file are in the order in which buffers were emptied, so times step back by seconds. The bundles of events are
-therefore found first (a row of 80 bytes each), sorted by their first times, and decoded in that order; an event is handed out
-when no later bundle can have an earlier event.
+The packets of a file are in the order in which buffers were emptied, so times step back by seconds. Therefore the bundles of
+events are first found (a row of 80 bytes each), sorted by their first times, and then decoded in this order. An event is handed
+out when no later bundle can have an earlier event.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from wastedcores.trace.readers.support.text_reading import UNPACK_MEMORY, unpack
 from wastedcores.trace.readers.support.tracepoints import WAKING
 from wastedcores.trace.schema import COLUMNS, KIND_DTYPE
 
-#: Packets that are found at a time, bytes of bundles that are decoded at a time, and events of a table.
+#: The numbers of packets that are found at a time, of bytes of bundles that are decoded at a time, and of events in a table.
 _PACKETS, _DECODED, _ROWS = 1 << 14, 4 << 20, 1 << 20
 #: protos/perfetto/trace/ftrace/ftrace_event_bundle.proto: FtraceClock
 _CLOCKS = {0: "boot", 2: "global", 3: "local", 4: "mono_raw"}
@@ -61,13 +61,13 @@ class PerfettoReading(Reading):
         super().__init__(path, "perfetto")
         self._hashed = hashed
         self._names = NameTable(CategoryCodes())
-        # so that there is a code for events without a name, even if no event has a name
+        # the empty name makes sure that there is a code for events without a name, even if no event has a name
         self._no_name = self._names.number(b"")
         self._known = np.full((MAX_CPUS, bj.N_KNOWN), bj.NONE, np.int64)
         self._counts = np.zeros(bj.N_EVENTS, np.int64)
         self._out = np.empty((len(bj.FIELDS), 0), np.int64)
         self._end_ns = 0
-        #: CPUs that lost events after their last bundle; -1: events are missing somewhere
+        #: CPUs that lost events after their last bundle; -1: events are missing at an unknown place
         self._open: set[int] = set()
 
     def frames(self) -> Iterator[pl.DataFrame]:
@@ -88,7 +88,7 @@ class PerfettoReading(Reading):
         self.found.sha256 = file_digest(self.path) if self._hashed else None
 
     def _map(self) -> tuple[np.ndarray, int]:
-        """Return the bytes of the file, unpacked into a temporary file if they are compressed, and how many they are."""
+        """Return the bytes of the file and their number; compressed bytes are unpacked into a temporary file."""
         with self.path.open("rb") as file:
             plain = file.read(1) == b"\n"
         if plain:
@@ -132,7 +132,7 @@ class PerfettoReading(Reading):
         return np.concatenate(parts)
 
     def _unpack(self, data: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, int]:
-        """Write the packets into a temporary file, and unpack those that were packed (compression_type in the configuration)."""
+        """Write all packets into a temporary file, and unpack the packed ones (compression_type in the configuration)."""
         from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket
 
         into = self._temporary()
@@ -200,7 +200,7 @@ class PerfettoReading(Reading):
         return [c for c in np.unique(bundles[:, wj.CPU]).tolist() if 0 <= c < MAX_CPUS]
 
     def _note_begin(self, bundles: np.ndarray) -> None:
-        """Note CPUs whose older bundles were overwritten, although other CPUs have bundles from that time."""
+        """Note that older bundles of these bundles' CPUs were overwritten, although other CPUs have bundles from that time."""
         for cpu in self._cpus(bundles):
             self.found.overwritten[cpu] = -1
             self.found.add_lost(cpu, -1)
@@ -232,7 +232,7 @@ class PerfettoReading(Reading):
         dropped = (table[:, wj.WHAT] & wj.DROPPED) > 0
         first = np.zeros(len(table), np.bool_)
         first[np.unique(table[:, wj.SEQUENCE], return_index=True)[1]] = True
-        # the first packet of a sequence has the mark always (trace_packet.proto: previous_packet_dropped)
+        # the first packet of a sequence always has this mark (trace_packet.proto: previous_packet_dropped)
         losing = set(table[dropped & ~first, wj.SEQUENCE].tolist())
         table = table[(table[:, wj.WHAT] & wj.EVENTS) > 0]
         if not len(table):
@@ -251,10 +251,10 @@ class PerfettoReading(Reading):
         return timed[np.argsort(timed[:, wj.FIRST_NS], kind="stable")]
 
     def _note_overwritten(self, table: np.ndarray) -> None:
-        """Note the CPUs of which the service's buffer overwrote bundles that are as young as what it kept of other CPUs.
+        """Note the CPUs whose overwritten bundles were younger than the oldest bundle that the service's buffer kept.
 
-        ftrace_event_bundle.proto, previous_bundle_end_timestamp: the overwriting of the oldest bundles can skew the first valid
-        time of each CPU. The first bundle of a CPU tells when the one before it ended (Perfetto 44 and later).
+        The first bundle of a CPU tells when the bundle before it ended (Perfetto 44 and later). ftrace_event_bundle.proto,
+        previous_bundle_end_timestamp: because the oldest bundles are overwritten, the first valid times of the CPUs can differ.
         """
         times = table[table[:, wj.FIRST_NS] >= 0, wj.FIRST_NS]
         if not len(times):
@@ -265,8 +265,8 @@ class PerfettoReading(Reading):
     def _carry_losses(self, table: np.ndarray) -> None:
         """Move losses that bundles without events state, and losses of skipped pages, before the next events of their CPU.
 
-        traced_probes skips the rest of a page that is not as it expects (src/traced/probes/ftrace/cpu_reader.cc), and events of
-        the pages after it may be in the same bundle.
+        If a page is not as traced_probes expects, it skips the rest of this page (src/traced/probes/ftrace/cpu_reader.cc). Events
+        of the following pages may be in the same bundle.
         """
         skipped = (table[:, wj.WHAT] & wj.SKIPPED) > 0
         timed = table[:, wj.FIRST_NS] >= 0
@@ -291,7 +291,7 @@ class PerfettoReading(Reading):
             self._open.add(cpu)
 
     def _lost_at_the_end(self) -> Iterator[pl.DataFrame]:
-        """Yield an event at the end for each CPU that lost events after its last ones, and for losses that may be anywhere."""
+        """Yield a loss at the end for each CPU that lost events after its last event, and one for losses that may be anywhere."""
         if self._open:
             cpus = [c if c >= 0 else None for c in sorted(self._open, reverse=True)]
             events = pl.DataFrame({"cpu": cpus}, schema={"cpu": pl.Int32})
@@ -340,7 +340,7 @@ class PerfettoReading(Reading):
     def _decode(
         self, data: np.ndarray, bundles: np.ndarray, i: int, n: int, size: int
     ) -> pl.DataFrame:
-        # where memory pages are expensive, fresh memory for each part costs more than the decoding
+        # on machines where page faults are expensive, fresh memory for each part costs more time than the decoding
         if self._out.shape[1] <= size // 3:
             self._out = np.empty((len(bj.FIELDS), size // 3 + 1), np.int64)
         out = self._out
@@ -363,7 +363,7 @@ class PerfettoReading(Reading):
 
     def _frame(self, out: np.ndarray, rows: int) -> pl.DataFrame:
         columns = dict(zip(bj.FIELDS, out[:, :rows], strict=True))
-        # a copy, because this memory is used again; the other columns are computed into memory of their own
+        # this column is copied, because its memory is used again; the other columns are computed into new memory
         columns["ts_ns"] = columns["ts_ns"].copy()
         raw = pl.DataFrame(columns)
         codes = self._names.codes()
@@ -404,7 +404,7 @@ class PerfettoReading(Reading):
 
 
 def _plain(text: str | bytes) -> str:
-    """Return a text of a message; protobuf hands it out as bytes if these are no valid text."""
+    """Return a text of a message; protobuf hands out bytes if they are not valid text."""
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
 
 
@@ -413,7 +413,7 @@ def _dtype(column: str) -> pl.DataType:
 
 
 def _padded(mapped: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the bytes with room behind them for loads of whole words; a mapped file has it if its last page is not full."""
+    """Return the bytes with room after them for loads of whole words; a mapped file has room if its last page is not full."""
     size = len(mapped)
     if -size % 4096 >= PADDING:
         return np.asarray(mapped), size

@@ -1,4 +1,4 @@
-"""What a Perfetto trace says about missing data. Only its packets with statistics say so."""
+"""What the packets with statistics in a Perfetto trace say about missing data; no other packets say this."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Stated:
-    """Which data of ftrace is missing."""
+    """What the statistics say about missing data of ftrace."""
 
-    #: FtraceParseStatus: what traced_probes could not read, and dropped
+    #: FtraceParseStatus: the errors for which traced_probes dropped data that it could not read
     read_errors: set[str] = field(default_factory=set)
-    #: why the last events of each CPU may be missing, or nothing
+    #: why the last events of each CPU may be missing; empty if they are not
     at_the_end: str = ""
     #: whether the service's buffer overwrote the oldest bundles
     overwritten: bool = False
 
 
 def stated(packets: Iterable[bytes], sequences: Set[int]) -> Stated:
-    """Read the statistics in order; the later ones repeat what the earlier ones state.
+    """Read the statistics in order; later statistics repeat what the earlier ones state.
 
-    ``sequences`` are those of the bundles. src/traced/probes/ftrace/cpu_reader.cc: SetParseError();
+    ``sequences`` are the packet sequences of the bundles. Sources: src/traced/probes/ftrace/cpu_reader.cc: SetParseError();
     protos/perfetto/common/trace_stats.proto.
     """
     from google.protobuf.message import DecodeError

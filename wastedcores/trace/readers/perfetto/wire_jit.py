@@ -16,17 +16,17 @@ from wastedcores.jit.compile import lean
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
 
-#: Columns of the table of packets. BEFORE_NS: when its CPU's previous bundle, which need not be in the file, ended, or 0.
+#: Columns of the table of packets. BEFORE_NS is the end of the CPU's previous bundle, which need not be in the file; 0: unknown.
 AT, SIZE, WHAT, BUNDLE, BUNDLE_SIZE, SEQUENCE, CPU, FIRST_NS, CLOCK, BEFORE_NS = range(10)
 N_COLUMNS = 10
-#: Bits of WHAT: has ftrace events; has facts; has packets that are packed; packets before it were dropped; events of its CPU were
-#: lost before it; the rest of a page of the kernel's buffer was skipped in it; has statistics of ftrace or of the service; is of
-#: another machine than the service, such as a guest, and has nothing else that counts.
+#: Bits of WHAT: the packet has ftrace events; has facts; has packed packets; packets before it were dropped; events of its CPU
+#: were lost before it; in it, the rest of a page of the kernel's buffer was skipped; it has statistics of ftrace or of the
+#: service; it comes from another machine than the service, such as a guest (then no other bit is set).
 EVENTS, FACTS, PACKED, DROPPED, LOST, SKIPPED, STATS, FOREIGN = 1, 2, 4, 8, 16, 32, 64, 128
 OK, CUT, BAD, FULL = 0, 1, 2, 3
 
-#: Fields of a packet: ftrace_events; sequence; dropped; compressed_packets, zstd_compressed_packets; machine_id; and what
-#: states facts: trace_config, system_info, clock_snapshot; ftrace_stats, trace_stats.
+#: Fields of a packet: ftrace_events; sequence; dropped; compressed_packets, zstd_compressed_packets; machine_id. The fields with
+#: facts are trace_config, system_info and clock_snapshot; those with statistics are ftrace_stats and trace_stats.
 _BUNDLE, _SEQ, _DROP, _ZLIB, _ZSTD, _MACHINE = 1, 10, 42, 50, 133, 98
 _CONFIG, _SYSTEM, _CLOCKS, _FTRACE_STATS, _TRACE_STATS = 33, 45, 6, 34, 35
 
@@ -49,8 +49,9 @@ def varint(b: U8, at: int, end: int) -> tuple[Any, int]:
 
 @lean
 def field(b: U8, at: int, end: int) -> tuple[int, int, int, int]:
-    """Read a field: (number, value or place of its bytes, size of them or -1, place after it); the last is -1 if it is no
-    field.
+    """Read a field: (number, its value or the place of its bytes, number of its bytes or -1, place after it).
+
+    The place after it is -1 if there is no field.
     """
     tag, at = varint(b, at, end)
     if at < 0 or tag < 8:
@@ -72,7 +73,7 @@ def field(b: U8, at: int, end: int) -> tuple[int, int, int, int]:
 
 @lean
 def _first(b: U8, at: int, size: int, inner: int) -> int:
-    """Return the first number in a message or in a packed field, -1 if there is none; ``inner``: the field that has it."""
+    """Return the number in field ``inner`` of a message or, if ``inner`` is 0, the first of a packed field; -1: there is none."""
     end = at + size
     if inner == 0:
         value, after = varint(b, at, end)

@@ -1,4 +1,4 @@
-"""The balancer's decisions in a recording of the online checker: a block of JSON (collectors/_decisions.py)."""
+"""Reads the balancer's decisions, which a recording of the online checker has as a block of JSON (collectors/_decisions.py)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _parsed(payload: bytes) -> dict[str, Any]:
 
 
 def probes_note(payload: bytes) -> str:
-    """Say how the decisions were seen, and which probes the kernel refused."""
+    """Say how the decisions of a block were seen, and which probes the kernel refused."""
     return probes_sentence(_parsed(payload))
 
 

@@ -1,6 +1,6 @@
-"""Finds switches that happened and were not recorded: a CPU stops another task than the one that it last started.
+"""Finds switches that happened but were not recorded: a CPU stops another task than the task that it started last.
 
-This was seen on a 6.18 guest that hides the switches and wakeups of its agent's threads from every tracer.
+This was seen on a virtual machine with Linux 6.18 that hides the switches and wakeups of its agent's threads from every tracer.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class HiddenSwitches:
     ) -> pl.DataFrame:
         """Return the hidden switches among some records, at the latest possible time, which is that of the next switch.
 
-        The columns are ``ts_ns``, ``cpu``, ``prev_pid``, ``pid``, ``row`` (that of the next switch) and ``uncounted``: since
-        ``prev_pid`` was started, the kernel has not told how many tasks are on the runqueue.
+        The columns are ``ts_ns``, ``cpu``, ``prev_pid``, ``pid``, ``row`` (the row of the next switch) and ``uncounted``
+        (whether the kernel has not told how many tasks are on the runqueue since ``prev_pid`` was started).
         """
         at = np.flatnonzero(kind == KINDS["switch"])
         at = at[np.lexsort((ts_ns[at], cpu[at]))]

@@ -1,6 +1,6 @@
 """Reads the collectors' file: one JSON line, then blocks of 16-byte records (collectors/wastedcores.h).
 
-The constants here are the package's half of the contract; tests/collectors/test_contract.py compares them with the C header.
+The constants here must agree with those of the collectors; tests/collectors/test_contract.py compares them with the C header.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ TASK = np.dtype(
 )
 COUNTERS = np.dtype([("seen", "<u8"), ("written", "<u8"), ("lost", "<u8"), ("overwritten", "<u8")])
 EVENTS_BLOCK, TASKS_BLOCK, COUNTERS_BLOCK, END_BLOCK, DECISIONS_BLOCK = 1, 2, 3, 4, 5
-#: in a header whose ticks have no frequency
+#: the note of a capture whose ticks have no frequency
 NO_FREQUENCY = "unknown, because this machine has no source (wastedcores doctor tells more)"
-#: Why events are missing before the end: what the collector writes (schedtrace.py), and what this reader says.
+#: Reasons why the end of a capture is missing: the one that the collector writes (schedtrace.py), and one of this reader.
 DISK_FULL, DAMAGED = "disk full", "its last block is damaged"
-#: Records that are decoded at a time.
+#: Number of records that are decoded at a time.
 BATCH_RECORDS = 1 << 19
 
 
@@ -109,7 +109,7 @@ class SchedTraceReading(Reading):
                     "damaged from here on; cut it there (truncate -s) to read what comes before."
                 )
             left = os.fstat(f.fileno()).st_size - f.tell()
-            # refused, because it would allocate 4 GB for a file of a kilobyte
+            # no more is read than the file has, because a damaged size would allocate 4 GB for a file of a kilobyte
             payload = f.read(min(int(block["bytes"]), left))
             digest.update(payload)
             if len(payload) < block["bytes"]:
@@ -131,7 +131,7 @@ class SchedTraceReading(Reading):
             )
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield event tables, each in order of time. Neighbouring tables overlap by the time that draining all CPUs takes."""
+        """Yield event tables, each in order of time. Neighbouring tables overlap by the time for which all CPUs are drained."""
         run: _Decoder | None = None
         held: list[tuple[int, bytes]] = []
         size, round_ = 0, 0
@@ -140,7 +140,7 @@ class SchedTraceReading(Reading):
             run = run or self._decoder()
             kind = int(block["type"])
             if kind == EVENTS_BLOCK:
-                # only between rounds have all older events of all CPUs been read
+                # cut between rounds only, because only then all older events of all CPUs have been read
                 if int(block["round"]) != round_ and size >= BATCH_RECORDS * RECORD.itemsize:
                     yield from run.slices(held)
                     held, size = [], 0
@@ -203,7 +203,7 @@ def _end(payload: bytes) -> dict[str, Any]:
 
 
 class _Decoder:
-    """Decodes blocks; remembers names and losses."""
+    """Decodes blocks, and remembers names and losses."""
 
     def __init__(self, meta: dict[str, Any], facts: FactsBuilder) -> None:
         self.meta, self.facts = meta, facts
@@ -219,7 +219,7 @@ class _Decoder:
         self.restricted = (
             b""  # of a flight recording: the tasks and their masks when it was written
         )
-        self.rebound = np.zeros(0, np.int64)  # the tasks whose affinity it has, too
+        self.rebound = np.zeros(0, np.int64)  # tasks that got another affinity during a recording
         self.end: dict[str, Any] | None = None
         facts.kernel_release = meta.get("kernel")
         facts.clock = meta.get("clock")
@@ -266,9 +266,10 @@ class _Decoder:
         return _finish([tasks, queues])
 
     def masks(self, payload: bytes, at_ns: int) -> pl.DataFrame:
-        """Return the affinity of the tasks that may not run everywhere, at the beginning of a flight recording.
+        """Return the affinity that tasks had at the beginning of a flight recording, for tasks that may not run everywhere.
 
-        It was read at the end. If a task got another affinity during the recording, nobody knows with which one it began.
+        The affinity was read at the end. If a task got another affinity during the recording, its affinity at the beginning is
+        not known, so the task is left out.
         """
         rows, mask = self._task_rows(payload)
         self.names.start(rows["pid"], [c.decode(errors="replace") for c in rows["comm"].tolist()])
@@ -307,7 +308,7 @@ class _Decoder:
         parts = max(1, sum(r.size for _, r in blocks) // BATCH_RECORDS)
         edges = np.linspace(low, high, parts + 1).astype(np.uint64)
         edges[-1] = high
-        # names and masks have the time of the record they belong to, so no edge separates them
+        # names and masks have the time of the record to which they belong, so no edge separates them from it
         cuts = [np.maximum.accumulate(np.searchsorted(t, edges)) for t in stamps]
         for k, t in zip(cuts, stamps, strict=True):
             k[0], k[-1] = 0, t.size
@@ -352,9 +353,9 @@ class _Decoder:
     ) -> pl.DataFrame:
         """Return the switches that were not recorded, so that the threads do not seem to wait forever.
 
-        The task that stops is taken to fall asleep. Only the kernel's own counts show where that is wrong, so without counts the
-        hidden switch is a loss of events. The count that belongs to the switch is hidden as well, so the length of the runqueue
-        is unknown until the next count, unless there was a count since the task was started.
+        The reader assumes that the task that stops falls asleep. Only the kernel's own counts show where this is wrong, so
+        without counts the hidden switch is stated as a loss of events. The count that belongs to the switch is hidden as well, so
+        the length of the runqueue is unknown until the next count, unless there was a count after the task was started.
         """
         table = self.hidden.found(ts, kind, w1, cpu)
         lossy = [c for c, n in self.lost.items() if n]

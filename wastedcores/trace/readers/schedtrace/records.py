@@ -1,4 +1,4 @@
-"""Decodes the 16-byte records of the collectors, kind by kind (collectors/wastedcores.h has the fields)."""
+"""Decodes the 16-byte records of the collectors, kind by kind (their fields are described in collectors/wastedcores.h)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ I64 = NDArray[np.int64]
 
 
 class TaskNames:
-    """The name of every pid, and the changes within the current batch."""
+    """The name of every pid, and the changes of names within the current batch."""
 
     def __init__(self) -> None:
         self._of = np.full(PID_MAX_LIMIT, -1, np.int32)
@@ -36,7 +36,7 @@ class TaskNames:
         return self._ids[name]
 
     def start(self, pid: NDArray[np.uint32], comm: list[str]) -> None:
-        """Set the names of tasks at the start."""
+        """Set the names that tasks have when the recording starts."""
         for p, c in zip(pid.tolist(), comm, strict=True):
             if p < PID_MAX_LIMIT:
                 self._of[p] = self._id(c)
@@ -73,7 +73,7 @@ class TaskNames:
         self._after = now
 
     def fill(self, columns: dict[str, Any], cpu: NDArray[np.int32]) -> None:
-        """Add the columns of names; call :meth:`learn` of the same batch first."""
+        """Add the columns of names; :meth:`learn` must have been called for the same batch."""
         for column, name in (("pid", "comm"), ("prev_pid", "prev_comm"), ("by_pid", "by_comm")):
             if column in columns:
                 columns[name] = self._column(columns[column], columns["ts_ns"], cpu)
@@ -171,7 +171,7 @@ VECTORS = {
 
 
 def name_of(op: str, number: int) -> str | None:
-    """Return the name of what a CPU entered on x86-64, or None if its number says nothing."""
+    """Return the name of what a CPU entered on x86-64, or None if the number has no name here."""
     if op == "fault":
         return "page_fault"
     names = {"syscall": SYSCALLS, "softirq": SOFTIRQS, "vector": VECTORS}.get(op, {})
@@ -180,7 +180,7 @@ def name_of(op: str, number: int) -> str | None:
 
 U64 = NDArray[np.uint64]
 
-#: the names of kinds, which records number from 1 on
+#: name of a kind -> its number in records, which begins at 1
 KINDS = {
     name: number
     for number, name in enumerate(
@@ -202,14 +202,14 @@ TASK_STATES = ("sleeping", "waiting", "running")
 
 @dataclass
 class Around:
-    """All records of a batch, and the places of those to decode; names and masks come after the record they belong to."""
+    """All records of a batch, and the places of those to decode; names and masks follow the record to which they belong."""
 
     kind: NDArray[np.int8]
     w1: U64
     at: NDArray[np.intp]
 
     def masks(self, words: I64) -> list[bytes | None]:
-        """Return the sets of CPUs that follow the records; None if one is incomplete.
+        """Return the set of CPUs that follows each record; None for a set that is incomplete.
 
         ``words`` has the number of words of each set.
         """
@@ -222,7 +222,7 @@ class Around:
 
 
 def bits(w: U64, start: int, length: int) -> I64:
-    """Return some bits of each word."""
+    """Return ``length`` bits of each word, from bit ``start`` on."""
     return (w >> np.uint64(start) & np.uint64((1 << length) - 1)).astype(np.int64)
 
 
@@ -235,7 +235,7 @@ _WAKEUP = {"pid": _PID, "by_pid": _BY, "cpu": (44, 13), "src_cpu": (57, 7)}
 _FORK = {"pid": _PID, "by_pid": _BY}
 _VALUE = {"cpu": (0, 16), "value": (16, 47)}
 _TRANSITION = {"pid": _PID, "op": (22, 5), "value": (27, 32)}
-#: kind -> columns, each with the first bit and the number of bits of the word that has it
+#: kind -> columns, each with its first bit and its number of bits in the record's second word
 PLACES: dict[str, dict[str, tuple[int, int]]] = {
     "nr_running": {"cpu": (0, 16), "nr_running": (16, 24)},
     "switch": {"pid": (22, 22), "prev_pid": (0, 22), "prio": (44, 8), "prev_prio": (52, 8)},
@@ -267,9 +267,9 @@ FUNCTIONS = (
 
 
 def columns_of(name: str, w: U64, x: I64, cpu: Any, around: Around) -> dict[str, Any]:
-    """Return the columns of records of one kind, both those that lie at fixed bits and those that are computed.
+    """Return the columns of records of one kind: those that lie at fixed bits, and those that are computed.
 
-    ``x`` has the bits of the other word that belong neither to the time nor to the kind.
+    ``w`` is the second word of each record. ``x`` has the bits of the first word that belong neither to the time nor to the kind.
     """
     out: dict[str, Any] = {"cpu": cpu}
     for column, place in PLACES[name].items():
@@ -309,7 +309,7 @@ def columns_of(name: str, w: U64, x: I64, cpu: Any, around: Around) -> dict[str,
 
 
 def _words(names: Sequence[str | None], numbers: I64) -> pl.Series:
-    """Return names by their numbers; the last one stands for all higher numbers."""
+    """Return names by their numbers; the last name stands for all higher numbers, too."""
     return pl.Series(names, dtype=pl.Categorical()).gather(np.minimum(numbers, len(names) - 1))
 
 

@@ -1,6 +1,6 @@
-"""Loads of numbers from any place of a byte array, and comparisons of texts of up to 24 bytes by such loads.
+"""Loads of numbers from any place of a byte array, and comparisons of texts of up to 24 bytes by means of these loads.
 
-Loads are not checked: the caller pads its arrays, so that :data:`PADDING` bytes exist after the last byte that counts.
+Loads are not checked: the caller pads its arrays, so that :data:`PADDING` bytes exist after the last byte of the data.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from wastedcores.jit.compile import lean
 
-#: Bytes that must exist after the last byte that counts.
+#: Number of bytes that must exist after the last byte of the data.
 PADDING = 32
 
-#: First 8 bytes and the mask of those that count; bytes 8 to 15 and their mask; bytes 16 to 23 and their mask; length.
+#: The first 8 bytes of a text and a mask of those that are compared; bytes 8 to 15 and their mask; bytes 16 to 23 and their mask;
+#: the length of the text.
 Word: TypeAlias = tuple[np.uint64, np.uint64, np.uint64, np.uint64, np.uint64, np.uint64, int]
 
 
@@ -58,7 +59,7 @@ def _prefetcher(typingctx: Any, array: Any, index: Any) -> Any:
     return types.none(array, types.intp), codegen
 
 
-#: ``prefetch(b, i)``: bring the cache line of ``b[i]`` near; any ``i`` will do, there need not be such a byte
+#: ``prefetch(b, i)``: load the cache line of ``b[i]`` into the cache; ``i`` may lie outside of the array
 prefetch: Any = intrinsic(_prefetcher)
 
 
@@ -105,7 +106,7 @@ def line_end(b: NDArray[np.uint8], i: int, size: int) -> int:
 
 @lean
 def number(b: NDArray[np.uint8], i: int) -> tuple[int, int]:
-    """Return the decimal number at ``i`` and the place after it; (0, i) if there is none or it has more than 18 digits."""
+    """Return the decimal number at ``i`` and the place after it; (0, i) if there is no digit or there are more than 18."""
     v: Any = 0
     j = i
     while True:
@@ -121,7 +122,7 @@ def number(b: NDArray[np.uint8], i: int) -> tuple[int, int]:
 
 @lean
 def signed31(b: NDArray[np.uint8], i: int) -> tuple[int, int]:
-    """Return a number that may have a sign, as :func:`number` does; (0, i) if it does not fit into 31 bits."""
+    """Return a number that may have a minus sign, and the place after it; (0, i) if it does not fit into 31 bits."""
     start = i + 1 if b[i] == 45 else i
     v, j = number(b, start)
     if j == start or v >= 2**31:

@@ -1,4 +1,4 @@
-"""Memory for the columns of many events, and the table made of them."""
+"""Memory for the columns of many events, and the table that is made from these columns."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from wastedcores.trace.readers.support.bytes_jit import PADDING
 from wastedcores.trace.readers.support.event_columns_jit import NULLABLE, Columns
 from wastedcores.trace.schema import COLUMNS, KIND_DTYPE
 
-#: bits of prev_state (include/linux/sched.h and TASK_STATE_TO_CHAR_STR of 3.0 to 6.18). 64 is a dead task up to 4.13, and a
-#: parked one since; 512 is a preempted task up to 3.8, and a parked one from 3.9 to 4.13. The bit of a preempted task is above
-#: those of all letters.
+#: bits of prev_state (include/linux/sched.h and TASK_STATE_TO_CHAR_STR of 3.0 to 6.18). 64 means a dead task up to 4.13, and a
+#: parked task later; 512 means a preempted task up to 3.8, and a parked task from 3.9 to 4.13. The bit of a preempted task is
+#: higher than the bits of all letters.
 _BITS = {1: "S", 2: "D", 4: "T", 8: "t", 16: "X", 32: "Z", 64: "X", 128: "I"}
 _PARKED = (64, 512)
-#: The names of threads that are parked when their CPU goes offline end with its number.
+#: The name of a thread that is parked when its CPU goes offline ends with the CPU's number.
 _PARKS = r"/\d+$"
 
 
 def with_letters(events: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Put the letters of a kernel's numbers into ``prev_state``."""
+    """Write the letters for the numbers in ``column``, which a kernel wrote, into ``prev_state``, and drop that column."""
     raw = events[column]
     values = raw.drop_nulls().unique()
     number = [int(v, 0) if isinstance(v, str) else int(v) for v in values]
@@ -40,7 +40,7 @@ def with_letters(events: pl.DataFrame, column: str) -> pl.DataFrame:
 
 
 class CategoryCodes:
-    """polars' codes of strings in categorical columns; several threads may share one.
+    """polars' codes of strings in categorical columns; several threads may share one object.
 
     polars forgets the code of a string when no column has it any more, so the strings are kept here.
     """
@@ -114,7 +114,7 @@ _TYPES = {
 def columns_for(rows: int) -> Columns:
     """Return columns with room for ``rows`` events, filled with zeros.
 
-    They share one block of memory: numpy asks the kernel for pages of 2 MiB if a block is large, and the page faults of
+    The columns share one block of memory: numpy asks the kernel for pages of 2 MiB if a block is large, and the page faults of
     small pages would take longer than the decoding.
     """
     room = -(-rows // 8) * 8  # so that every column is aligned

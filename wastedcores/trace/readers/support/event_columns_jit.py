@@ -41,7 +41,7 @@ class Columns(NamedTuple):
     text: I64
 
 
-#: Columns that may be null, in the order of their bits: eight in ``low``, then those in ``high``.
+#: Columns that may be null, in the order of their bits: the first eight columns have bits in ``low``, the others in ``high``.
 NULLABLE = Columns._fields[2:15]
 (
     HAS_CPU, HAS_PID, HAS_COMM, HAS_PRIO, HAS_PREV_PID, HAS_PREV_COMM, HAS_PREV_PRIO, HAS_PREV_STATE,

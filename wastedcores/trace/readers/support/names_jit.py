@@ -23,8 +23,8 @@ def new_names(slots: int = 1 << 15) -> U64:
     """Return an empty table of strings, (slots, 5). ``slots`` is a power of two; half of the slots can be used.
 
     The columns of a slot are the first 8 bytes of its string, the other 8 bytes, and the string's number plus 1 (0: the
-    slot is free). Columns 3 and 4 have the two halves again, by number. The count of strings is in the last row of
-    column 3, which no number reaches.
+    slot is free). Columns 3 and 4 have the two halves again, in the row with the string's number. The last row of column 3 has
+    the count of strings, because no string gets the number of this row.
     """
     return np.zeros((slots, 5), np.uint64)
 
@@ -64,14 +64,14 @@ def intern_words(low: np.uint64, high: np.uint64, names: U64) -> Any:
 
 @lean
 def intern_all(halves: U64, names: U64) -> None:
-    """Add strings, (strings, 2) halves, in their order to a table that has room for them."""
+    """Add strings, given as (strings, 2) halves, in their order to a table that has room for them."""
     for i in range(halves.shape[0]):
         intern_words(halves[i, 0], halves[i, 1], names)
 
 
 @lean
 def intern(b: U8, i: int, n: int, names: U64) -> Any:
-    """Return the number of the string of ``n`` <= 16 bytes at ``i``; -2 if the table is full or a byte of it is zero."""
+    """Return the number of the string of ``n`` <= 16 bytes at ``i``; -2 if the table is full or the string has a zero byte."""
     low = load64(b, i) & _MASKS[min(n, 8)]
     high = load64(b, i + 8) & _MASKS[max(n - 8, 0)]
     if has_zero(low, min(n, 8)) or has_zero(high, max(n - 8, 0)):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-#: options of perf record whose value is the next word if it is not in the same word (Documentation/perf-record.txt, 6.12)
+#: options of perf record that need a value, in the same word or the next one (Documentation/perf-record.txt, 6.12)
 _WITH_VALUE = re.compile(
     r"event|filter|pid|tid|realtime|cpu|count|output|freq|mmap-pages|mmap-flush|call-graph|"
     r"cgroup|delay|uid|branch-filter|clockid|proc-map-timeout|clang-path|clang-opt|vmlinux|"
     r"switch-output-event|switch-max-files|affinity|max-size|num-thread-synthesize|pfm-events|"
     r"control|synth"
 )
-#: options without a value, or with one in the same word only
+#: options without a value, or with a value that can only stand in the same word
 _ALONE = re.compile(
     r"exclude-perf|no-buffering|raw-samples|all-cpus|no-inherit|tail-synthesize|overwrite|"
     r"strict-freq|verbose|quiet|stat|data|phys-addr|data-page-size|code-page-size|sample-cpu|"
@@ -30,7 +30,7 @@ _LETTERS = {
 }  # fmt: skip
 #: letters whose value can only follow in the same word
 _TAKE_REST = "ISz"
-#: an option that is not in these lists, or an option that chooses CPUs and comes after the first word that is no option
+#: stands for an option that is not in these lists, or for an option that chooses CPUs but comes after the first other word
 _UNKNOWN = "?"
 _SOME_TASKS = {"pid", "tid", "uid", "per-thread", "cgroup", "filter", "exclude-perf"}
 
@@ -59,7 +59,7 @@ def overwrites(command: str) -> bool:
 def _options(command: str) -> set[str] | None:
     """The long names of the options of a command that records; None if the command does not record.
 
-    The words are not quoted, so a value with spaces looks like the command to run.
+    The words are not quoted, so the second word of a value with spaces looks like the command that perf runs.
     """
     before, found, after = command.partition(" record")
     if not found:
@@ -81,7 +81,7 @@ def _options(command: str) -> set[str] | None:
 
 
 def _names(word: str) -> tuple[set[str], bool]:
-    """The options in a word, and whether the next word is the value of the last one."""
+    """The options in a word, and whether the next word is the value of the last option."""
     if word.startswith("--"):
         name, given, _ = word[2:].partition("=")
         takes_one = bool(_WITH_VALUE.fullmatch(name))

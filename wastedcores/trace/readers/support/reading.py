@@ -16,9 +16,9 @@ import polars as pl
 
 from wastedcores.errors import TraceContentError
 
-#: How far time may step back. sched_profiler takes its slot before its timestamp, so its time steps back by
-#: microseconds. perf's time steps back by the distance between its buffers. Clocks that differ by more than this are
-#: different clocks.
+#: How far time may step back within a file. sched_profiler takes a slot in its buffer before it reads the time, so its time steps
+#: back by microseconds. perf's time steps back by the time that lies between its buffers. If time steps back by more than this,
+#: the times come from different clocks.
 SLACK_NS = 1_000_000_000
 #: In most files, time steps back by less than this.
 USUAL_SLACK_NS = 1_000_000
@@ -31,14 +31,14 @@ class StepsBackError(Exception):
 def in_order(
     frames: Iterable[pl.DataFrame], path: Path, slack_ns: int = SLACK_NS
 ) -> Iterator[pl.DataFrame]:
-    """Yield the events sorted by time. An event is held until the file is ``slack_ns`` further, for time may step back.
+    """Yield the events sorted by time. Time may step back, so an event is held until one comes that is ``slack_ns`` later.
 
     Raises
     ------
     TraceContentError
         Time steps back by more than :data:`SLACK_NS`.
     StepsBackError
-        Time steps back by less than that, to before an event that was yielded. A larger ``slack_ns`` prevents this.
+        Time steps back by less than :data:`SLACK_NS`, to before an event that was yielded. A larger ``slack_ns`` prevents this.
     """
     held: list[pl.DataFrame] = []
     newest: int | None = None
@@ -104,7 +104,7 @@ def ordered_map(
 ) -> Generator[R, None, None]:
     """Yield ``work(item)`` for every item, in order, while threads compute the next results.
 
-    An error in ``items`` or ``work`` is raised after the results before it. Closing the generator ends the threads.
+    An error in ``items`` or ``work`` is raised once the earlier results were yielded. Closing the generator ends the threads.
     """
     reader, pool = ThreadPoolExecutor(1), ThreadPoolExecutor(workers)
     running: deque[Future[R]] = deque()
@@ -144,20 +144,20 @@ class Facts:
     host: str | None
     clock: str | None
     cpus: int | None
-    #: the CPUs that were online, if the file lists them; empty: some were offline, and nothing says which
+    #: the CPUs that were online, if the file lists them; empty: some were offline, and nothing says which CPUs
     online: tuple[int, ...] | None
-    every_switch: bool  #: the recording has every sched_switch, because one was seen
+    every_switch: bool  #: whether all sched_switch events were recorded, which any one shows
     #: as in the header
     wakings: bool
     follows_affinity: bool | None
-    #: lost and overwritten events per CPU. CPU -1: the file does not say which. A count of -1: an unknown number.
+    #: lost and overwritten events per CPU. CPU -1: the file does not say which CPU. A count of -1: an unknown number.
     lost: Mapping[int, int]
     overwritten: Mapping[int, int]
-    #: number of events of kinds that the schema has no place for, by their name in the file
+    #: number of events that were left out because the schema has no kind for them, by their name in the file
     skipped: Mapping[str, int]
     notes: Mapping[str, str]  #: anything else worth keeping. It goes to the header's provenance.
     lines: int  #: lines or records that were read; 0 if the format has none
-    #: describes an end of the file that is cut and was left out; None if the file is whole
+    #: describes what was left out because the end of the file is cut; None if the file is whole
     truncated: str | None
     sha256: str | None  #: digest of the file, or of all its files; None if it was not asked for
 
@@ -202,12 +202,11 @@ class FactsBuilder:
 class Reading(ABC):
     """One pass over one trace file, used as a context manager.
 
-    :meth:`frames` yields the events. Once they are exhausted, :attr:`facts` is complete. Leaving the ``with`` block ends
-    the reader's threads and closes its files, even if an error that is still held keeps the generator of
-    :meth:`frames` alive.
+    :meth:`frames` yields the events. Once they are exhausted, :attr:`facts` is complete. Leaving the ``with`` block ends the
+    reader's threads and closes its files, even if the generator of :meth:`frames` still exists, because an error refers to it.
     """
 
-    #: ``prev_state`` is what the kernel's sched_switch wrote
+    #: whether ``prev_state`` is what the kernel's sched_switch wrote
     kernel_states = False
 
     def __init__(self, path: Path, source_format: str) -> None:

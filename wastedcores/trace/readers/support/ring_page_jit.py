@@ -15,18 +15,18 @@ from wastedcores.trace.readers.support.bytes_jit import load32
 
 U8 = NDArray[np.uint8]
 
-#: In the second word of a page: the number of bytes in use, and what the kernel says about lost events.
+#: Bits of a page's second word: the number of bytes in use, and what the kernel says about events lost before the page.
 PAGE_BYTES = (1 << 27) - 1
 MISSED_STORED, MISSED_EVENTS = 1 << 30, 1 << 31
 #: Types of entries; all lower types are events with data.
 PADDING_TYPE, TIME_EXTEND, TIME_STAMP = 29, 30, 31
-#: An entry begins with its type and, in the bits above that, the time since the previous entry.
+#: An entry begins with its type; the bits above the type hold the time since the previous entry.
 TYPE_BITS, DELTA_BITS = 5, 27
 
 
 @lean
 def event_at(b: U8, at: int) -> tuple[Any, Any]:
-    """Return the place of the data of the event at ``at``, and their number of bytes."""
+    """Return where the data of the event at ``at`` begin, and how many bytes they have."""
     words = np.int64(load32(b, at)) & ((1 << TYPE_BITS) - 1)
     if words:
         return at + 4, 4 * words

@@ -1,8 +1,8 @@
-"""sched_waking: an event of its own beside sched_wakeup, and the wakeup itself where that was not recorded.
+"""What sched_waking events become: a kind of their own beside sched_wakeup, or wakeups if sched_wakeup was not recorded.
 
-``perf sched record`` prefers sched_waking (tools/perf/builtin-sched.c, 6.1 to 6.12). That event comes when a task is
-woken, before it is put on a runqueue, and it names the CPU that the task was on before. If the task is placed on another
-CPU, a sched_migrate_task event follows.
+``perf sched record`` prefers sched_waking (tools/perf/builtin-sched.c, 6.1 to 6.12). This event comes when a task is woken,
+before the task is put on a runqueue, and names the CPU on which the task was before. If the task is placed on another CPU, a
+sched_migrate_task event follows.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class WakingEvents:
 
     def __init__(self, found: FactsBuilder) -> None:
         self._found = found
-        #: True: they become wakeups, since the recording has no sched_wakeup. None: neither event was seen yet.
+        #: True: sched_waking events become wakeups, since the recording has no sched_wakeup. None: neither event was seen yet.
         self.wanted: bool | None = None
 
     def settled(self, tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-        """Turn sched_waking events into wakeups if the recording has no sched_wakeup; the first table that has either decides.
+        """Turn sched_waking events into wakeups if the recording has no sched_wakeup; the first table with either event decides.
 
-        The last moment of each table is kept for the next one, which may have the migrations that belong to its wakings.
+        The last moment of each table is held until the next table comes, which may have the migrations for its wakings.
         """
         held = pl.DataFrame()
         for new in tables:

@@ -10,7 +10,7 @@ from wastedcores.jit.compile import jit
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
-#: The longest time from sched_waking to the sched_migrate_task of the same try_to_wake_up (kernel/sched/core.c).
+#: The longest time from a sched_waking to the sched_migrate_task of the same call of try_to_wake_up() (kernel/sched/core.c).
 PLACED_WITHIN_NS = 50_000
 
 

@@ -1,8 +1,8 @@
-"""Task states that a kernel wrote one bit too far to the left, which Linux 4.15 to 4.19 do.
+"""Corrects task states that a kernel wrote one bit too far to the left, as Linux 4.15 to 4.19 do.
 
 ``__trace_sched_switch_state()`` (include/trace/events/sched.h, v4.18) shifts 1 by ``task_state_index()``, which is 0 for a
-running thread and 1 for the first bit. So a running thread is written as S, a sleeping one as D, one in D as T, and so on. An
-idle kernel thread (I) is written as R, or as R+, which is how a preempted thread is written, too. Linux 4.20 shifts by one less.
+running thread and 1 for the first bit. So a running thread is written as S, one in S as D, one in D as T, and so on. An idle
+kernel thread (I) is written as R or R+; a preempted thread is also written as R+. Linux 4.20 shifts by one bit less.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ NOTE = "the kernel wrote each state shifted one bit to the left, as Linux 4.15 t
 
 #: TASK_STATE_TO_CHAR_STR (include/linux/sched.h, v4.18)
 _LETTERS = "RSDTtXZPI"
-#: X stays: it is a traced thread or, where a format has numbers, a dead one, because 64 has been two things
+#: X stays: it means a traced thread or, in formats with numbers, a dead thread, because the bit 64 has had two meanings
 _BACK = dict(zip(_LETTERS[1:], _LETTERS, strict=False)) | {"X": "X"}
-#: a CPU may go idle although the thread that it stops can run, because the thread's group may not; in at most this share of cases
+#: at most in this share of cases, a CPU goes idle although the thread that it stops can run (but the thread's group may not run)
 _RARE = 0.1
-#: how the names of those kernel threads begin that sleep in TASK_IDLE most often
+#: how the names of the kernel threads begin that most often sleep in TASK_IDLE
 _SLEEPS_IDLE = r"^(?:kworker/|rcu)"
 
 
 class ShiftedStates:
-    """Shifts the states of one trace back if its kernel wrote them so; ``notes`` then says it."""
+    """Shifts the states of one trace back if its kernel wrote them shifted; if so, this is noted in ``notes``."""
 
     def __init__(self, notes: dict[str, str]) -> None:
         self._notes = notes
@@ -48,7 +48,7 @@ def _shifted(frame: pl.DataFrame) -> bool | None:
     left = switches.filter(pl.col("pid") == 0, pl.col("prev_pid") > 0)["prev_state"]
     if not idle.len():
         return None
-    # the idle task never sleeps, but somebody who writes a trace by hand may let it sleep like all other threads
+    # the idle task never sleeps, but in a trace written by hand it may have S like the other threads: then those have S, too
     asleep = left.eq_missing("S").sum()
     return bool(idle.eq_missing("S").all()) and asleep <= _RARE * left.len()
 
@@ -60,7 +60,7 @@ def _back(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _asleep(frame: pl.DataFrame, stays: pl.Series) -> pl.Series:
-    """Return the rows where a thread stops as R or R+ and sleeps: its CPU goes idle, or a wakeup comes before it runs again."""
+    """Return the rows where a thread stops as R or R+ but sleeps: its CPU goes idle, or it is woken before it runs again."""
     rows = frame.with_row_index("row")
     kind = pl.col("kind")
     name = pl.col("prev_comm").cast(pl.String) if "prev_comm" in frame.columns else pl.lit("")

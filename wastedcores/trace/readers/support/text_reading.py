@@ -21,15 +21,15 @@ from wastedcores.errors import TraceFormatError, WastedCoresError
 from wastedcores.trace.readers.support.bytes_jit import PADDING
 from wastedcores.trace.readers.support.reading import Reading
 
-#: Decompressed bytes per block.
+#: Number of decompressed bytes per block.
 BLOCK_BYTES = 16 << 20
 #: No line of a trace is this long: the state of 8192 CPUs in sched_profiler's text has 164 kB.
 MAX_LINE_BYTES = 1 << 18
-#: In no trace are lines shorter than this on average: a bomb of line ends would cost 30 times its size in memory.
+#: In every trace, the average line is longer. A file of line ends only would take 30 times its size in memory.
 SHORT_LINE_BYTES = 16
-#: Packed bytes that are unpacked at a time. zstd makes up to 32,768 bytes of one, so this bounds the memory of a bomb.
+#: Number of packed bytes that are unpacked at a time. zstd can make up to 32,768 bytes of one byte, so this bounds the memory.
 PACKED_BYTES = 1 << 11
-#: Memory that unpacking may ask for: `xz -9` needs 65 MB.
+#: The most memory that unpacking may ask for; `xz -9` needs 65 MB.
 UNPACK_MEMORY = 256 << 20
 
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
@@ -65,10 +65,10 @@ class TextReading(Reading):
     source_format
         Name of the format.
     complete
-        Says whether a last line without a newline is whole. Other last lines are left out, because a line may be cut
-        anywhere, and a number that is cut reads as another number.
+        Says whether a last line without a newline is whole. If it is not, it is left out, because a line may be cut anywhere,
+        and a number that is cut reads as another number.
     hashed
-        Compute the SHA-256 of the file as it is stored.
+        Whether to compute the SHA-256 of the file as it is stored.
 
     Raises
     ------
@@ -91,7 +91,7 @@ class TextReading(Reading):
         self._bytes_read = 0
 
     def _text_in(self, stream: IO[bytes]) -> IO[bytes]:
-        """Return the text in the unpacked file; some formats have it within something else."""
+        """Return the text in the unpacked file; in some formats, this text lies within other data."""
         return stream
 
     def blocks(self) -> Iterator[Block]:
@@ -121,7 +121,7 @@ class TextReading(Reading):
             self.found.sha256 = self._digest.hexdigest()
 
     def _read(self, rest: bytes) -> tuple[np.ndarray, int]:
-        """Return memory that holds ``rest`` and the next bytes, and how many bytes that is."""
+        """Return memory that holds ``rest`` and the next bytes of the file, and the number of these bytes together."""
         end = len(rest)
         full = end + BLOCK_BYTES
         memory = np.empty(full + PADDING, np.uint8)
@@ -144,7 +144,7 @@ class TextReading(Reading):
             ) from e
 
     def _block(self, memory: np.ndarray, size: int) -> Block:
-        """Make a block of the first ``size`` bytes; the padding becomes zeros."""
+        """Make a block of the first ``size`` bytes; the bytes of its padding become zeros."""
         padded = memory[: size + PADDING]
         padded[size:] = 0
         first = self.found.lines + 1
@@ -185,7 +185,7 @@ class _HashingReader(io.RawIOBase):
 
 
 class _UnpackingReader(io.RawIOBase):
-    """Reads packed streams one after the other in bounded memory, and notices a stream that is cut short."""
+    """Reads packed streams one after the other in a bounded amount of memory, and notices a stream that is cut short."""
 
     def __init__(self, packed: IO[bytes], new: Callable[[], Any]) -> None:
         self._packed, self._new = packed, new

@@ -1,1 +1,1 @@
-"""ftrace text, trace-cmd report, perf script: lines of one event each."""
+"""Readers of ftrace text, trace-cmd report and perf script, which have one event per line."""

@@ -1,6 +1,6 @@
-"""New threads, of which one or both of two events tell: task_newtask and, a moment later, sched_process_fork.
+"""Births of threads. The kernel reports each birth with task_newtask and, a moment later, with sched_process_fork.
 
-The kernel writes them in copy_process() and kernel_clone() (kernel/fork.c, v6.12). Recordings of phones have only the first.
+It writes these events in copy_process() and kernel_clone() (kernel/fork.c, v6.12). Recordings of phones have only task_newtask.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ class Births:
     """Keeps one event of each birth, whichever events the recording has."""
 
     def __init__(self) -> None:
-        #: threads of which task_newtask told, and sched_process_fork did not tell yet
+        #: threads whose task_newtask was seen, and whose sched_process_fork was not seen yet
         self._told = pl.DataFrame(schema={"line": pl.Int64, "pid": pl.Int64, "newtask": pl.Boolean})
 
     def once(self, events: pl.DataFrame) -> pl.DataFrame:
-        """Leave out each sched_process_fork whose task_newtask came before it; ``newtask`` marks those and is dropped."""
+        """Leave out each sched_process_fork whose task_newtask came before it. ``newtask`` marks task_newtask, and is dropped."""
         if "newtask" not in events.columns:
             if not self._told.height:
                 return events

@@ -42,7 +42,7 @@ def spaces(b: U8, i: int) -> int:
 
 @lean
 def _before(b: U8, i: int, first: int) -> int:
-    """Return the place before the spaces that end at ``i``, not before ``first``."""
+    """Return the place where the spaces before ``i`` begin; it is never before ``first``."""
     while i > first and b[i - 1] == 32:
         i -= 1
     return i
@@ -71,8 +71,8 @@ def _after_cpu(b: U8, i: int, perf: bool) -> tuple[int, int, int]:
 def in_interrupt(b: U8, end: int) -> bool:
     """Tell whether the flags that end at ``end`` say that a hardware interrupt runs.
 
-    ``h`` is an interrupt, ``H`` one in a softirq, and ``z`` and ``Z`` an NMI (kernel/trace/trace_output.c:
-    trace_print_lat_fmt, 4.1 to 6.18). No other flag character is one of these letters.
+    ``h`` is an interrupt, ``H`` an interrupt in a softirq, and ``z`` and ``Z`` an NMI (kernel/trace/trace_output.c:
+    trace_print_lat_fmt, 4.1 to 6.18). No other flag is printed as one of these letters.
     """
     i = end - 1
     while b[i] > 32:
@@ -86,8 +86,8 @@ def in_interrupt(b: U8, end: int) -> bool:
 def envelope(b: U8, start: int, perf: bool) -> tuple[int, int, int, int, int, int, int]:
     """Return (begin and end of the task's name, pid, cpu, ns, place of the event's name, where the flags end).
 
-    The place is 0 if the line is not understood. The task's name comes first and can contain anything, so the first
-    "[cpu]" with a whole envelope around it counts.
+    The place of the event's name is 0 if the line is not understood. The task's name comes first and can contain anything, so
+    the first "[cpu]" that has all parts of an envelope around it counts.
     """
     first = spaces(b, start)
     i = first

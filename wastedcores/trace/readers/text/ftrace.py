@@ -1,4 +1,4 @@
-"""Reads ftrace's text, and the pages and files that have it within."""
+"""Reads ftrace's text, and the pages and files that contain this text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wastedcores.trace.readers.support.embedded import atrace_text, systrace_tex
 from wastedcores.trace.readers.text.lines import Dialect, LineReading
 from wastedcores.trace.recognisers import FTRACE_LATENCY_LINE, FTRACE_LINE
 
-#: The same without the name of an event, as other tracers write: "sys_ioctl -> 0x0", "sys_ioctl(fd: ff)".
+#: The same line without the name of an event, as other tracers write it: "sys_ioctl -> 0x0", "sys_ioctl(fd: ff)".
 _BARE = FTRACE_LINE.replace(r"(?:: ?| <-)(?P<payload>.*)$", r"(?P<payload>\W.*)?$")
 
 FTRACE = Dialect(

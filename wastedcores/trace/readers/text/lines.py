@@ -1,4 +1,4 @@
-"""Reads text with one event per line, an envelope and the event's own fields: what ftrace, trace-cmd and perf script print."""
+"""Reads the text that ftrace, trace-cmd and perf script print: on each line, an envelope and the fields of one event."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wastedcores.trace.readers.text.births import Births
 from wastedcores.trace.readers.text.payload import KIND_OF, clean_comm, parse_payloads
 from wastedcores.trace.readers.text.scan import Scanner, count, merge
 
-#: the note that perf was in a pid namespace, so the number before the CPU may be another thread's
+#: key of the note that perf ran in a pid namespace, so that the pid before the CPU may be that of another thread
 NAMESPACE = "pid namespace"
 
 
@@ -28,9 +28,9 @@ NAMESPACE = "pid namespace"
 class Dialect:
     """The way in which one tool prints lines."""
 
-    perf: bool  #: the compiled code looks for perf's envelope; otherwise for ftrace's
+    perf: bool  #: whether the compiled code looks for perf's envelope; otherwise it looks for ftrace's
     #: regular expressions with groups comm, pid, cpu, sec, frac (or us), name, payload, and flags if the tool
-    #: prints them; the first that matches counts
+    #: prints them. The first expression that matches a line counts.
     envelopes: tuple[str, ...]
     noise: str  #: regular expression of lines without an event, which can be anywhere
     lost: str  #: regular expression with groups cpu (optional), n (optional)
@@ -38,7 +38,7 @@ class Dialect:
 
 
 class LineReading(TextReading):
-    """One pass over a text of such lines.
+    """One pass over a text with one event per line.
 
     Compiled code decodes the frequent events in their common spelling. Everything else goes through the patterns of the
     dialect and of payload.py. Both give the same events (tests/trace/readers/text/test_readers_two_ways.py).
@@ -76,7 +76,7 @@ class LineReading(TextReading):
             yield self._births.once(merge(fast, slow) if rest.height else fast)
         if self._last_event.damaged:
             self.found.truncated = self._last_event.text
-        # where the lines about losses account for all events that the head calls missing, the oldest ones were not overwritten
+        # if the lines about losses account for all events that the head calls missing, no oldest events were overwritten
         lost, over = self.found.lost, self.found.overwritten
         told = [n for cpu, n in lost.items() if cpu >= 0]
         if min(told, default=0) > 0 and sum(told) == over[-1] == lost[-1]:
@@ -92,12 +92,12 @@ class _LastEvent:
     name: str = ""
     #: whether there are other events before it
     some: bool = False
-    #: the error of the last line so far, if it is damaged: if no line follows, the file was cut there
+    #: the error of the last line so far, if this line is damaged: if no further line follows, the file was cut in this line
     damaged: TraceFormatError | None = None
     text: str = ""
 
     def refuse(self, lines: pl.DataFrame, column: str, found: FactsBuilder, error: str) -> None:
-        """Refuse damaged lines. A single line without its end, after other events, is refused only when further lines follow."""
+        """Refuse damaged lines; but refuse a single line that lacks its end, after other events, only if a line follows it."""
         damaged, line = TraceFormatError(error), int(lines["line"][0])
         several = lines.height > 1 or found.truncated or self.damaged
         cut = (self.some or self.line) and not complete(lines[column][0])
@@ -108,9 +108,10 @@ class _LastEvent:
 
 
 def complete(line: str) -> bool:
-    """Return whether a last line without a newline shows that nothing of it is missing.
+    """Return whether a last line without a newline is whole.
 
-    Priorities have three digits at most (139 is nice 19), and CPUs are printed with three digits at least.
+    It is whole if its last number has three digits: priorities have at most three (139 is nice 19), and CPUs are printed with at
+    least three.
     """
     return bool(re.search(r"(?:[ _]prio=|target_cpu=|CPU:)\d{3}$|\[\d{3}\]$", line))
 
@@ -119,7 +120,7 @@ def _read_rest(
     path: Path, lines: pl.DataFrame, found: FactsBuilder, dialect: Dialect, last: _LastEvent
 ) -> pl.DataFrame:
     """Read the lines that the compiled code left alone; ``found`` and ``last`` are kept up to date."""
-    # text that stands in the source of a page has its line ends and quotation marks escaped
+    # in text that is embedded in a page's script, line ends and quotation marks are escaped
     escaped = pl.col("text").str.ends_with("\\n\\")
     plain = pl.col("text").str.slice(0, pl.col("text").str.len_chars() - 3)
     plain = plain.str.replace_all(r"\\(.)", "$1")
@@ -148,7 +149,7 @@ def _read_rest(
             found.skipped["(further lines of a marker)"] += further
     frames = [lost]
     bare_name = pl.col("name").str.split(":").list.last()
-    # a probe that somebody set up may have the name of an event
+    # a user-defined probe may have the name of an event
     is_probe = bare_name.str.starts_with("sched_") & pl.col("payload").str.contains(_PROBE)
     is_known = bare_name.is_in(list(KIND_OF)) & ~is_probe
     others = events.filter(~is_known).group_by(bare_name, maintain_order=True).len()
@@ -183,12 +184,12 @@ def _read_rest(
     return pl.concat(frames, how="diagonal_relaxed").sort("line", maintain_order=True)
 
 
-#: the place of a probe, which its line has before the fields (kernel/trace/trace_kprobe.c:print_kprobe_event)
+#: the address of a probe, which stands before its fields (kernel/trace/trace_kprobe.c:print_kprobe_event)
 _PROBE = r"^\s*\([\w.]+(?:\+0x[0-9a-f]+/0x[0-9a-f]+)?(?: <- [^)]*)?\)"
 
 
 def _split(lines: pl.DataFrame, dialect: Dialect) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Take lines apart: those that have the parts of an event, and the others."""
+    """Split lines into their parts; return the lines that have the parts of an event, and the other lines."""
     parts, rest = [], lines
     for envelope in dialect.envelopes:
         fields = rest.with_columns(pl.col("text").str.extract_groups(envelope).struct.unnest())
@@ -196,7 +197,7 @@ def _split(lines: pl.DataFrame, dialect: Dialect) -> tuple[pl.DataFrame, pl.Data
         fields = fields.with_columns(pl.lit(None, pl.String).alias(c) for c in absent)
         fields = fields.with_columns(
             pl.col("payload").fill_null("")
-        )  # a name with nothing behind it
+        )  # nothing follows the name of the event
         # a number of seconds that does not fit is not a time
         seconds = pl.col("sec").cast(pl.Int64).is_between(0, MAX_SECONDS)
         good = fields.select((seconds | pl.col("us").is_not_null()).fill_null(False)).to_series()
@@ -210,7 +211,7 @@ def _split(lines: pl.DataFrame, dialect: Dialect) -> tuple[pl.DataFrame, pl.Data
 def _skip(
     path: Path, lines: pl.DataFrame, found: FactsBuilder, dialect: Dialect, last: _LastEvent
 ) -> None:
-    """Count lines that are not events; refuse lines that are damaged events, or events printed in an unknown way."""
+    """Count lines that are not events; refuse lines with an event that is damaged or printed in an unknown way."""
     if not lines.height:
         return
     bad = lines.filter(pl.col("text").str.contains(_BROKEN))
@@ -230,14 +231,14 @@ def _skip(
     )
 
 
-#: A line that names an event of the scheduler, or has bytes that no text has.
+#: Matches a line that names an event of the scheduler, or has bytes that no text has.
 _BROKEN = r"sched_(?:switch|wakeup|waking|migrate_task)|[\x00-\x08\x0e-\x1f\x{fffd}]"
 
 
 def _refuse_buffers(path: Path, events: pl.DataFrame) -> None:
-    """Refuse names of tasks that begin with the name of a buffer: the same event may come once per buffer.
+    """Refuse task names that begin with the name of a buffer, because then the same event may come once per buffer.
 
-    The name of a task alone has 15 bytes at most.
+    A task's name without that of a buffer has 15 bytes at most.
     """
     named = events.filter(
         (pl.col("comm").str.len_bytes() > 16) & pl.col("comm").str.contains(r"^\S.*: ")
@@ -271,7 +272,7 @@ def _stamped(events: pl.DataFrame) -> pl.DataFrame:
 def _lost(
     other: pl.DataFrame, events: pl.DataFrame, found: FactsBuilder, dialect: Dialect
 ) -> pl.DataFrame:
-    """Make events of the lines that state lost events, with the time of the next event or else of the last one."""
+    """Make events of the lines that state lost events. Each gets the time of the next event, or else that of the last event."""
     rows = []
     for line, text, next_ts in (
         other.filter(pl.col("text").str.contains(dialect.lost))
@@ -284,7 +285,7 @@ def _lost(
         cpu = int(parts["cpu"] or parts.get("cpu2") or -1)
         n = int(parts["n"]) if parts.get("n") else -1
         if "buffer started" in text:
-            # what came before on this CPU was overwritten; only the file's header says how much in all, and an excerpt has none
+            # earlier events of this CPU were overwritten. Only the file's head says how many in all, and an excerpt has no head
             if not found.overwritten:
                 found.overwritten[-1] = -1
                 found.add_lost(-1, -1)
@@ -313,7 +314,7 @@ def _lost(
 
 
 def _marker_lines(unknown: pl.DataFrame, events: pl.DataFrame, last: _LastEvent) -> pl.DataFrame:
-    """Add ``marker``: the line continues the text of a marker, which can contain line ends."""
+    """Add the column ``marker``: whether the line continues the text of a marker, because that text can contain line ends."""
     known = pl.DataFrame(
         {
             "event_line": [last.line, *events["line"].to_list()],

@@ -1,8 +1,8 @@
 """Decodes the fields of the scheduler's trace events as kernels, trace-cmd and perf print them.
 
-Formats: include/trace/events/sched.h and power.h of 4.1, 5.4, 6.12, 6.18 (docs/scheduler-model.md, section 11.6). The
-second spellings are those of libtraceevent's plugins (plugin_sched_switch.c), which trace-cmd and newer perf use. The
-name of a task can contain anything, so every pattern is anchored at its two ends and the fixed words in between.
+Formats: include/trace/events/sched.h and power.h of 4.1, 5.4, 6.12, 6.18 (docs/scheduler-model.md, section 11.6). The second
+pattern of an event is the spelling of libtraceevent's plugins (plugin_sched_switch.c), which trace-cmd and newer perf use. The
+name of a task can contain anything, so every pattern is anchored at both ends and at the fixed words between them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CPU = r"\d{1,9}"
 #: Fields that newer kernels append, such as group_dead=true.
 _TAIL = r"(?: \w+=\S*)*\s*$"
 
-#: event -> patterns, of which the first match counts; named groups are columns of the schema
+#: event -> patterns, of which the first that matches counts; named groups are columns of the schema
 PATTERNS: dict[str, tuple[str, ...]] = {
     "switch": (
         rf"^prev_comm=(?P<prev_comm>.*) prev_pid=(?P<prev_pid>{_INT}) prev_prio=(?P<prev_prio>{_INT})"
@@ -56,8 +56,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "frequency": (rf"^state=(?P<value>{_INT}) cpu_id=(?P<cpu>{_CPU}){_TAIL}",),
 }
 
-#: The kernel's name of an event -> kind. sched_waking counts only if there is no sched_wakeup (sched_waking.py), and of
-#: task_newtask and sched_process_fork only the first (births.py).
+#: The kernel's name of an event -> kind. sched_waking counts as a wakeup only if there is no sched_wakeup (sched_waking.py). Of
+#: the task_newtask and the sched_process_fork of a thread, only the first counts (births.py).
 KIND_OF = {
     "sched_waking": "waking", "sched_switch": "switch", "sched_wakeup": "wakeup", "sched_wakeup_new": "wakeup_new",
     "sched_migrate_task": "migrate", "sched_process_fork": "fork", "sched_process_exec": "exec",
@@ -71,12 +71,12 @@ IDLE_EXIT = 4294967295
 
 _INT_COLUMNS = ("pid", "prio", "prev_pid", "prev_prio", "cpu", "src_cpu", "by_pid", "value")
 
-#: The name in a line's envelope if ftrace had forgotten it (<...>) or perf never knew it (:PID).
+#: What stands for a task's name in a line's envelope if ftrace had forgotten the name (<...>) or perf never knew it (:PID).
 _NO_COMM = r"^(?:<\.\.\.>|:-?\d+|)$"
 
 
 def parse_payloads(events: pl.DataFrame, kind: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Decode the fields of events of one kind."""
+    """Decode the fields of events of one kind; return the decoded events and the events that no pattern matches."""
     # trace-cmd pads the name; the kernel's own marker line keeps the spaces of the text
     events = events.with_columns(
         payload=pl.when(pl.col("name") == "tracing_mark_write")
@@ -99,7 +99,7 @@ def parse_payloads(events: pl.DataFrame, kind: str) -> tuple[pl.DataFrame, pl.Da
             for c in numbers
         )
         good = fields.select(pl.col(anchor).is_not_null() & fits).to_series()
-        if good.all():  # as in nearly all traces: the first spelling is the one of all events
+        if good.all():  # in nearly all traces, all events have the first spelling
             done.append(fields)
             events = events.clear()
         else:
@@ -111,7 +111,7 @@ def parse_payloads(events: pl.DataFrame, kind: str) -> tuple[pl.DataFrame, pl.Da
 
 
 def _fitting(column: str) -> pl.DataType:
-    # idle states are printed as u32; everything else must fit its column
+    # idle states are printed as u32; pids and priorities must fit their columns
     return pl.Int64() if column in ("value", "cpu", "src_cpu") else COLUMNS[column].dtype
 
 
@@ -163,7 +163,7 @@ def _finish(fields: pl.DataFrame, key: str, kind: str) -> pl.DataFrame:
             value=pl.when(pl.col("value") == IDLE_EXIT).then(-1).otherwise(pl.col("value"))
         )
     elif key == "cpu_online":
-        # of all steps, this one decides whether the CPU may run tasks (kernel/sched/core.c)
+        # of all steps of hotplug, only this step decides whether the CPU may run tasks (kernel/sched/core.c)
         out = out.filter(pl.col("step").is_in(["sched_cpu_activate", "sched_cpu_deactivate"]))
         out = out.with_columns(value=(pl.col("step") == "sched_cpu_activate").cast(pl.Int64))
         out = out.drop("step")

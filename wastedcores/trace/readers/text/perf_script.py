@@ -15,7 +15,7 @@ from wastedcores.trace.recognisers import PERF_SCRIPT_LINE, PERF_SCRIPT_NO_PID
 PERF_SCRIPT = Dialect(
     perf=True,
     envelopes=(PERF_SCRIPT_LINE, PERF_SCRIPT_NO_PID),
-    # call chains (indented addresses), side-band records
+    # lines of call chains (indented addresses) and side-band records
     noise=r"^(?:\t\s*[0-9a-f]+ |.*: PERF_RECORD_|PERF_RECORD_|\s+[0-9a-f]{8,} )",
     lost=(
         r"\[(?P<cpu>\d{1,4})\] +(?P<sec>\d{1,9})\.(?P<frac>\d{1,9}): PERF_RECORD_LOST(?:_SAMPLES)? lost (?P<n>\d{1,12})"
@@ -26,7 +26,7 @@ PERF_SCRIPT = Dialect(
     ),
 )
 
-#: perf script sorts events by time. In this many events, times that are differences step back in more than this share.
+#: perf script sorts events by time. Of at least this many events, times that are differences step back at more than this share.
 _ENOUGH, _MOST_BACK = 20, 0.1
 
 
@@ -49,10 +49,10 @@ class PerfScriptReading(LineReading):
                         "--deltatime, that is, with the differences of times. Print it again without: perf script -F +cpu "
                         "--show-lost-events."
                     )
-            # in a pid namespace, only the fields of the events have the kernel's numbers
+            # if perf ran in a pid namespace, only the pids in the fields of the events are those of the kernel
             by_perf = pl.col("kind").is_in(["wakeup", "wakeup_new", "migrate"])
             by = pl.when(~by_perf).then("by_pid")
             yield frame.with_columns(by_pid=by) if NAMESPACE in self.found.notes else frame
-        if overwrites(self.found.notes.get("source cmdline", "")):  # nothing says how much
+        if overwrites(self.found.notes.get("source cmdline", "")):  # nothing says how many events
             self.found.overwritten[-1] = -1
             self.found.add_lost(-1, -1)

@@ -1,4 +1,4 @@
-"""Turns blocks of text into event tables by the compiled scanner, and returns the lines that it left alone."""
+"""Turns blocks of text into event tables with the compiled scanner, and returns the lines that the scanner left alone."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ _KINDS = pl.Series(
     dtype=KIND_DTYPE,
 )
 _NUMBERS = ("pid", "prev_pid", "src_cpu", "by_pid", "prio", "prev_prio")
-#: The patterns need a second for a file of this size, which is as long as it takes to load or compile the scanner.
+#: The scanner is used from this size on. The patterns need a second for such a file, and loading or compiling the scanner takes
+#: as long.
 WORTHWHILE_BYTES = 12 << 20
 _NO_NAME = 2**32 - 1
-#: "-1 [0] 1.0: cpu_idle: state=0 cpu_id=0" and a line end have 40 bytes.
+#: No event has fewer bytes: "-1 [0] 1.0: cpu_idle: state=0 cpu_id=0" and a line end have 40.
 SHORTEST_EVENT = 32
 _VALUED = (tp.CPU_IDLE,)
 _NUMPY: dict[pl.DataType, Any] = {pl.Int32(): np.int32, pl.Int16(): np.int16}
@@ -45,8 +46,8 @@ class Scanned(NamedTuple):
     """The events of a block, and its other lines.
 
     ``events`` has the columns of the schema that are filled, and ``line``, ``ctx_cpu`` and ``waking``. ``rest`` has the
-    lines left alone: ``line``, ``text``, ``next_ts`` (time of the next event; null if there is none) and ``before`` (line
-    of the last event before it; 0 if that is not in this block). ``counts`` has the number of events by code.
+    lines that the scanner left alone: ``line``, ``text``, ``next_ts`` (time of the next event; null if there is none) and
+    ``before`` (line of the last event before; 0 if that event is not in this block). ``counts`` has the number of events by code.
     """
 
     events: pl.DataFrame
@@ -57,7 +58,7 @@ class Scanned(NamedTuple):
 class Scanner:
     """Finds the events in blocks of text. Several threads can use it; each of them has its own table of names.
 
-    ``scan`` is a compiled function with the parameters of that in scan_jit.py, and ``dialect`` its third one.
+    ``scan`` is a compiled function with the parameters of ``scan`` in scan_jit.py, and ``dialect`` is its third argument.
     """
 
     def __init__(self, scan: Callable[..., tuple[int, int, int, int]], dialect: bool) -> None:
@@ -99,15 +100,15 @@ class Scanner:
             own.names, own.size, own.lines = NameTable(self._categories), 0, 0
         if size > own.size or lines > own.lines:
             own.size, own.lines = max(size, own.size), max(lines * 9 // 8, own.lines)
-            # room for every event (each has at least SHORTEST_EVENT bytes), and for one line that is written first and turns
-            # out to be no event
+            # room for every event (each has at least SHORTEST_EVENT bytes), and for one line whose fields are written before it
+            # turns out not to be an event
             events = min(own.lines, own.size // SHORTEST_EVENT) + 1
             own.out, own.slow = tj.new_events(events), tj.new_slow(own.size, own.lines)
         return own.names, own.out, own.slow
 
 
 def count(scanned: Scanned, facts: FactsBuilder) -> None:
-    """Count the events of a block that were seen and left out."""
+    """Count the events of a block that were left out, and note whether it has context switches."""
     counts = scanned.counts
     if counts[tp.STAT_RUNTIME]:
         facts.skipped["sched_stat_runtime"] += int(counts[tp.STAT_RUNTIME])

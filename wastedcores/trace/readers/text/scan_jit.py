@@ -1,7 +1,7 @@
 """Decodes lines of ftrace text and perf script about as fast as memory delivers them.
 
-This file knows only the common spelling of the frequent events. It returns every other line unchanged, and the regular
-expressions of lines.py read it. They know all spellings and say what is wrong, so this file can be strict.
+This file knows only the common spelling of the frequent events. It returns every other line unchanged for the regular
+expressions of lines.py. Those know all spellings and say what is wrong with a line, so this file can be strict.
 
 Formats: kernel/trace/trace_output.c:trace_print_context, include/trace/events/sched.h (4.1 ... 6.18),
 tools/perf/builtin-script.c:perf_sample__fprintf_start.
@@ -33,8 +33,8 @@ NO_PRIO = -(2**15)
 NO_NAME = -1
 
 #: Rows of the event table, which has one column per event. It is one table instead of an array per field, because passing
-#: so many arrays from function to function took longer than the parsing. Names are numbers of names_jit; LINE counts
-#: from 0 within the block.
+#: one array per field from function to function took longer than the parsing. A name is stored as its number in the table of
+#: names_jit.py; LINE counts from 0 within the block.
 FIELDS = (
     "line", "ts_ns", "code", "ctx_cpu", "cpu", "pid", "comm", "prio", "prev_pid", "prev_comm", "prev_prio", "prev_state",
     "src_cpu", "by_pid", "by_comm", "value", "in_irq",
@@ -46,7 +46,7 @@ FIELDS = (
 
 
 class Slow(NamedTuple):
-    """The lines that are returned unchanged: their bytes one after the other, and what surrounds each of them."""
+    """The lines that are returned unchanged: their bytes one after the other, and the decoded lines around each of them."""
 
     text: U8
     line: I64  # from 0
@@ -60,7 +60,7 @@ def new_events(lines: int) -> I64:
 
 
 def new_slow(size: int, lines: int) -> Slow:
-    """Return memory for lines."""
+    """Return memory for ``lines`` unchanged lines that have ``size`` bytes in all."""
     return Slow(
         np.empty(size, np.uint8),
         np.empty(lines, np.int64),
@@ -108,7 +108,7 @@ _FORGOTTEN = word("<...>")
 def _comm_then(b: U8, i: int, w: Word, names: U64) -> tuple[int, int, int]:
     """Read a name, ``w`` and a number at ``i``: (name, number, end); end is 0 if they are not there.
 
-    The name can contain ``w``, too. The last place within 15 bytes counts, as in the greedy patterns of payload.py.
+    The name can contain ``w``, too. The last ``w`` after at most 15 bytes counts, as in the greedy patterns of payload.py.
     """
     for n in range(COMM_MAX, -1, -1):
         if b[i + n] == 32 and is_word(b, i + n, w):
@@ -131,7 +131,7 @@ def _field(b: U8, i: int, w: Word) -> tuple[int, int]:
 
 @lean
 def event_code(b: U8, i: int, perf: bool) -> tuple[int, int]:
-    """Return the code of the event that is named at ``i``, or -1 if it is not read here, and the place of its fields."""
+    """Return the code of the event that is named at ``i`` and the place of its fields; the code is -1 if it is not read here."""
     if perf:
         if is_word(b, i, _SCHED):
             i += _SCHED[6]
@@ -274,7 +274,7 @@ def _fields(b: U8, i: int, code: int, row: int, out: I64, names: U64) -> int:
 
 @lean
 def blank(row: int, out: I64) -> None:
-    """Say that an event has none of the numbers and names that only some kinds have."""
+    """Mark as absent all numbers and names of an event that only some kinds of events have."""
     out[PID, row] = NONE
     out[COMM, row] = NO_NAME
     out[PRIO, row] = NO_PRIO
@@ -328,7 +328,7 @@ def _line(
 def leave(
     b: U8, start: int, end: int, line: int, before: int, slow: Slow, n_slow: int, n_bytes: int
 ) -> int:
-    """Hand a line over to the patterns; return the number of bytes that they have now."""
+    """Hand a line over to the patterns; return the number of bytes that have been handed over so far."""
     slow.line[n_slow], slow.before[n_slow], slow.next_ts[n_slow] = line, before, -1
     for i in range(start, end + 1):
         slow.text[n_bytes] = b[i]

@@ -1,4 +1,4 @@
-"""Reads the bytes of a ``trace.dat`` file one thing after the other, and unpacks what is compressed."""
+"""Reads the parts of a ``trace.dat`` file one after the other, and unpacks those that are compressed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import zstandard
 
 from wastedcores.errors import TraceFormatError
 
-#: The sections with formats and symbols of a kernel have about 10 MB.
+#: The most bytes of a section. The sections with the formats and the symbols of a kernel have about 10 MB.
 _MAX_SECTION = 1 << 28
-#: zstd makes up to 32,768 bytes of one; trace-cmd's pages have been seen to shrink to a tenth.
+#: Data that unpack to more than this many times their size are refused. zstd can make up to 32,768 bytes of one byte; trace-cmd's
+#: pages have been seen to shrink to a tenth.
 MOST_TIMES = 500
 
 
 class Cursor:
-    """Reads one thing after the other; what would lie outside of the file is refused."""
+    """Reads one part of the file after the other; a part that would lie outside of the file is refused."""
 
     def __init__(self, data: np.ndarray, path: Path, at: int = 0, begin: int = 0) -> None:
         self.data, self.path, self.at, self.begin = data, path, at, begin
@@ -41,13 +42,13 @@ class Cursor:
         return int.from_bytes(self.take(size, what), self.order)
 
     def inside(self, content: bytes, begin: int) -> Cursor:
-        """Read a part of the file, or what was unpacked of it, in the same way; ``begin`` is its place, for messages."""
+        """Return a cursor for a part of the file, which may have been unpacked; ``begin`` is the part's place, for messages."""
         part = Cursor(np.frombuffer(content, np.uint8), self.path, 0, begin)
         part.order, part.packing = self.order, self.packing
         return part
 
     def sized(self, size: int, what: str) -> bytes:
-        """Read a number, and return that many bytes behind it."""
+        """Read a number, and return as many of the bytes that follow it."""
         return self.take(self.number(size, what), what)
 
     def string(self, what: str) -> bytes:
@@ -73,14 +74,14 @@ def unpack(
     packing: bytes = b"zstd",
     unpacker: zstandard.ZstdDecompressor | None = None,
 ) -> bytes:
-    """Unpack bytes that zstd packed, or zlib."""
+    """Unpack bytes that zstd or zlib packed."""
     try:
         if packing == b"zlib":
             return _inflated(content, size)
         if size > MOST_TIMES * max(len(content), 64):
             raise zstandard.ZstdError(f"{len(content)} bytes cannot be {size} bytes of a recording")
         stated = zstandard.frame_content_size(content)
-        if stated > size:  # zstandard would allocate what a frame states, whatever is allowed
+        if stated > size:  # zstandard would allocate what a frame states, whatever the limit is
             raise zstandard.ZstdError(f"it states {stated} bytes instead of {size}")
         unpacker = unpacker or zstandard.ZstdDecompressor()
         plain = unpacker.decompress(content, max_output_size=max(size, 1))

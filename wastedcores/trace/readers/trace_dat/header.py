@@ -2,11 +2,11 @@
 
 Formats: man trace-cmd.dat.v6 and trace-cmd.dat.v7 (trace-cmd 3.1); the options' numbers are in trace-cmd-private.h.
 
-Also finds the pages in a file of the collector ``tracefs.py``, which has the head of a trace.dat and then the pages in the
-order of their recording.
+This module also finds the pages in a file of the collector ``tracefs.py``. Such a file has the head of a trace.dat and then the
+pages in the order in which they were recorded.
 
-trace-cmd writes the pages of each CPU into a file of its own and puts them together when the recording ends. The collector
-writes them block by block into one file, so that a recorder that is killed leaves all that it had recorded.
+trace-cmd writes the pages of each CPU into a separate file and puts these files together when the recording ends. The collector
+writes the pages block by block into one file. If it is killed, the file holds all that was recorded until then.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from wastedcores.trace.recognisers import TRACE_DAT
 
 @dataclass
 class Buffer:
-    """One buffer of the file: the top one, whose name is empty, or that of an instance."""
+    """One buffer of the file: the top buffer, whose name is empty, or the buffer of an instance."""
 
     clock: str | None = None  #: None if the file does not say
-    #: CPU, and where its pages begin and how many bytes they have in the file
+    #: for each CPU: its number, where its pages begin in the file, and how many bytes they have
     pages: list[tuple[int, int, int]] = field(default_factory=list)
     compressed: bool = False  #: the pages are compressed
-    #: CPU, place and number of bytes of pages that lie in the order in which they were recorded, instead of ``pages``
+    #: used instead of ``pages`` if the pages lie in the order in which they were recorded: CPU, place and size of each block
     blocks: list[tuple[int, int, int]] = field(default_factory=list)
-    #: events per CPU that later ones overwrote, and events that found the buffer full
+    #: events per CPU that later events overwrote, and events that were dropped because the buffer was full
     overrun: Counter[int] = field(default_factory=Counter)
     dropped: Counter[int] = field(default_factory=Counter)
 
@@ -57,8 +57,8 @@ class DatHeader:
     names: dict[int, str] = field(default_factory=dict)
     #: names of tasks by PID, as the kernel kept them
     comms: dict[int, bytes] = field(default_factory=dict)
-    #: the addresses of ``sched_cpu_activate`` and ``sched_cpu_deactivate``; None if they are not known. None instead of a
-    #: future: the file has no symbols.
+    #: gives the addresses of ``sched_cpu_activate`` and ``sched_cpu_deactivate``, or None if the symbols lack them. If the file
+    #: has no symbols, there is no future.
     hotplug: Future[tuple[int, int] | None] | None = None
     #: by name; the name of the top buffer is empty
     buffers: dict[str, Buffer] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class DatHeader:
     release: str | None = None
     host: str | None = None
     cpus: int | None = None
-    #: the order of the bytes of a number, and what packed the pages
+    #: the order of the bytes of a number, and the name of the compression of the pages
     order: Literal["little", "big"] = "little"
     packing: bytes = b"zstd"
 
@@ -110,7 +110,7 @@ _DONE, _DATE, _CPUSTAT, _BUFFER, _CLOCK, _UNAME, _OFFSET, _CPUCOUNT, _TSC2NSEC =
 _HEADERS, _FTRACE_EVENTS, _EVENT_FORMATS, _KALLSYMS, _CMDLINES = 16, 17, 18, 19, 21
 _COMPRESSED = 1
 _MAX_OPTIONS = 1 << 20
-#: Bytes of a page (kernel/trace/ring_buffer.c: ring_buffer_subbuf_order_set)
+#: The possible sizes of a page in bytes (kernel/trace/ring_buffer.c: ring_buffer_subbuf_order_set)
 _PAGE_BYTES = range(64, (1 << 27) + 1)
 _FIELD = re.compile(r"field:[^;]*?(\w+);\s*offset:(\d{1,6});\s*size:(\d{1,6});")
 _NAME = re.compile(rb"^name: (\S+)\nID: (\d{1,5})\n")
@@ -148,7 +148,7 @@ def read_header(data: np.ndarray, path: Path, pool: Executor) -> DatHeader:
 
 
 def _require_places(header: DatHeader, size: int, path: Path) -> None:
-    """Refuse pages that lie outside of the file or that several CPUs share, and a CPU that a buffer has twice."""
+    """Refuse pages that lie outside of the file or that several CPUs share, and a buffer in which a CPU comes twice."""
     buffers = header.buffers.values()
     for one in buffers:
         cpus = [cpu for cpu, _, _ in one.pages]
@@ -301,7 +301,8 @@ def _buffer(file: Cursor, option: Cursor, header: DatHeader) -> None:
     page_bytes = option.number(4, "the size of a page")
     cpus = option.number(4, "the number of CPUs")
     found = header.buffers.setdefault(name, Buffer())
-    if name:  # trace-cmd also writes "local" if it was given no clock; for the top buffer it asked the kernel
+    # for the top buffer, trace-cmd asked the kernel; for others it also writes "local" if it was given no clock
+    if name:
         found.clock = clock if clock != "local" else None
     if not cpus:
         return
@@ -314,7 +315,7 @@ def _buffer(file: Cursor, option: Cursor, header: DatHeader) -> None:
 
 
 class _Options:
-    """The options that state facts; those about a buffer follow its name."""
+    """The options that state facts. Options about a buffer come after the option with the buffer's name."""
 
     def __init__(self, header: DatHeader) -> None:
         self.header = header
@@ -339,7 +340,7 @@ class _Options:
             self._count(text)
 
     def _shift(self, text: str, unit_ns: int, option: Cursor) -> None:
-        """Add to the times; trace-cmd takes decimal and hexadecimal numbers."""
+        """Add an option's number to the offset of all times; trace-cmd takes decimal and hexadecimal numbers."""
         try:
             self.header.offset_ns += int(text, 0) * unit_ns
         except ValueError as e:
@@ -362,7 +363,7 @@ class _Options:
                 self.about.dropped[self.cpu] += int(n)
 
     def count_missed(self, text: str) -> None:
-        """Take the kernel's counts of the time while its buffers were emptied: an event that was overwritten then is missing."""
+        """Take the kernel's counts from the time in which its buffers were emptied: an event overwritten then is missing."""
         self._count(text)
         self.about.dropped.update(self.about.overrun)
         self.about.overrun.clear()
@@ -375,7 +376,7 @@ class _Options:
 
 
 def _page_format(file: Cursor, header: DatHeader) -> None:
-    """Learn the format of a page: the size of the kernel's long, and the size of a page where it is not the memory's."""
+    """Learn the format of a page: where its events begin, and its size if this differs from that of a page of memory."""
     file.expect(b"header_page\0")
     text = _text(file.sized(8, "the format of a page"))
     file.expect(b"header_event\0")
@@ -413,7 +414,7 @@ def _hotplug_in_section(file: Cursor, at: int) -> tuple[int, int] | None:
 
 
 def _hotplug(text: bytes) -> tuple[int, int] | None:
-    """Return the addresses of the two functions of the kernel whose names in the events matter."""
+    """Return the addresses of the kernel's two functions that CPU hotplug events name; None if the symbols lack one."""
     found = [
         re.search(rb"^([0-9a-f]{8,16}) \w %s$" % name, _around(text, name), re.MULTILINE)
         for name in (b"sched_cpu_activate", b"sched_cpu_deactivate")

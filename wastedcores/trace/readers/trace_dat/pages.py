@@ -1,4 +1,4 @@
-"""The pages of one buffer of a ``trace.dat`` file, unpacked, and the events in them in the order of their times."""
+"""Unpacks the pages of one buffer of a ``trace.dat`` file, and finds the events in them in the order of their times."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from wastedcores.trace.readers.trace_dat import ring_jit as rj
 from wastedcores.trace.readers.trace_dat.cursor import MOST_TIMES, unpack
 from wastedcores.trace.readers.trace_dat.header import Buffer, DatHeader
 
-#: A chunk has ten pages.
+#: A chunk with more bytes than this is refused; trace-cmd puts ten pages into one.
 _MAX_CHUNK = 1 << 28
 #: Chunks that a thread unpacks at a time.
 _CHUNKS = 64
-#: Up to this many bytes are unpacked into memory, more into a temporary file.
+#: Up to this many bytes are unpacked into memory; if there are more, all are unpacked into a temporary file.
 _IN_MEMORY = 1 << 28
 
 
@@ -45,9 +45,9 @@ class Pages:
     path
         The file, for messages.
     pool
-        Unpacks in threads.
+        The threads that unpack.
     resources
-        Closes the temporary file.
+        What closes the temporary files in the end.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Pages:
     size
         The number of bytes of all pages.
     live
-        The number of CPUs that have more events; None before the first call of :meth:`take`.
+        The number of CPUs that still have events to take; None before the first call of :meth:`take`.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Pages:
 
     @property
     def done(self) -> int:
-        """How many bytes have been passed, counted in pages; less than :attr:`size` as long as there are more events."""
+        """How many bytes have been passed, in whole pages; this is less than :attr:`size` as long as more events follow."""
         done = int((self._cpus[:, rj.PAGE] - self._initial[:, rj.PAGE]).sum())
         return self.size if self.live == 0 else min(done, self.size - 1)
 
@@ -197,7 +197,7 @@ def _room(size: int, plain: Any, path: Path) -> np.ndarray:
 def _swapped(
     data: np.ndarray, places: list[tuple[int, int, int]], header: DatHeader, plain: Any, path: Path
 ) -> tuple[np.ndarray, list[tuple[int, int, int]]]:
-    """Copy the pages of a big-endian machine, turned; return all bytes, and the places of the CPUs' pages in them."""
+    """Copy big-endian pages and make the copies little-endian; return all bytes, and the places of the CPUs' pages in them."""
     from wastedcores.trace.readers.trace_dat.swap_jit import swap_pages
 
     rows = np.full(65536, -1, np.int32)
@@ -212,7 +212,7 @@ def _swapped(
     fields = np.zeros((len(numbers), max(map(len, numbers), default=0) or 1, 2), np.int64)
     for row, (format, mine) in enumerate(zip(header.formats.values(), numbers, strict=True)):
         rows[format.number] = row
-        # the common fields of every event are swapped anyway
+        # the common fields, which lie in the first 8 bytes of every event, are swapped anyway
         own = [f for f in mine if f[0] >= 8]
         fields[row, : len(own)] = np.array(own, np.int64).reshape(-1, 2)
     room = _room(sum(size for _, _, size in places), plain, path)
@@ -228,9 +228,9 @@ def _swapped(
 def _chunks(
     mapped: np.ndarray, at: int, size: int, header: DatHeader, path: Path
 ) -> list[tuple[int, int, int]]:
-    """Return the place, the packed size and the plain size of a CPU's chunks."""
+    """Return the place, the packed size and the unpacked size of each of a CPU's chunks."""
     order = ">" if header.order == "big" else "<"
-    end = at + 4 + size  # trace-cmd 3.1 leaves the number of chunks itself out of this size
+    end = at + 4 + size  # trace-cmd 3.1 does not count the number of chunks in this size
     if not size:
         return []
     found = []

@@ -18,13 +18,13 @@ from wastedcores.trace.schema import KINDS
 
 
 class TraceDatReading(TracepointReading):
-    """One pass over a trace.dat file of version 6 or 7; of several buffers, over the one with the most scheduler events."""
+    """One pass over a trace.dat file of version 6 or 7. If it has several buffers, the one with most scheduler events is read."""
 
     _advice = "copy or record it again"
 
     def __init__(self, path: Path, *, hashed: bool = False) -> None:
         super().__init__(path, "trace.dat", hashed=hashed)
-        #: the recording has sched_waking and no sched_wakeup; None: neither was seen yet
+        #: whether the recording has sched_waking and no sched_wakeup; None: neither event was seen yet
         self._only_wakings: bool | None = None
 
     def frames(self) -> Iterator[pl.DataFrame]:
@@ -52,7 +52,7 @@ class TraceDatReading(TracepointReading):
             late = header.offset_ns
             yield frame.with_columns(pl.col("ts_ns") + late) if late else frame
         self._count_samples(header.names)
-        # the pages say where events were lost, the kernel how many
+        # the pages say where events were lost, and the kernel's counts say how many
         for cpu, n in (buffer.overrun + buffer.dropped).items():
             found.lost[cpu] = n
         found.sha256 = hashing.result() if hashing else None
@@ -98,7 +98,7 @@ class TraceDatReading(TracepointReading):
         return Found(records, at, problem, safe)
 
     def _settle(self, records: pj.Records) -> None:
-        """Decide whether sched_waking events become wakeups: they do if they come and no sched_wakeup comes."""
+        """Decide whether sched_waking events become wakeups: they do if the first records with either have no sched_wakeup."""
         codes = records.ref & 255
         if (codes == WAKEUP).any():
             self._only_wakings = False
@@ -109,6 +109,6 @@ class TraceDatReading(TracepointReading):
 
 
 def _filled(header: DatHeader) -> dict[str, Buffer]:
-    """Return the buffers that have pages; if none has any, the first one."""
+    """Return the buffers that have pages; if no buffer has any, return the first buffer."""
     filled = {n: b for n, b in header.buffers.items() if any(size for _, _, size in b.pages)}
     return filled or dict([next(iter(header.buffers.items()))])

@@ -1,4 +1,4 @@
-"""Finds the events in the pages of ftrace's ring buffers, one per CPU, in the order of their times.
+"""Finds the events in the pages of ftrace's ring buffers, of which each CPU has one, in the order of the events' times.
 
 Formats: kernel/trace/ring_buffer.c (4.1 to 6.18), as libtraceevent's kbuffer-parse.c and trace-cmd read them.
 """
@@ -20,12 +20,12 @@ from wastedcores.trace.readers.support.ring_page_jit import event_at
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
 
-#: Columns of a buffer: its CPU; the next page and the end of all pages; the next entry and the end of its page's entries;
-#: the time so far; the page whose loss is to be stated (-1: none); whether an event was seen, without which a loss is not
-#: stated; the time and the reference of the event that is next to be taken (-1: there is none any more).
+#: Columns of a buffer: its CPU; the next page and the end of all pages; the next entry and the end of its page's entries; the
+#: time so far; the page whose loss is still to be stated (-1: none); whether losses are stated (in a buffer that was overwritten,
+#: only those after its first event are); the time and the reference of the event that is taken next (-1: no event is left).
 CPU, PAGE, END, AT, STOP, NOW, LOSS, BEGUN, TS, REF = range(10)
 N_COLUMNS = 10
-#: An absolute time has 59 bits; those above are those of the time before (rb_fix_abs_ts).
+#: An absolute time has 59 bits; the higher bits are taken from the previous time (rb_fix_abs_ts).
 _STAMP_BITS = 59
 #: common_type, common_flags, common_preempt_count and common_pid: every event has them.
 _COMMON_BYTES = 8
@@ -54,7 +54,7 @@ def _open_page(b: U8, buffer: I64, page_bytes: int, start: int) -> int:
 
 @lean
 def _wanted(b: U8, data: int, end: int, code: Any, formats: Formats) -> bool:
-    """Return whether an event of interest states something: a wakeup that happened, a CPU that comes or goes."""
+    """Return whether an event is wanted: not a wakeup that failed, nor a step of CPU hotplug that changes nothing for tasks."""
     success = formats.success[code]
     if success and data + success + 4 <= end:
         return load32(b, data + success) != 0
@@ -81,7 +81,7 @@ def _advance(b: U8, buffer: I64, page_bytes: int, formats: Formats, counts: I64)
                 return problem
             continue
         if at + 8 > buffer[STOP]:
-            # an entry has 8 bytes or more, but for the padding at the end of a page
+            # an entry has 8 bytes or more, unless it is the padding at the end of a page
             if np.int64(load32(b, at)) != rj.PADDING_TYPE:
                 return rec.TOO_SHORT
             buffer[AT] = buffer[STOP]
@@ -129,7 +129,7 @@ def _advance(b: U8, buffer: I64, page_bytes: int, formats: Formats, counts: I64)
 
 @lean
 def _sift(heap: I64, buffers: I64, place: int, size: int) -> None:
-    """Restore the order of the heap below ``place``: the earliest event first, of equal times the first buffer's."""
+    """Restore the order of the heap below ``place``: the earliest event comes first, and of equal times the first buffer's."""
     row = heap[place]
     ts = buffers[row, TS]
     while 2 * place + 1 < size:

@@ -1,8 +1,8 @@
 """Reads the archives of SchedViz's collectors (google/schedviz @6422d286): raw pages with format files, or text of bpftrace.
 
 ``util/trace.sh`` packs per_cpu/cpuN/trace_pipe_raw of the kernel, the files ``format`` of its events, and a copy of the topology.
-``ebpf/collect.sh`` writes lines of hexadecimal numbers: ``ST`` the start, ``P`` a thread's priority and name, ``S`` a switch,
-``M`` a migration and ``W`` a wakeup.
+``ebpf/collect.sh`` writes lines of hexadecimal numbers. The first letters name the kind of line: ``ST`` is the start, ``P`` a
+thread's priority and name, ``S`` a switch, ``M`` a migration and ``W`` a wakeup.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from wastedcores.trace.readers.trace_dat.header import Buffer, DatHeader, page_f
 from wastedcores.trace.readers.trace_dat.reader import TraceDatReading
 from wastedcores.trace.recognisers import BPFTRACE_START, Candidate, is_tar
 
-#: collect.sh stops after a million lines unless it is told otherwise; text is held in memory
+#: A longer text is refused, because text is held in memory. collect.sh stops after a million lines unless it is told otherwise.
 _MOST_TEXT = 1 << 30
 _MOST_MEMBERS, _MOST_FORMAT = 1 << 17, 1 << 20
 _LINE = r"^(?P<what>ST|P|S|M|W):(?P<at>[0-9a-f]{1,16}):(?P<a>[0-9a-f]+)(?::(?P<b>[0-9a-f]+))?(?::(?P<rest>.*))?$"

@@ -1,6 +1,6 @@
-"""Turns the pages of a big-endian machine's ring buffers into those that a little-endian one would have written.
+"""Turns the pages of a big-endian machine's ring buffers into the pages that a little-endian machine would have written.
 
-Formats: those of ring_page_jit.py. The bits of an entry's first word stand in the order of the machine, too: the type is in its
+Formats: as in ring_page_jit.py. The bit fields of an entry's first word have the machine's order, too: here the type is in the
 upper five bits (struct ring_buffer_event, include/linux/ring_buffer.h).
 """
 
@@ -29,7 +29,7 @@ def _reverse(b: U8, at: int, size: int) -> None:
 
 @lean
 def _value(b: U8, at: int) -> Any:
-    """Return a number of four bytes that are in order."""
+    """Return the little-endian number of the four bytes at ``at``."""
     value: Any = 0
     for i in range(4):
         value |= np.int64(b[at + i]) << 8 * i
@@ -45,7 +45,7 @@ def _number(b: U8, at: int) -> Any:
 
 @lean
 def _swap_page(b: U8, page: int, bound: int, start: int, rows: I32, fields: I64) -> None:
-    """Turn one page; entries that do not fit in are left as they are, and the reader of the page refuses them."""
+    """Swap the bytes of one page; entries that do not fit into it are left as they are, and the page's reader refuses them."""
     if page + start > bound:
         return
     _reverse(b, page, 8)
@@ -90,7 +90,7 @@ def _swap_page(b: U8, page: int, bound: int, start: int, rows: I32, fields: I64)
 def swap_pages(
     b: U8, begin: int, end: int, page_bytes: int, start: int, rows: I32, fields: I64
 ) -> None:
-    """Turn all pages between two places."""
+    """Swap the bytes of all pages between two places."""
     page = begin
     while page < end:
         bound = min(page + page_bytes, end)
