@@ -189,7 +189,7 @@ class Header(BaseModel):
     stolen_ns
         For how long a hypervisor ran something else on each CPU during the trace, as the kernel counts it; None: unknown.
     provenance
-        Free text: machine, workload, how it was recorded, SHA-256 of the source. No code reads it.
+        Free text: machine, workload, how it was recorded, SHA-256 of the source. Nothing is computed from it.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")

@@ -55,7 +55,7 @@ MAX_LAYOUTS = 255
 F_OFFSET, F_SIZE, F_TYPE = range(3)
 T_INT, T_COMM, T_DYNAMIC, T_TAIL = range(4)
 MAX_FIELDS = 8
-# Places of the fields of events about one task (events.py: _EVENTS).
+# Places of the fields of events about one task (events.py: EVENTS).
 TASK_COMM, TASK_PID, TASK_PRIO, TASK_CPU = range(4)
 MIGRATE_DEST = 4
 
