@@ -52,7 +52,7 @@ _CHILDREN = 1024
 #: room for log records in the engine's table; this many stay in the processor's cache
 _LOG_RECORDS = 1 << 16
 #: every replay has these rows from k.scratch on: six rows of scratch, the globals of modern kernels (world/structs: Modern), the
-#: four named CPU sets (world/cpuset.py) and the core row (Design)
+#: four named CPU sets (engine/world/cpuset.py) and the core row (Design)
 _SCRATCH_ROWS = 12
 #: the constants of a machine; each of them has a column of the same name in Kernel
 _COSTS = (

@@ -37,7 +37,7 @@ def safe(s: Still, cpu: int) -> Found | None:
 
 
 def flag(s: Still, cpu: int) -> Found | None:
-    """Let one CPU balance, and then let another become idle: does it try to pull if a waiting thread may run there?"""
+    """Let one CPU balance, and then another one become idle: the second one tries to pull if a waiting thread may run there."""
     before = s.queues()
     single = [c for c, queue in enumerate(before) if len(queue) == 1 and c != cpu]
     if not single:
