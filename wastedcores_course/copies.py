@@ -85,9 +85,9 @@ def counted(check: str) -> str:
 
 
 def shown(check: str) -> str:
-    """Return a check whose last value is printed.
+    """Return the code of a check, changed so that it prints the value of its last expression.
 
-    Its value must not be the value of the cell, which nbgrader would take for points; and it must not be printed to the standard
+    This value must not be the value of the cell, which nbgrader would take for points; and it must not be printed to the standard
     error, because nbgrader takes everything there for a failure.
     """
     last = ast.parse(check).body[-1]

@@ -22,7 +22,7 @@ CLAIMS = "lozi2016_claims"
 
 #: run key -> row of the sweep
 Results = Mapping[str, Mapping[str, Any]]
-#: computes a number from one row per role
+#: computes a number for one seed from the results of its replays, one result per role
 Value = Callable[[Mapping[str, Mapping[str, Any]]], Any]
 
 
@@ -32,7 +32,7 @@ class Reading:
 
     #: role, such as ``bug`` or ``fixed``, -> its replays, one per seed. All roles have the same seeds in the same order.
     roles: Mapping[str, Sequence[Run]]
-    value: Value  #: computes the number from one row per role
+    value: Value  #: computes the number for one seed from the results of its replays, one result per role
 
     def runs(self) -> list[Run]:
         """Return all replays that the number needs."""

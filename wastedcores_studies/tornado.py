@@ -16,7 +16,7 @@ from wastedcores_studies.nas import PLACES, Parameters, run, speedup, total
 
 #: each parameter is once divided and once multiplied by this
 STEP = 1.25
-#: number of seeds for bars of numbers that are a few percent, or that differ much from seed to seed
+#: Some results are effects of only a few percent, or vary much from seed to seed. Their bars in the chart use this many seeds.
 SMALL_EFFECT_SEEDS = 5
 _PARAMETERS = ("work_s", "serial_s", "intervals", "planes", "remote")
 _OPTIONS: dict[str, float] = {"spin_ns": SPIN_LIMIT_NS, "spread": SPREAD}

@@ -15,7 +15,7 @@ from wastedcores.runqueues.state import Events
 
 @lean
 def at_first(p: Pool) -> tuple[int, int]:
-    """Return the number of threads that wait at first and that an idle CPU could run, and the number that may wait unseen."""
+    """Return two counts for the beginning: threads that wait and could run on an idle CPU, and threads that may wait unseen."""
     return po.useful(p), po.haunting(p)
 
 
@@ -97,7 +97,8 @@ def _recorder_since(p: Pool, t: int, c: int, q: int) -> int:
 def _begin(p: Pool, out: Changes, t: int, c: int, q: int, recorder: bool) -> None:
     """Thread ``q`` begins to run on CPU ``c``. If all CPUs were busy since it fell asleep, it does not matter whether it waited.
 
-    A ``recorder`` wakes up without an event (perf is woken by an interrupt of its own events), but its later moves are told.
+    The trace has no wakeup of a ``recorder`` (perf, for example, is woken by an interrupt of its own events), but it has the
+    moves after that wakeup.
     """
     matters = po.some_idle_ns(p, t) > p.task_ns[q, po.IDLE]
     if p.task[q, po.STATE] == task_row.WAITING:

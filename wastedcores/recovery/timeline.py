@@ -176,8 +176,9 @@ def _children(seen: Seen) -> I64:
 
     A wait before another fork throttles the parent, as in ``make -j``: it lasts until fewer children are alive than the largest
     number that was ever alive. After its last fork, a parent waits until as few children are alive as when it continued in the
-    recording. It also waits in this way before its forks if no child was alive at any fork that followed a wait, as after
-    ``wait`` in a shell.
+    recording. Some parents wait for all their children before they fork again, as after ``wait`` in a shell. This is assumed if
+    none of a parent's children was alive at any fork that followed a wait. Then its waits before forks follow the rule for the
+    last wait.
     """
     s = _of_class(seen, CHILD)
     parts = [np.empty((0, A_WIDTH), np.int64)]

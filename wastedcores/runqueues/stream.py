@@ -77,7 +77,8 @@ class Runqueues:
     #: the trace has the kernel's nr_running: it is the length of the runqueues, whatever the tasks say
     counted: bool = False
     is_strict: bool = False  #: a thread counts as waiting only if something says where it may run
-    #: threads that waited at the end of the overwritten events and do not appear later, so perhaps they no longer wait
+    #: threads that were preempted before the part of the trace in which no ring buffer overwrote events, and that have no event
+    #: in that part; an overwritten event may have ended their wait
     preempted: list[int] = field(default_factory=list)
     #: how many other threads were preempted before that time and may have waited somewhere since
     left: int = 0

@@ -136,7 +136,7 @@ def balancing_stepper(example: Example | None = None, passes: int = 1) -> Balanc
     Parameters
     ----------
     example
-        The first state; default: the slides' example of averages.
+        The first state. Default: the example of average loads from the authors' slides (:mod:`wastedcores.lecture`).
     passes
         The greatest number of passes over all CPUs.
 
