@@ -164,8 +164,8 @@ Sessions = Annotated[
     Option(
         "--session",
         metavar="NAME",
-        help="Each task whose name begins with NAME, even if only for a while, leads a session. Its children inherit the session. "
-        "May be repeated.",
+        help="Each task whose name begins with NAME, even if only for a while, leads a session. Its children "
+        "inherit it. May be repeated.",
     ),
 ]
 SnapshotSource = Annotated[
