@@ -128,7 +128,7 @@ def _truth(value: Any) -> bool:
 
 
 def checked_policy(decision: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a user's function so that its answers are checked; a function of this package is returned as it is."""
+    """Wrap a user's function so that its answers are checked; a function of the project itself is returned as it is."""
     if (getattr(function, "__module__", None) or "").startswith("wastedcores"):
         return function
     expected, fits = DECISIONS[decision]
