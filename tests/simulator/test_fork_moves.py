@@ -27,6 +27,13 @@ def moved_at_birth(trace) -> tuple[int, int]:
     return born.height, told["pid"].n_unique()
 
 
+def forks() -> Workload:
+    w = Workload("forks")
+    child = w.template("child", Script().compute(5 * MS))
+    w.task("parent", Script().loop(10).compute(MS).fork(child).end().wait_children(0))
+    return w
+
+
 @pytest.mark.parametrize(
     ("recording", "kernel", "told"),
     [
@@ -37,10 +44,15 @@ def moved_at_birth(trace) -> tuple[int, int]:
 )
 def test_a_replay_tells_of_forks_as_the_kernel_does(recording, kernel, told):
     recorded = wastedcores.open(ROOT / "datasets" / recording / "trace.txt.xz")
-    w = Workload("forks")
-    child = w.template("child", Script().compute(5 * MS))
-    w.task("parent", Script().loop(10).compute(MS).fork(child).end().wait_children(0))
-    for trace in (recorded, replay(w, "bd-paper-16", kernel).trace):
+    for trace in (recorded, replay(forks(), "bd-paper-16", kernel).trace):
         births, moves = moved_at_birth(trace)
         assert births >= 8
         assert moves == (births if told else 0)
+
+
+@pytest.mark.filterwarnings("ignore::wastedcores.errors.ModelWarning")
+@pytest.mark.parametrize(("kernel", "told"), [("v4.7", True), ("v4.8", False), ("core", True)])
+def test_moves_of_forks_end_with_4_8(kernel, told):
+    births, moves = moved_at_birth(replay(forks(), "bd-paper-16", kernel).trace)
+    assert births >= 8
+    assert moves == (births if told else 0)

@@ -35,7 +35,7 @@ def guest_cache() -> Path:
 
 
 def need_space(folder: Path, megabytes: int, purpose: str) -> None:
-    """Raise an error if a folder's file system has less free space than this purpose needs."""
+    """Raise an error if a folder's file system has less free space than ``purpose`` needs."""
     free = shutil.disk_usage(folder).free >> 20
     if free < megabytes:
         raise GuestError(

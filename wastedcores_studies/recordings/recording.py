@@ -256,7 +256,7 @@ class Recording:
 
     @property
     def pinned(self) -> bool:
-        """Whether the threads are pinned to nodes 1 and 2; this matters only in kinds of run that can be pinned."""
+        """Whether the threads are pinned to nodes 1 and 2; this matters only for kinds of run whose threads can be pinned."""
         return self.parameters.get("pinned", True)
 
     @property

@@ -100,12 +100,10 @@ def kept(folder: Path, seeds: range, keep: Path | None, boots: int = 1) -> list[
         return [read_parquet(file) for file in files]
     work = workload(meta, 0, [], guest=True)
     on, release = machine_of(meta), RELEASES[meta["variant"]]
-    made = {
-        seed: trace
-        for boot in range(boots)
-        for own in [seeds[boot::boots]]
-        for seed, trace in zip(own, recorded(work, release, on, own, boot), strict=True)
-    }
+    made: dict[int, Trace] = {}
+    for boot in range(boots):
+        own = seeds[boot::boots]
+        made |= zip(own, recorded(work, release, on, own, boot), strict=True)
     traces = [made[seed] for seed in seeds]
     for trace, file in zip(traces, files, strict=bool(files)):
         write_parquet(trace, file)
